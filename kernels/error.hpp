@@ -1,0 +1,29 @@
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace halograd {
+
+/// The one exception type of this project: a message for the user, complete with the values it speaks of.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws Error with the parts written one after the other.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream message;
+  (message << ... << parts);
+  throw Error(message.str());
+}
+
+}  // namespace halograd
+
+/// Throws halograd::Error with the given parts as message unless the condition holds.
+#define HALOGRAD_REQUIRE(condition, ...)               \
+  do {                                                 \
+    if (!(condition)) ::halograd::fail(__VA_ARGS__);   \
+  } while (false)

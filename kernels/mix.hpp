@@ -1,0 +1,26 @@
+#pragma once
+
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// The most halos that one pass of mix reads.
+constexpr int mix_width = 4;
+
+/// x = self_weight x + sum_{j < count} weights[j] halos[j], all (n), count <= mix_width, in one pass over memory. Sums in that order.
+/// More neighbours take further passes with self_weight = 1.
+struct MixTerms {
+  double self_weight = 1;
+  int count = 0;
+  double weights[mix_width] = {};
+  const float* halos[mix_width] = {};  ///< in the execution space's reach
+};
+void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x);
+
+/// sum_i (x_i - y_i)^2 in double; fences.
+double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vector<const float> y);
+
+/// x *= factor.
+void scale(const ExecutionSpace& exec, double factor, Vector<float> x);
+
+}  // namespace halograd

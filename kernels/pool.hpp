@@ -1,0 +1,35 @@
+#pragma once
+
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// Windows of a 2-d pooling: x (N, H, W, C), y (N, P, Q, C) with P = (H + 2 pad_h - R) / stride_h + 1, Q likewise.
+struct PoolShape {
+  int batch = 0;
+  int height = 0, width = 0, channels = 0;
+  int kernel_h = 1, kernel_w = 1;
+  int stride_h = 1, stride_w = 1;
+  int pad_h = 0, pad_w = 0;
+  [[nodiscard]] KOKKOS_FUNCTION int out_height() const { return (height + 2 * pad_h - kernel_h) / stride_h + 1; }
+  [[nodiscard]] KOKKOS_FUNCTION int out_width() const { return (width + 2 * pad_w - kernel_w) / stride_w + 1; }
+};
+
+/// Largest value of each window; padding never wins. `which` (N, P, Q, C) keeps its place in the window (r * S + s) for backward.
+template <class T>
+void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y,
+                      Vector<std::uint8_t> which);
+
+/// dx = the sum over the windows that took x of their dy; with `accumulate`, added to dx. Written as a gather over inputs (no atomics).
+template <class T>
+void max_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy,
+                       Vector<const std::uint8_t> which, Vector<T> dx, bool accumulate);
+
+/// Mean of each window; padding counts as zeros (PyTorch's count_include_pad).
+template <class T>
+void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y);
+
+template <class T>
+void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy, Vector<T> dx, bool accumulate);
+
+}  // namespace halograd

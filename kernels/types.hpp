@@ -1,0 +1,35 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace halograd {
+
+/// Where kernels run: the default device of the Kokkos that halograd is built with.
+using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+using MemorySpace = ExecutionSpace::memory_space;
+
+/// A flat, owning buffer in device memory. LayoutRight everywhere, so that one layout serves every backend.
+template <class T>
+using Buffer = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace>;
+
+/// A flat range that somebody else owns: what kernels take. Buffer and Kokkos::subview of one convert to it.
+template <class T>
+using Vector = Kokkos::View<T*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// A flat range in host memory that somebody else owns (MPI and HDF5 read and write these).
+template <class T>
+using HostVector = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// Entries [begin, begin + length) of a flat range.
+template <class View>
+auto slice(const View& view, std::size_t begin, std::size_t length) {
+  using Value = typename View::value_type;
+  using Range = Kokkos::View<Value*, Kokkos::LayoutRight, typename View::memory_space,
+                             Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  return Range(view.data() + begin, length);
+}
+
+}  // namespace halograd

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/topology.hpp"
+#include "config/config.hpp"
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// Keeps the replicas of a communicator together. The Trainer calls the three hooks in this order in every step;
+/// each algorithm uses those it needs. Steps count from 0; after a resume they go on from the checkpoint's.
+class Averager {
+ public:
+  virtual ~Averager() = default;
+  /// The weights x_k are final: an exchange of them may begin, and overlap the gradient computation.
+  virtual void before_gradient(const ExecutionSpace&, std::int64_t /*step*/, Vector<const float> /*weights*/) {}
+  /// The gradient g_k is complete. `share`: this rank's share of the global batch (images / images of all ranks).
+  virtual void before_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/,
+                             Vector<float> /*gradient*/, double /*share*/) {}
+  /// The optimizer has made its step.
+  virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
+
+  /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
+  [[nodiscard]] virtual double wait_seconds() const { return 0; }
+  [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
+  /// Bytes a rank sends per step, for the start table.
+  [[nodiscard]] virtual std::int64_t bytes_per_step() const { return 0; }
+};
+
+/// The one factory. Collective; `length` is the number of weights, `first_step` the step that comes next.
+std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport, const Topology& topology,
+                                        MPI_Comm comm, std::size_t length, std::int64_t first_step);
+
+}  // namespace halograd

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/topology.hpp"
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// The ghost copies of the neighbours' weights: one flat RMA window a rank for all parameters and all edges
+/// (docs/algorithms.md, "Halo window"). Per in-neighbour it holds `slots` versioned copies, the latest version, and on the writer's side an
+/// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's life;
+/// no collective, barrier or exclusive lock after construction until destruction.
+class HaloWindow {
+ public:
+  struct Options {
+    int slots = 2;
+    bool force_put = false;
+  };
+
+  /// Collective. `length` floats a halo. Throws Error on all ranks where the MPI grants no unified memory model.
+  HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
+  /// Collective.
+  ~HaloWindow();
+  HaloWindow(const HaloWindow&) = delete;
+  HaloWindow& operator=(const HaloWindow&) = delete;
+
+  /// Writes this version to every out-neighbour: plain stores to ranks that share memory, MPI_Put to the others.
+  /// Waits (giving up the core) while a neighbour has not yet acknowledged version - slots.
+  void put(std::int64_t version, HostVector<const float> weights);
+
+  /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.
+  void flush();
+
+  /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it, giving
+  /// up the core and keeping MPI's progress going. Valid until released.
+  HostVector<const float> wait(int edge, std::int64_t version);
+
+  /// Tells in-neighbour number `edge` that `version` has been read, so that its slot may be written again.
+  void release(int edge, std::int64_t version);
+
+  /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
+  void start_at(std::int64_t version);
+
+  [[nodiscard]] double wait_seconds() const;      ///< spent waiting since construction
+  [[nodiscard]] std::int64_t bytes_sent() const;  ///< payload since construction
+  [[nodiscard]] int stored_edges() const;         ///< out-edges by plain stores; the others are by MPI_Put
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace halograd

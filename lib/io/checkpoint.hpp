@@ -1,0 +1,56 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// One tensor inside a flat buffer: where /mean/<layer>/<tensor> comes from.
+struct NamedTensor {
+  std::string layer;          ///< "conv1"
+  std::string name;           ///< "weight"
+  std::vector<long> extents;  ///< for example (R, S, C, K)
+  std::size_t offset = 0;     ///< into the flat buffer
+};
+
+/// What a checkpoint says of itself, in attributes of the file.
+struct CheckpointHeader {
+  std::int64_t step = 0;   ///< steps done
+  std::int64_t epoch = 0;  ///< epochs done
+  std::int64_t step_in_epoch = 0;
+  int ranks = 0;
+  std::string network;   ///< name
+  std::string averager;  ///< name and order
+  std::string topology;  ///< kind
+  std::string config;    ///< the resolved run file
+  std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
+};
+
+/// One rank's state in host memory; the buffers belong to the caller. Lengths are the same on all ranks.
+struct ReplicaState {
+  HostVector<float> parameters;             ///< (P)
+  std::vector<HostVector<float>> optimizer; ///< each (P): momentum, second moment, ...
+  HostVector<float> statistics;             ///< (Q) batch-norm running mean and variance; may be empty
+};
+
+/// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that `path` is
+/// always whole. /mean holds the mean of the replicas, tensor by tensor. Throws Error on all ranks, with `path` as it was.
+void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
+                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics);
+
+/// Reads the attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
+CheckpointHeader read_checkpoint_header(const std::string& path);
+
+/// Collective; `comm` has the checkpoint's number of ranks. Fills the buffers with this rank's rows. Throws Error on all ranks where
+/// lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the buffers are then undefined.
+void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
+void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);
+
+}  // namespace halograd

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// Extents of one sample; a batch of it is stored (N, H, W, C), channels fastest. Flat features have height = width = 1.
+struct Shape {
+  int height = 1;
+  int width = 1;
+  int channels = 0;
+  [[nodiscard]] std::size_t values() const { return static_cast<std::size_t>(height) * width * channels; }
+  bool operator==(const Shape&) const = default;
+};
+
+std::string to_string(const Shape& shape);  ///< "28x28x1"
+
+/// How a tensor starts: constant, or normal with variance 2 / fan_in (He et al., 2015).
+struct Initial {
+  double constant = 0;
+  long fan_in = 0;  ///< > 0: He normal
+};
+
+/// A tensor that a layer asks for: a parameter (trained) or a statistic (tracked).
+struct TensorSpec {
+  std::string name;  ///< "weight", "bias", "running_mean"
+  std::vector<long> extents;
+  Initial initial;
+};
+
+/// What the planner needs to know to place a layer's buffers.
+struct LayerNeeds {
+  bool backward_reads_input = true;
+  bool backward_reads_output = false;
+  bool in_place = false;           ///< the output may overwrite the first input
+  std::size_t saved_bytes = 0;     ///< kept from forward to backward
+  std::size_t workspace_bytes = 0; ///< scratch within one call
+};
+
+/// A layer's buffers for one call. `batch` images are valid in each.
+struct LayerCall {
+  int batch = 0;
+  bool training = false;
+  std::uint64_t random_key = 0;  ///< differs by seed, step, rank and layer
+  std::vector<Vector<const float>> inputs;
+  Vector<float> output;
+  std::vector<Vector<const float>> parameters;  ///< in the order of Layer::parameters
+  std::vector<Vector<float>> statistics;        ///< in the order of Layer::statistics
+  Vector<std::byte> saved;
+  Vector<std::byte> workspace;
+  // backward only
+  Vector<const float> output_gradient;
+  std::vector<Vector<float>> input_gradients;  ///< empty where nobody needs it
+  std::vector<bool> accumulate;                ///< add to input_gradients[i] instead of overwriting
+  std::vector<Vector<float>> parameter_gradients;  ///< overwritten
+};
+
+/// One node of a network. Made by make_layer, which is told the shapes of its inputs.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  [[nodiscard]] virtual Shape output_shape() const = 0;
+  [[nodiscard]] virtual std::vector<TensorSpec> parameters() const { return {}; }
+  [[nodiscard]] virtual std::vector<TensorSpec> statistics() const { return {}; }
+  [[nodiscard]] virtual LayerNeeds needs(int largest_batch) const = 0;
+  [[nodiscard]] virtual double forward_flops() const { return 0; }  ///< an image
+  virtual void forward(const ExecutionSpace& exec, const LayerCall& call) = 0;
+  virtual void backward(const ExecutionSpace& exec, const LayerCall& call) = 0;
+};
+
+/// The one place that knows the layer types. Throws Error with the layer's name where its input shapes do not fit.
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs);
+
+}  // namespace halograd
