@@ -4,12 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace halograd {
 
 /// Where kernels run: the default device of the Kokkos that halograd is built with.
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
+
+/// Whether kernels run on the host's cores, on memory that MPI and HDF5 can use as it is.
+constexpr bool runs_on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
 
 /// A flat, owning buffer in device memory. LayoutRight everywhere, so that one layout serves every backend.
 template <class T>

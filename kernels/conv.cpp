@@ -1,0 +1,86 @@
+#include "kernels/conv.hpp"
+
+#include "kernels/device/conv.hpp"
+#include "kernels/error.hpp"
+#include "kernels/host/conv.hpp"
+
+namespace halograd {
+
+ConvShape::Spatial ConvShape::out_extent() const {
+  Spatial out{};
+  for (int axis = 0; axis < 3; ++axis) {
+    const int reach = extent[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1;
+    out[axis] = reach < 0 ? 0 : reach / stride[axis] + 1;
+  }
+  return out;
+}
+
+long ConvShape::in_pixels() const { return static_cast<long>(batch) * extent[0] * extent[1] * extent[2]; }
+
+long ConvShape::out_pixels() const {
+  const Spatial out = out_extent();
+  return static_cast<long>(batch) * out[0] * out[1] * out[2];
+}
+
+template <class T>
+std::size_t conv_workspace(const ConvShape& shape) {
+  if constexpr (runs_on_host) return host::conv_workspace<T>(shape);
+  return 0;
+}
+
+namespace {
+
+template <class T>
+void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace) {
+  HALOGRAD_REQUIRE(workspace.size() >= conv_workspace<T>(shape), "conv: a workspace of ", conv_workspace<T>(shape),
+                   " bytes is needed, ", workspace.size(), " given");
+}
+
+}  // namespace
+
+template <class T>
+void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
+                  Vector<const T> bias, Vector<T> y, Vector<std::byte> workspace) {
+  check_workspace<T>(shape, workspace);
+  if constexpr (runs_on_host) {
+    host::conv_forward(exec, shape, x.data(), weights.data(), bias.data(), y.data(), workspace.data());
+  } else {
+    device::conv_forward(exec, shape, x, weights, bias, y);
+  }
+}
+
+template <class T>
+void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
+                        Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
+  check_workspace<T>(shape, workspace);
+  if constexpr (runs_on_host) {
+    host::conv_backward_data(exec, shape, dy.data(), weights.data(), dx.data(), accumulate, workspace.data());
+  } else {
+    device::conv_backward_data(exec, shape, dy, weights, dx, accumulate);
+  }
+}
+
+template <class T>
+void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,
+                           Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace) {
+  check_workspace<T>(shape, workspace);
+  if constexpr (runs_on_host) {
+    host::conv_backward_weights(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
+  } else {
+    device::conv_backward_weights(exec, shape, x, dy, dweights, dbias);
+  }
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                         \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                            \
+  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,             \
+                                Vector<const T>, Vector<T>, Vector<std::byte>);                                        \
+  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,       \
+                                      Vector<T>, bool, Vector<std::byte>);                                             \
+  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
+                                         Vector<T>, Vector<T>, Vector<std::byte>);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd

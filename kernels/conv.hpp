@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// A convolution in up to three spatial dimensions; unused leading ones have extent, kernel, stride, dilation 1 and
+/// padding 0. Tensors: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K), y (N, D', H', W', K).
+/// A dense layer is the case where all extents and kernels are 1.
+struct ConvShape {
+  using Spatial = std::array<int, 3>;
+  int batch = 0;
+  int channels = 0;  ///< C
+  int filters = 0;   ///< K
+  int groups = 1;    ///< G
+  Spatial extent{1, 1, 1};
+  Spatial kernel{1, 1, 1};
+  Spatial stride{1, 1, 1};
+  Spatial padding{0, 0, 0};
+  Spatial dilation{1, 1, 1};
+
+  /// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; not positive where the kernel does not fit.
+  [[nodiscard]] Spatial out_extent() const;
+  [[nodiscard]] long in_pixels() const;   ///< N D H W
+  [[nodiscard]] long out_pixels() const;  ///< N D' H' W'
+  [[nodiscard]] int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  [[nodiscard]] long weights() const { return static_cast<long>(taps()) * (channels / groups) * filters; }
+};
+
+/// Bytes of scratch that the three passes of a convolution need at most.
+template <class T>
+std::size_t conv_workspace(const ConvShape& shape);
+
+/// y = conv(x, weights) + bias; an empty bias is zero.
+template <class T>
+void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
+                  Vector<const T> bias, Vector<T> y, Vector<std::byte> workspace);
+
+/// dx = the gradient with respect to x; with `accumulate`, added to dx.
+template <class T>
+void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
+                        Vector<T> dx, bool accumulate, Vector<std::byte> workspace);
+
+/// dweights and dbias (not computed where empty) are overwritten.
+template <class T>
+void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,
+                           Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace);
+
+}  // namespace halograd

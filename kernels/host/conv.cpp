@@ -1,0 +1,396 @@
+#include "kernels/host/conv.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/host/gather.hpp"
+#include "kernels/host/microkernel.hpp"
+
+namespace halograd::host {
+namespace {
+
+/// Pixels that the weight gradient takes at a time: its tables and its block of dy stay in the second-level cache.
+constexpr int gradient_pixels = 128;
+/// Partial sums of the bias gradient: fixed, so that the result does not depend on the number of threads.
+constexpr int bias_chunks = 64;
+
+/// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be.
+template <class T>
+struct ColumnBlocks {
+  int columns;
+  [[nodiscard]] int packs() const { return (columns + lanes<T> - 1) / lanes<T>; }
+  [[nodiscard]] int padded() const { return packs() * lanes<T>; }
+  [[nodiscard]] int count() const { return (packs() + largest_tile_packs - 1) / largest_tile_packs; }
+  [[nodiscard]] int packs_of(int block) const { return packs() / count() + (block < packs() % count() ? 1 : 0); }
+  [[nodiscard]] int begin(int block) const {
+    return (block * (packs() / count()) + std::min(block, packs() % count())) * lanes<T>;
+  }
+};
+
+/// Hands out aligned pieces of the workspace; with no workspace it only counts.
+class Scratch {
+ public:
+  explicit Scratch(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(long count) {
+    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
+    return piece;
+  }
+  [[nodiscard]] std::size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+int concurrency() { return std::max(1, static_cast<int>(Exec().concurrency())); }
+
+template <class Function>
+void parallel_tasks(const Exec& exec, const char* label, int tasks, const Function& function) {
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, tasks), [&](const int task) { function(task); });
+  exec.fence();
+}
+
+struct Share {
+  long begin, end;
+  Share(long total, int task, int tasks) : begin(total * task / tasks), end(total * (task + 1) / tasks) {}
+};
+
+/// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
+template <class T>
+struct GatherScratch {
+  T* packed;
+  T* bias;
+  T* zeros;
+  const T** tables;
+  int* slots;
+  long* b_offsets;
+  GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
+      : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth * ColumnBlocks<T>{columns}.padded())),
+        bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded())),
+        zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
+        tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
+        slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
+        b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())) {}
+};
+
+template <class T>
+struct GradientScratch {
+  T* zeros;
+  const T** tables;
+  T* padded_dy;
+  T* bias_sums;
+  GradientScratch(Scratch& scratch, const ConvShape& shape)
+      : zeros(scratch.take<T>(shape.channels)),
+        tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
+        padded_dy(scratch.take<T>(static_cast<long>(concurrency()) * gradient_pixels * shape.groups *
+                                  ColumnBlocks<T>{shape.filters / shape.groups}.padded())),
+        bias_sums(scratch.take<T>(static_cast<long>(bias_chunks) * shape.filters)) {}
+};
+
+/// One task's part of GatherScratch::slots and b_offsets.
+struct TaskLists {
+  int* slots;
+  long* b_offsets;
+};
+
+/// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is C/G, columns
+/// are K/G; transposed: the other way round, and taps from last to first, as TapMap::transposed has them.
+template <class T>
+void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bool transposed, T* packed) {
+  const int in_group = shape.channels / shape.groups;
+  const int out_group = shape.filters / shape.groups;
+  const int depth = transposed ? out_group : in_group;
+  const ColumnBlocks<T> blocks{transposed ? in_group : out_group};
+  const int taps = shape.taps();
+  const long depth_pitch = transposed ? 1 : shape.filters;
+  const long column_pitch = transposed ? shape.filters : 1;
+  const long units = static_cast<long>(shape.groups) * blocks.count() * taps;
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_pack_weights", tasks, [&](int task) {
+    const Share share(units, task, tasks);
+    for (long unit = share.begin; unit < share.end; ++unit) {
+      const int tap = static_cast<int>(unit % taps);
+      const int block = static_cast<int>(unit / taps % blocks.count());
+      const long group = unit / taps / blocks.count();
+      const int first = blocks.begin(block);
+      const int width = blocks.packs_of(block) * lanes<T>;
+      const int columns = std::min(width, blocks.columns - first);
+      const T* from = weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
+      T* to = packed + group * taps * depth * blocks.padded() + static_cast<long>(taps) * depth * first +
+              static_cast<long>(transposed ? taps - 1 - tap : tap) * depth * width;
+      for (int d = 0; d < depth; ++d, to += width, from += depth_pitch) {
+        for (int c = 0; c < columns; ++c) to[c] = from[c * column_pitch];
+        for (int c = columns; c < width; ++c) to[c] = T(0);
+      }
+    }
+  });
+}
+
+/// A gather product over one lattice of output pixels.
+template <class T>
+struct GatherProduct {
+  const ConvShape* shape;
+  const TapMap* map;
+  Lattice lattice;
+  int depth, columns;      ///< in a group
+  const T* in;
+  long in_pitch;           ///< values a pixel
+  T* out;
+  long out_pitch;
+  bool accumulate;
+  bool transposed;
+
+  /// Where pack_weights has put a tap of the map.
+  [[nodiscard]] int pack_position(int tap) const {
+    const int index = map->kernel_index(tap);
+    return transposed ? shape->taps() - 1 - index : index;
+  }
+};
+
+template <class T>
+void run_tile(int packs, const GatherTile<T>& tile) {
+  switch (packs) {
+    case 1: return gather_tile<T, 1>(tile);
+    case 2: return gather_tile<T, 2>(tile);
+    default: break;
+  }
+  if constexpr (largest_tile_packs > 2) return packs == 3 ? gather_tile<T, 3>(tile) : gather_tile<T, 4>(tile);
+}
+
+template <class T>
+void run_tile(int packs, const OuterTile<T>& tile) {
+  switch (packs) {
+    case 1: return outer_tile<T, 1>(tile);
+    case 2: return outer_tile<T, 2>(tile);
+    default: break;
+  }
+  if constexpr (largest_tile_packs > 2) return packs == 3 ? outer_tile<T, 3>(tile) : outer_tile<T, 4>(tile);
+}
+
+/// The tiles of one stretch of pixels and some blocks of columns.
+template <class T>
+void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
+                    const TapTable<T>& table, const TaskLists& lists, T* const* out, int valid, int group, int first_block,
+                    int last_block) {
+  T* block_out[table_pixels];
+  const long taps = product.shape->taps();
+  for (int block = first_block; block < last_block; ++block) {
+    const int packs = blocks.packs_of(block);
+    const int begin = blocks.begin(block);
+    for (int p = 0; p < valid; ++p) block_out[p] = out[p] + static_cast<long>(group) * product.columns + begin;
+    const long group_column = static_cast<long>(group) * blocks.padded() + begin;
+    GatherTile<T> tile{};
+    tile.depth = product.depth * table.run();
+    tile.slot = lists.slots;
+    tile.b_offset = lists.b_offsets;
+    tile.b = scratch.packed + taps * product.depth * group_column;
+    tile.bias = scratch.bias + group_column;
+    tile.columns = blocks.columns - begin;
+    tile.accumulate = product.accumulate;
+    const int rows = tile_rows(packs);
+    for (int p = 0; p < valid; p += rows) {
+      // A slot that reads only padding adds nothing: at the border of a small image that is a large part of the work.
+      tile.slots = 0;
+      for (int slot = 0; slot < table.slots(); ++slot) {
+        bool needed = table.inside();
+        for (int m = 0; m < rows && !needed; ++m) needed = table.line(slot)[p + m] != scratch.zeros;
+        if (needed) lists.slots[tile.slots++] = slot;
+      }
+      tile.rows = table.line(0) + p;
+      tile.out = block_out + p;
+      tile.valid_rows = std::min(rows, valid - p);
+      run_tile(packs, tile);
+    }
+  }
+}
+
+template <class T>
+void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product, const GatherScratch<T>& scratch) {
+  const ColumnBlocks<T> blocks{product.columns};
+  const int taps = product.shape->taps();
+  const int groups = product.shape->groups;
+  const long pixels = product.lattice.pixels();
+  const long stretches = (pixels + table_pixels - 1) / table_pixels;
+  const int tasks = concurrency();
+  parallel_tasks(exec, label, tasks, [&](int task) {
+    const Share share(stretches * blocks.count(), task, tasks);
+    TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
+    const TaskLists lists{scratch.slots + static_cast<long>(task) * taps, scratch.b_offsets + static_cast<long>(task) * taps};
+    T* out[table_pixels];
+    for (long unit = share.begin; unit < share.end;) {
+      const long first_pixel = unit / blocks.count() * table_pixels;
+      const int first_block = static_cast<int>(unit % blocks.count());
+      const int last_block = static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
+      unit += last_block - first_block;
+      const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
+      Pixel pixel(product.lattice, first_pixel);
+      for (int p = 0; p < valid; ++p, pixel.next(product.lattice)) {
+        out[p] = product.out + pixel.position(product.lattice) * product.out_pitch;
+      }
+      table.fill(product.lattice, first_pixel, valid, product.in, product.in_pitch, groups == 1, scratch.zeros);
+      for (int slot = 0; slot < table.slots(); ++slot) {
+        lists.b_offsets[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
+      }
+      for (int group = 0; group < groups; ++group) {
+        for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
+          if (table.line(0)[i] != scratch.zeros) table.line(0)[i] += product.depth;
+        }
+        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block);
+      }
+    }
+  });
+}
+
+template <class T>
+void sum_bias_gradient(const Exec& exec, const ConvShape& shape, const T* dy, T* dbias, T* sums) {
+  const long pixels = shape.out_pixels();
+  const int filters = shape.filters;
+  parallel_tasks(exec, "halograd::conv_backward_bias", bias_chunks, [&](int chunk) {
+    const Share share(pixels, chunk, bias_chunks);
+    T* sum = sums + static_cast<long>(chunk) * filters;
+    std::fill(sum, sum + filters, T(0));
+    for (long p = share.begin; p < share.end; ++p) {
+      const T* row = dy + p * filters;
+      for (int k = 0; k < filters; ++k) sum[k] += row[k];
+    }
+  });
+  std::copy(sums, sums + filters, dbias);
+  for (int chunk = 1; chunk < bias_chunks; ++chunk) {
+    for (int k = 0; k < filters; ++k) dbias[k] += sums[static_cast<long>(chunk) * filters + k];
+  }
+}
+
+}  // namespace
+
+template <class T>
+std::size_t conv_workspace(const ConvShape& shape) {
+  Scratch forward(nullptr), data(nullptr), weights(nullptr);
+  GatherScratch<T>(forward, shape, shape.channels / shape.groups, shape.filters / shape.groups);
+  GatherScratch<T>(data, shape, shape.filters / shape.groups, shape.channels / shape.groups);
+  GradientScratch<T>(weights, shape);
+  return std::max({forward.used(), data.used(), weights.used()});
+}
+
+template <class T>
+void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, T* y,
+                  std::byte* workspace) {
+  const int depth = shape.channels / shape.groups;
+  const int columns = shape.filters / shape.groups;
+  const ColumnBlocks<T> blocks{columns};
+  Scratch pieces(workspace);
+  const GatherScratch<T> scratch(pieces, shape, depth, columns);
+  std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
+  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * blocks.padded(), T(0));
+  if (bias != nullptr) {
+    for (int group = 0; group < shape.groups; ++group) {
+      std::copy(bias + static_cast<long>(group) * columns, bias + static_cast<long>(group + 1) * columns,
+                scratch.bias + static_cast<long>(group) * blocks.padded());
+    }
+  }
+  pack_weights(exec, shape, weights, false, scratch.packed);
+  const TapMap map = TapMap::forward(shape);
+  gather_product(exec, "halograd::conv_forward",
+                 GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}}, depth,
+                                  columns, x, shape.channels, y, shape.filters, false, false},
+                 scratch);
+}
+
+template <class T>
+void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, T* dx, bool accumulate,
+                        std::byte* workspace) {
+  const int depth = shape.filters / shape.groups;
+  const int columns = shape.channels / shape.groups;
+  Scratch pieces(workspace);
+  const GatherScratch<T> scratch(pieces, shape, depth, columns);
+  std::fill(scratch.zeros, scratch.zeros + shape.filters, T(0));
+  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded(), T(0));
+  pack_weights(exec, shape, weights, true, scratch.packed);
+  // Input pixels of one phase are reached by the same taps; with stride 1 there is one phase.
+  ConvShape::Spatial phase{};
+  for (phase[0] = 0; phase[0] < shape.stride[0]; ++phase[0]) {
+    for (phase[1] = 0; phase[1] < shape.stride[1]; ++phase[1]) {
+      for (phase[2] = 0; phase[2] < shape.stride[2]; ++phase[2]) {
+        const TapMap map = TapMap::transposed(shape, phase);
+        gather_product(exec, "halograd::conv_backward_data",
+                       GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.extent, phase, shape.stride}, depth,
+                                        columns, dy, shape.filters, dx, shape.channels, accumulate, true},
+                       scratch);
+      }
+    }
+  }
+}
+
+template <class T>
+void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                           std::byte* workspace) {
+  const int in_group = shape.channels / shape.groups;
+  const ColumnBlocks<T> blocks{shape.filters / shape.groups};
+  Scratch pieces(workspace);
+  const GradientScratch<T> scratch(pieces, shape);
+  if (dbias != nullptr) sum_bias_gradient(exec, shape, dy, dbias, scratch.bias_sums);
+  std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
+  const TapMap map = TapMap::forward(shape);
+  const Lattice lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}};
+  const long pixels = lattice.pixels();
+  const int taps = shape.taps();
+  const long rows = static_cast<long>(taps) * in_group;
+  const bool pad = blocks.columns % lanes<T> != 0;
+  const long right_pitch = pad ? static_cast<long>(shape.groups) * blocks.padded() : shape.filters;
+  const int tasks = concurrency();
+
+  // A task owns a contiguous share of the rows (tap, channel) of every group: no partial sums to combine, so the result
+  // does not depend on the number of threads.
+  parallel_tasks(exec, "halograd::conv_backward_weights", tasks, [&](int task) {
+    const Share share(rows, task, tasks);
+    if (share.begin == share.end) return;
+    TapTable<T> table(map, scratch.tables + static_cast<long>(task) * taps * gradient_pixels, gradient_pixels);
+    T* padded = scratch.padded_dy + static_cast<long>(task) * gradient_pixels * shape.groups * blocks.padded();
+    if (pad) std::fill(padded, padded + gradient_pixels * shape.groups * blocks.padded(), T(0));
+    for (long first = 0; first < pixels; first += gradient_pixels) {
+      const int count = static_cast<int>(std::min<long>(gradient_pixels, pixels - first));
+      table.fill(lattice, first, count, x, shape.channels, shape.groups == 1, scratch.zeros);
+      const int slot_rows = table.run() * in_group;
+      for (int p = 0; pad && p < count; ++p) {
+        for (int group = 0; group < shape.groups; ++group) {
+          std::memcpy(padded + p * right_pitch + static_cast<long>(group) * blocks.padded(),
+                      dy + (first + p) * shape.filters + static_cast<long>(group) * blocks.columns,
+                      sizeof(T) * blocks.columns);
+        }
+      }
+      const T* right = pad ? padded : dy + first * shape.filters;
+      for (int group = 0; group < shape.groups; ++group) {
+        for (int block = 0; block < blocks.count(); ++block) {
+          const int packs = blocks.packs_of(block);
+          const int step = tile_rows(packs);
+          for (long row = share.begin; row < share.end; row += step) {
+            const T* const* row_table[tile_rows(1)];
+            int offset[tile_rows(1)];
+            const int valid = static_cast<int>(std::min<long>(step, share.end - row));
+            for (int m = 0; m < step; ++m) {
+              const long at = row + std::min(m, valid - 1);
+              row_table[m] = table.line(static_cast<int>(at / slot_rows));
+              offset[m] = static_cast<int>(at % slot_rows) + group * in_group;
+            }
+            const long group_columns = static_cast<long>(group) * (pad ? blocks.padded() : blocks.columns);
+            run_tile(packs, OuterTile<T>{count, row_table, offset, right + group_columns + blocks.begin(block), right_pitch,
+                                         dweights + row * shape.filters + static_cast<long>(group) * blocks.columns + blocks.begin(block),
+                                         shape.filters, valid, blocks.columns - blocks.begin(block), first > 0});
+          }
+        }
+      }
+    }
+  });
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                         \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                            \
+  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*);          \
+  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*);        \
+  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd::host
