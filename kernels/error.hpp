@@ -12,6 +12,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Thrown on all ranks alike, with the same message: it is printed once, and MPI can still be finalised.
+class CollectiveError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Throws Error with the parts written one after the other.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {

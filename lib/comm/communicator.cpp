@@ -1,0 +1,94 @@
+#include "comm/communicator.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "comm/wait.hpp"
+
+namespace halograd {
+namespace {
+
+double reduce(MPI_Comm comm, double value, MPI_Op operation) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, operation, comm, &request);
+  wait_politely(request);
+  return value;
+}
+
+/// Rank 0's text, on all ranks.
+std::string broadcast(MPI_Comm comm, std::string text) {
+  long length = static_cast<long>(text.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&length, 1, MPI_LONG, 0, comm, &request);
+  wait_politely(request);
+  text.resize(static_cast<std::size_t>(length));
+  MPI_Ibcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, comm, &request);
+  wait_politely(request);
+  return text;
+}
+
+/// "line 3: 'epochs = 6' instead of 'epochs = 7'", or empty where the texts are equal.
+std::string first_difference(const std::string& mine, const std::string& reference) {
+  std::istringstream left(mine), right(reference);
+  std::string a, b;
+  for (int line = 1;; ++line) {
+    const bool more_left = static_cast<bool>(std::getline(left, a));
+    const bool more_right = static_cast<bool>(std::getline(right, b));
+    if (!more_left && !more_right) return "";
+    if (!more_left) a.clear();
+    if (!more_right) b.clear();
+    if (a != b) return "line " + std::to_string(line) + ": '" + a + "' instead of '" + b + "'";
+  }
+}
+
+}  // namespace
+
+Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &ranks_);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &node_rank_);
+  MPI_Comm_size(node, &node_ranks_);
+  MPI_Comm_free(&node);
+  nodes_ = static_cast<int>(sum(node_rank_ == 0 ? 1 : 0));
+}
+
+Communicator::~Communicator() = default;
+
+void Communicator::sum(double* values, int count) const { sum_over_ranks(comm_, values, count); }
+
+double Communicator::sum(double value) const { return reduce(comm_, value, MPI_SUM); }
+
+double Communicator::largest(double value) const { return reduce(comm_, value, MPI_MAX); }
+
+double Communicator::smallest(double value) const { return reduce(comm_, value, MPI_MIN); }
+
+void Communicator::mean(HostVector<float> values) const {
+  constexpr std::size_t piece = std::size_t{1} << 28U;  // counts are int
+  for (std::size_t begin = 0; begin < values.size(); begin += piece) {
+    const int count = static_cast<int>(std::min(piece, values.size() - begin));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallreduce(MPI_IN_PLACE, values.data() + begin, count, MPI_FLOAT, MPI_SUM, comm_, &request);
+    wait_politely(request);
+  }
+  const float share = 1.0F / static_cast<float>(ranks_);
+  for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] *= share;
+}
+
+std::vector<double> Communicator::gather(double value) const {
+  std::vector<double> values(static_cast<std::size_t>(ranks_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(&value, 1, MPI_DOUBLE, values.data(), 1, MPI_DOUBLE, comm_, &request);
+  wait_politely(request);
+  return values;
+}
+
+void Communicator::agree(const std::string& message) const { fail_together(comm_, message); }
+
+void Communicator::require_same(const std::string& text, const std::string& what) const {
+  const std::string difference = first_difference(text, broadcast(comm_, text));
+  agree(difference.empty() ? "" : "rank " + std::to_string(rank_) + " was started with another " + what + " than rank 0: " + difference);
+}
+
+}  // namespace halograd

@@ -1,0 +1,59 @@
+#include "kernels/batch_norm.hpp"
+
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+class BatchNorm : public Layer {
+ public:
+  BatchNorm(const Shape& shape, double epsilon, double momentum) : shape_(shape), epsilon_(epsilon), momentum_(momentum) {}
+
+  [[nodiscard]] Shape output_shape() const override { return shape_; }
+  [[nodiscard]] std::vector<TensorSpec> parameters() const override {
+    return {{"scale", {shape_.channels}, {1, 0}}, {"shift", {shape_.channels}, {}}};
+  }
+  [[nodiscard]] std::vector<TensorSpec> statistics() const override {
+    return {{"running_mean", {shape_.channels}, {}}, {"running_var", {shape_.channels}, {1, 0}}};
+  }
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+    LayerNeeds needs;
+    needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape_.channels);
+    return needs;
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    const Vector<const float>&scale = call.parameters[0], &shift = call.parameters[1];
+    const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
+    if (call.training) {
+      batch_norm_forward_training<float>(exec, rows(call), shape_.channels, call.inputs[0], scale, shift, epsilon_, momentum_, mean,
+                                         var, saved(call, 0), saved(call, 1), call.output);
+    } else {
+      batch_norm_forward_inference<float>(exec, rows(call), shape_.channels, call.inputs[0], scale, shift, epsilon_, mean, var,
+                                          call.output);
+    }
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    batch_norm_backward<float>(exec, rows(call), shape_.channels, call.inputs[0], call.output_gradient, call.parameters[0],
+                               saved(call, 0), saved(call, 1), call.input_gradients[0], call.parameter_gradients[0],
+                               call.parameter_gradients[1], call.accumulate[0]);
+  }
+
+ private:
+  [[nodiscard]] long rows(const LayerCall& call) const { return static_cast<long>(call.batch) * shape_.height * shape_.width; }
+  /// 0: the batch's mean, 1: its inverse standard deviation.
+  [[nodiscard]] Vector<float> saved(const LayerCall& call, int which) const {
+    return {reinterpret_cast<float*>(call.saved.data()) + static_cast<std::ptrdiff_t>(which) * shape_.channels,
+            static_cast<std::size_t>(shape_.channels)};
+  }
+
+  Shape shape_;
+  double epsilon_, momentum_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  return std::make_unique<BatchNorm>(single_input(config, inputs), config.epsilon, config.momentum);
+}
+
+}  // namespace halograd

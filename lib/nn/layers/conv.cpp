@@ -1,0 +1,95 @@
+#include "kernels/conv.hpp"
+
+#include <algorithm>
+
+#include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+/// Convolutions, and dense layers as convolutions of one pixel.
+class Conv : public Layer {
+ public:
+  Conv(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
+
+  [[nodiscard]] Shape output_shape() const override {
+    const ConvShape::Spatial out = shape_.out_extent();
+    return {out[1], out[2], shape_.filters};
+  }
+  [[nodiscard]] std::vector<TensorSpec> parameters() const override {
+    const long in_group = shape_.channels / shape_.groups;
+    const bool dense = shape_.taps() == 1 && shape_.extent == ConvShape::Spatial{1, 1, 1};
+    std::vector<long> extents{shape_.kernel[1], shape_.kernel[2], in_group, shape_.filters};
+    if (dense) extents = {in_group, shape_.filters};
+    std::vector<TensorSpec> specs{{"weight", extents, {0, shape_.taps() * in_group}}};
+    if (bias_) specs.push_back({"bias", {shape_.filters}, {}});
+    return specs;
+  }
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+    LayerNeeds needs;
+    needs.workspace_bytes = conv_workspace<float>(with_batch(largest_batch));
+    return needs;
+  }
+  [[nodiscard]] double forward_flops() const override {
+    return 2.0 * static_cast<double>(with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    conv_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0],
+                        bias_ ? call.parameters[1] : Vector<const float>(), call.output, call.workspace);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    const ConvShape shape = with_batch(call.batch);
+    conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
+                                 bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
+    if (call.input_gradients[0].size() == 0) return;
+    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], call.input_gradients[0], call.accumulate[0],
+                              call.workspace);
+  }
+
+ private:
+  [[nodiscard]] ConvShape with_batch(int batch) const {
+    ConvShape shape = shape_;
+    shape.batch = batch;
+    return shape;
+  }
+
+  ConvShape shape_;
+  bool bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  const Shape& input = single_input(config, inputs);
+  ConvShape shape;
+  shape.channels = input.channels;
+  shape.filters = config.channels;
+  shape.groups = config.groups;
+  shape.extent = {1, input.height, input.width};
+  shape.kernel = {1, config.kernel[0], config.kernel[1]};
+  shape.stride = {1, config.stride[0], config.stride[1]};
+  shape.padding = {0, config.padding[0], config.padding[1]};
+  shape.dilation = {1, config.dilation[0], config.dilation[1]};
+  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (conv): channels = ", config.channels, ", at least 1 expected");
+  HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0, "layer ",
+                   config.name, " (conv): groups = ", config.groups, " does not divide its input's ", input.channels,
+                   " channels and its own ", config.channels);
+  const ConvShape::Spatial out = shape.out_extent();
+  HALOGRAD_REQUIRE(out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ", config.kernel[0], "x", config.kernel[1],
+                   " does not fit in its input of ", to_string(input), " with this padding");
+  return std::make_unique<Conv>(shape, config.bias);
+}
+
+std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  const Shape& input = single_input(config, inputs);
+  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels, ", at least 1 expected");
+  HALOGRAD_REQUIRE(input.height == 1 && input.width == 1, "layer ", config.name, " (dense): its input is ", to_string(input),
+                   ", 1x1 expected; put a flatten or global_avg_pool layer before it");
+  ConvShape shape;
+  shape.channels = input.channels;
+  shape.filters = config.channels;
+  return std::make_unique<Conv>(shape, config.bias);
+}
+
+}  // namespace halograd

@@ -1,0 +1,106 @@
+#include "kernels/elementwise.hpp"
+
+#include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+/// Layers whose output has the values of its input one by one, so that it may take the input's place.
+class Elementwise : public Layer {
+ public:
+  explicit Elementwise(const Shape& shape) : shape_(shape) {}
+  [[nodiscard]] Shape output_shape() const override { return shape_; }
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+    LayerNeeds needs;
+    needs.backward_reads_input = false;
+    needs.in_place = true;
+    return needs;
+  }
+
+ private:
+  Shape shape_;
+};
+
+void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input) {
+  const Vector<float>& to = call.input_gradients[input];
+  if (to.size() == 0 || to.data() == call.output_gradient.data()) return;
+  copy_gradient<float>(exec, call.output_gradient, to, call.accumulate[input]);
+}
+
+class Relu : public Elementwise {
+ public:
+  using Elementwise::Elementwise;
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+    LayerNeeds needs = Elementwise::needs(largest_batch);
+    needs.backward_reads_output = true;
+    return needs;
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    relu_forward<float>(exec, call.inputs[0], call.output);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    if (call.input_gradients[0].size() == 0) return;
+    relu_backward<float>(exec, call.output, call.output_gradient, call.input_gradients[0], call.accumulate[0]);
+  }
+};
+
+class Add : public Elementwise {
+ public:
+  using Elementwise::Elementwise;
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    add_forward<float>(exec, call.inputs[0], call.inputs[1], call.output);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    pass_gradient(exec, call, 0);
+    pass_gradient(exec, call, 1);
+  }
+};
+
+/// Also serves for what changes only the shape.
+class Flatten : public Elementwise {
+ public:
+  using Elementwise::Elementwise;
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    if (call.output.data() != call.inputs[0].data()) copy_gradient<float>(exec, call.inputs[0], call.output, false);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override { pass_gradient(exec, call, 0); }
+};
+
+class Dropout : public Elementwise {
+ public:
+  Dropout(const Shape& shape, double probability) : Elementwise(shape), probability_(probability) {}
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    dropout<float>(exec, call.inputs[0], call.output, call.training ? probability_ : 0, call.random_key, false);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    if (call.input_gradients[0].size() == 0) return;
+    dropout<float>(exec, call.output_gradient, call.input_gradients[0], probability_, call.random_key, call.accumulate[0]);
+  }
+
+ private:
+  double probability_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  return std::make_unique<Relu>(single_input(config, inputs));
+}
+
+std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  HALOGRAD_REQUIRE(inputs.size() == 2, "layer ", config.name, " (add): two inputs expected, ", inputs.size(), " given");
+  HALOGRAD_REQUIRE(inputs[0] == inputs[1], "layer ", config.name, " (add): its inputs ", config.inputs[0], " and ", config.inputs[1],
+                   " have shapes ", to_string(inputs[0]), " and ", to_string(inputs[1]), ", equal ones expected");
+  return std::make_unique<Add>(inputs[0]);
+}
+
+std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  return std::make_unique<Flatten>(Shape{1, 1, static_cast<int>(single_input(config, inputs).values())});
+}
+
+std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  return std::make_unique<Dropout>(single_input(config, inputs), config.probability);
+}
+
+}  // namespace halograd

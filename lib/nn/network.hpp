@@ -1,0 +1,93 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "kernels/loss.hpp"
+#include "kernels/types.hpp"
+#include "nn/layer.hpp"
+
+namespace halograd {
+
+/// Where a layer's tensor lies in a flat buffer.
+struct TensorInfo {
+  std::string layer;
+  std::string name;
+  std::vector<long> extents;
+  std::size_t offset = 0;
+  [[nodiscard]] std::size_t size() const;
+};
+
+/// What a rank trains: all parameters in one buffer, their gradients in a second, batch-norm statistics in a third. Where each tensor lies
+/// is the Network's to say.
+struct Replica {
+  Buffer<float> parameters;
+  Buffer<float> gradients;
+  Buffer<float> statistics;
+};
+
+/// Images and labels in host memory, as the loader gives them.
+struct HostBatch {
+  int size = 0;
+  const float* images = nullptr;         ///< (size, H, W, C)
+  const std::int32_t* labels = nullptr;  ///< (size)
+};
+
+/// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their gradients
+/// share one arena, planned by liveness when the network is built; nothing is allocated afterwards.
+class Network {
+ public:
+  /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
+  /// a name is unknown, or the last layer does not have `classes` outputs.
+  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  [[nodiscard]] const std::vector<TensorInfo>& parameters() const { return parameters_; }
+  [[nodiscard]] const std::vector<TensorInfo>& statistics() const { return statistics_; }
+  [[nodiscard]] std::size_t parameter_count() const { return parameter_count_; }
+  [[nodiscard]] std::size_t statistic_count() const { return statistic_count_; }
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
+  [[nodiscard]] double forward_flops() const;  ///< an image
+  [[nodiscard]] int classes() const { return classes_; }
+  [[nodiscard]] int largest_batch() const { return largest_batch_; }
+  [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
+
+  /// Initial weights, a function of the seed and of each tensor's name alone.
+  [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
+
+  /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides dropout.
+  LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key);
+
+  /// Forward alone, with running statistics and without dropout.
+  LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch);
+
+ private:
+  struct Node;
+  void build_nodes(const NetworkConfig& config, const Shape& input);
+  void place_buffers();
+  void load(const ExecutionSpace& exec, const HostBatch& batch);
+  void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
+  void backward(const ExecutionSpace& exec, const Replica& replica, int batch);
+  [[nodiscard]] Vector<float> value(int index, int batch) const;
+  [[nodiscard]] Vector<float> gradient(int index, int batch) const;
+
+  int classes_;
+  int largest_batch_;
+  Shape input_shape_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<TensorInfo> parameters_, statistics_;
+  std::vector<TensorSpec> parameter_specs_, statistic_specs_;
+  std::size_t parameter_count_ = 0, statistic_count_ = 0;
+
+  Buffer<std::byte> arena_;
+  Vector<std::byte> workspace_;
+  Buffer<std::int32_t> labels_;
+  // Values: 0 is the input, i + 1 the output of node i. Several may share a place (in-place layers).
+  std::vector<std::size_t> value_offset_, gradient_offset_;
+};
+
+}  // namespace halograd

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "config/config.hpp"
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// Turns a gradient into a step of the weights. State lives in flat buffers as long as the parameters, which a checkpoint keeps.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// One step; `count` = 1, 2, ... is its number over the whole training.
+  virtual void step(const ExecutionSpace& exec, double rate, std::int64_t count, Vector<float> weights,
+                    Vector<const float> gradient) = 0;
+  [[nodiscard]] const std::vector<Buffer<float>>& state() const { return state_; }
+
+ protected:
+  std::vector<Buffer<float>> state_;
+};
+
+/// The one factory: sgd, adam, adamw, adagrad.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::size_t parameters);
+
+}  // namespace halograd

@@ -1,0 +1,142 @@
+#include "train/report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cmath>
+
+namespace halograd {
+namespace {
+
+template <class... Values>
+std::string format(const char* pattern, Values... values) {
+  const int length = std::snprintf(nullptr, 0, pattern, values...);
+  std::string text(static_cast<std::size_t>(length) + 1, '\0');
+  std::snprintf(text.data(), text.size(), pattern, values...);
+  text.pop_back();
+  return text;
+}
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::string accuracy_range(double lowest, double highest) { return format("%.2f-%.2f", 100 * lowest, 100 * highest); }
+
+}  // namespace
+
+std::string human_bytes(double bytes) {
+  constexpr std::array units{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.size()) {
+    bytes /= 1000;
+    ++unit;
+  }
+  const int decimals = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+  return format("%.*f %s", decimals, bytes, units[unit]);
+}
+
+std::string human_time(double seconds) {
+  const long whole = std::lround(std::max(0.0, seconds));
+  if (whole >= 3600) return format("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  return format("%ld:%02ld", whole / 60, whole % 60);
+}
+
+Report::Report(bool silent, int print_steps)
+    : silent_(silent), terminal_(isatty(STDOUT_FILENO) == 1), print_steps_(print_steps), begin_(Clock::now()) {}
+
+void Report::start(const std::string& title, const StartFacts& facts) {
+  if (silent_) return;
+  std::printf("%s\n", title.c_str());
+  std::size_t width = 0;
+  for (const auto& fact : facts) width = std::max(width, fact.first.size());
+  for (const auto& [what, value] : facts) std::printf("  %-*s  %s\n", static_cast<int>(width), what.c_str(), value.c_str());
+  std::fflush(stdout);
+}
+
+void Report::line(const std::string& text) {
+  if (silent_) return;
+  clear_bar();
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps) {
+  epoch_ = epoch;
+  epochs_ = epochs;
+  steps_ = steps;
+  images_ = 0;
+  epoch_begin_ = last_bar_ = Clock::now();
+  if (first_epoch_ < 0) {
+    first_epoch_ = epoch;
+    begin_ = epoch_begin_;
+  }
+  if (silent_ || header_printed_) return;
+  header_printed_ = true;
+  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "test loss", "replicas %", "mean %", "consensus",
+              "images/s", "wait", "time");
+  std::fflush(stdout);
+}
+
+double Report::seconds_left(double share_done) const {
+  const double done = static_cast<double>(epoch_ - first_epoch_) + share_done;
+  const double all = static_cast<double>(epochs_ - first_epoch_);
+  return done > 0 ? seconds_between(begin_, Clock::now()) * (all - done) / done : 0;
+}
+
+void Report::step(std::int64_t step_in_epoch, double loss, int images) {
+  images_ += images;
+  if (silent_) return;
+  const Clock::time_point now = Clock::now();
+  const double rate = images_ / std::max(1e-9, seconds_between(epoch_begin_, now));
+  const double share = static_cast<double>(step_in_epoch) / static_cast<double>(steps_);
+  if (terminal_) {
+    if (seconds_between(last_bar_, now) < 0.2 && step_in_epoch < steps_) return;
+    last_bar_ = now;
+    constexpr int width = 30;
+    const int filled = static_cast<int>(share * width);
+    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(width - filled), '.');
+    std::printf("\r\033[Kepoch %ld/%ld [%s] %3.0f %%  loss %.4f  %.0f images/s  %s left", static_cast<long>(epoch_ + 1),
+                static_cast<long>(epochs_), bar.c_str(), 100 * share, loss, rate, human_time(seconds_left(share)).c_str());
+    bar_shown_ = true;
+    std::fflush(stdout);
+  } else if (print_steps_ > 0 && step_in_epoch % print_steps_ == 0 && step_in_epoch < steps_) {
+    std::printf("  epoch %ld/%ld step %ld/%ld loss %.4f, %.0f images/s, %s left\n", static_cast<long>(epoch_ + 1),
+                static_cast<long>(epochs_), static_cast<long>(step_in_epoch), static_cast<long>(steps_), loss, rate,
+                human_time(seconds_left(share)).c_str());
+    std::fflush(stdout);
+  }
+}
+
+void Report::epoch_ends(const EpochSummary& summary) {
+  if (silent_) return;
+  clear_bar();
+  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch + 1), static_cast<long>(summary.epochs));
+  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss, summary.test_loss,
+              accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(), 100 * summary.mean_model_accuracy,
+              summary.consensus_distance, summary.images_per_second, 100 * summary.wait_share, human_time(summary.seconds).c_str());
+  std::fflush(stdout);
+}
+
+void Report::end(const TrainingResult& result) {
+  if (silent_) return;
+  start("Done", {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
+                 {"mean model", format("%.2f %% of the test set", 100 * result.mean_model_accuracy)},
+                 {"replicas", accuracy_range(result.test_accuracy_lowest, result.test_accuracy_highest) + " %"},
+                 {"consensus distance", format("%.4g", result.consensus_distance)},
+                 {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
+                 {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
+                 {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
+                 {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
+                 {"metrics", result.metrics},
+                 {"resolved run file", result.config}});
+}
+
+void Report::clear_bar() {
+  if (bar_shown_) std::printf("\r\033[K");
+  bar_shown_ = false;
+}
+
+}  // namespace halograd

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/metrics.hpp"
+
+namespace halograd {
+
+/// Lines of the start table: what, value.
+using StartFacts = std::vector<std::pair<std::string, std::string>>;
+
+/// What a training ends with.
+struct TrainingResult {
+  std::int64_t epochs = 0, steps = 0;  ///< done in all
+  double seconds = 0;                  ///< of this call's epochs, evaluation included
+  double images_per_second = 0;        ///< of this call's training steps, over all ranks
+  double wait_share = 0;               ///< of the ranks' step time spent waiting for others
+  double bytes_sent = 0;               ///< a rank and step, on average over this call
+  double train_loss = 0, test_loss = 0;
+  double test_accuracy_lowest = 0, test_accuracy_highest = 0;  ///< over the replicas
+  double mean_model_accuracy = 0, consensus_distance = 0;
+  std::string folder, checkpoint, metrics, config;
+};
+
+/// One epoch over all ranks.
+struct EpochSummary {
+  std::int64_t epoch = 0, epochs = 0;
+  double train_loss = 0, test_loss = 0;
+  double accuracy_lowest = 0, accuracy_highest = 0, mean_model_accuracy = 0;
+  double consensus_distance = 0;
+  double images_per_second = 0;
+  double wait_share = 0;
+  double seconds = 0;
+};
+
+/// What rank 0 tells its user on standard output: a progress bar on a terminal, plain lines elsewhere. Other ranks' reports are silent.
+class Report {
+ public:
+  /// `print_steps`: without a terminal, a line every so many steps; 0: none.
+  Report(bool silent, int print_steps);
+
+  void start(const std::string& title, const StartFacts& facts);
+  void line(const std::string& text);
+  void epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps);
+  /// After each step; `images` of all ranks.
+  void step(std::int64_t step_in_epoch, double loss, int images);
+  void epoch_ends(const EpochSummary& summary);
+  void end(const TrainingResult& result);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] double seconds_left(double share_done) const;
+  void clear_bar();
+
+  bool silent_, terminal_;
+  int print_steps_;
+  bool header_printed_ = false, bar_shown_ = false;
+  std::int64_t epoch_ = 0, epochs_ = 0, steps_ = 0, first_epoch_ = -1;
+  double images_ = 0;
+  Clock::time_point begin_, epoch_begin_, last_bar_;
+};
+
+/// "1.7 MB", "45.2 kB": powers of 1000, three digits.
+std::string human_bytes(double bytes);
+/// "0:54", "1:02:03".
+std::string human_time(double seconds);
+
+}  // namespace halograd

@@ -1,0 +1,65 @@
+#include "train/start_facts.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "comm/averager.hpp"
+
+namespace halograd {
+namespace {
+
+std::string count(double number, const std::string& noun) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.0f", number);
+  return std::string(text) + " " + noun + (number == 1 ? "" : "s");
+}
+
+std::string significant(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g", value);
+  return text;
+}
+
+}  // namespace
+
+StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network, const Topology& topology,
+                       const Dataset& train_set, const Dataset& test_set, const Loader& loader) {
+  StartFacts facts;
+  const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
+  add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
+  add("device", std::string(ExecutionSpace::name()) + ", " + count(ExecutionSpace().concurrency(), "thread") + " a rank");
+
+  const ImageShape image = train_set.shape();
+  add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " + std::to_string(train_set.size()) + " + " +
+                  std::to_string(test_set.size()) + " images of " + to_string(Shape{image.height, image.width, image.channels}) + ", " +
+                  std::to_string(train_set.classes()) + " classes");
+  const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
+  add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" + human_bytes(model_bytes) +
+                     "), " + significant(network.forward_flops() * 1e-6) + " MFLOP forward an image");
+  add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations a rank, for " +
+                    count(network.largest_batch(), "image"));
+  add("batch", std::to_string(config.training.batch) + " images, " + count(config.training.epochs, "epoch") + " of " +
+                   count(static_cast<double>(loader.steps()), "step"));
+  add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
+                       config.schedule.name + " schedule");
+  if (config.averager.name != "neighbour") {
+    add("averager", config.averager.name);
+  } else {
+    add("averager", "neighbour, " + config.averager.order);
+    std::size_t edges = 0, most = 0;
+    for (int rank = 0; rank < topology.ranks(); ++rank) {
+      edges += topology.in_neighbours(rank).size();
+      most = std::max(most, topology.out_neighbours(rank).size());
+    }
+    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") + ", spectral gap " +
+                        significant(spectral_gap(topology)));
+    if (topology.kind() == "ring" && topology.ranks() > 16) {
+      add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
+    }
+  }
+  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count());
+  add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
+  return facts;
+}
+
+}  // namespace halograd

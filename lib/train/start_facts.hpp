@@ -1,0 +1,16 @@
+#pragma once
+
+#include "comm/communicator.hpp"
+#include "comm/topology.hpp"
+#include "config/config.hpp"
+#include "data/loader.hpp"
+#include "nn/network.hpp"
+#include "train/report.hpp"
+
+namespace halograd {
+
+/// The start table: what this training is about to do, on what, and at what cost. Collective.
+StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network, const Topology& topology,
+                       const Dataset& train_set, const Dataset& test_set, const Loader& loader);
+
+}  // namespace halograd

@@ -1,0 +1,275 @@
+#include "train/trainer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "config/write.hpp"
+#include "kernels/mix.hpp"
+#include "kernels/random.hpp"
+#include "nn/reference_networks.hpp"
+#include "train/schedule.hpp"
+
+namespace halograd {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
+  std::vector<NamedTensor> result;
+  for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
+  return result;
+}
+
+Shape network_input(const ImageShape& image) { return {image.height, image.width, image.channels}; }
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
+    : config_(config), comm_(comm), report_(report), folder_{config.output.folder + "/" + config.name} {
+  comm_.require_same(to_toml(config_), "run file");
+  comm_.together([&] {
+    const std::uint64_t seed = config_.training.seed;
+    train_set_ = open_dataset(config_.data, Split::train, seed);
+    test_set_ = open_dataset(config_.data, Split::test, seed);
+    HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(), "data at ",
+                     config_.data.path, ": training and test images differ in shape or classes");
+    LoaderOptions options;
+    options.global_batch = config_.training.batch;
+    options.rank = comm_.rank();
+    options.ranks = comm_.ranks();
+    options.seed = seed;
+    options.prefetch = config_.data.prefetch;
+    loader_ = std::make_unique<Loader>(*train_set_, config_.data, options);
+    const int largest = loader_->largest_batch();
+    options.training = false;
+    options.global_batch = largest * comm_.ranks();
+    shared_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
+    options.global_batch = largest;
+    options.rank = 0;
+    options.ranks = 1;
+    whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
+
+    config_.network = expand_network(config_.network, train_set_->classes());
+    network_ = std::make_unique<Network>(config_.network, network_input(train_set_->shape()), train_set_->classes(), largest);
+    topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks()));
+    optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
+    replica_ = network_->make_replica(seed);
+    mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());
+    mean_.statistics = Buffer<float>("halograd::mean_statistics", network_->statistic_count());
+  });
+}
+
+Trainer::~Trainer() = default;
+
+StartFacts Trainer::facts() const { return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_); }
+
+TrainingResult Trainer::run(const TrainOptions& options) {
+  open_run(options);
+  const std::int64_t epochs = config_.training.epochs;
+  const std::int64_t last = options.stop_after > 0 ? std::min(epochs, epoch_ + options.stop_after) : epochs;
+  const int every = config_.output.checkpoint_epochs;
+  const std::int64_t first_step = step_;
+  const std::int64_t sent_before = averager_->bytes_sent();
+  TrainingResult result;
+  double images = 0, training_seconds = 0, waited = 0;
+  while (epoch_ < last) {
+    const double begin = now(), wait_begin = averager_->wait_seconds();
+    train_epoch(epoch_);
+    const double train_seconds = now() - begin;
+    EpochMetrics row = evaluate_epoch();
+    row.seconds = now() - begin;
+    metrics_->add_epoch(row);
+    ++epoch_;
+    if (every > 0 && (epoch_ % every == 0 || epoch_ == last)) save(epoch_);
+
+    EpochSummary summary;
+    summary.epoch = epoch_ - 1;
+    summary.epochs = epochs;
+    const double all_images = comm_.sum(epoch_images_);
+    summary.train_loss = comm_.sum(epoch_loss_) / all_images;
+    summary.test_loss = row.mean_model_loss;
+    summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
+    summary.accuracy_highest = comm_.largest(row.test_accuracy);
+    summary.mean_model_accuracy = row.mean_model_accuracy;
+    summary.consensus_distance = row.consensus_distance;
+    const double slowest = comm_.largest(train_seconds);
+    const double epoch_wait = comm_.sum(averager_->wait_seconds() - wait_begin);
+    summary.images_per_second = all_images / slowest;
+    summary.wait_share = epoch_wait / comm_.sum(train_seconds);
+    summary.seconds = comm_.largest(row.seconds);
+    report_.epoch_ends(summary);
+
+    images += all_images;
+    training_seconds += slowest;
+    waited += epoch_wait;
+    result.seconds += summary.seconds;
+    result.train_loss = summary.train_loss;
+    result.test_loss = summary.test_loss;
+    result.test_accuracy_lowest = summary.accuracy_lowest;
+    result.test_accuracy_highest = summary.accuracy_highest;
+    result.mean_model_accuracy = summary.mean_model_accuracy;
+    result.consensus_distance = summary.consensus_distance;
+  }
+  result.epochs = epoch_;
+  result.steps = step_;
+  const double steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
+  result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
+  result.wait_share = training_seconds > 0 ? waited / (training_seconds * comm_.ranks()) : 0;
+  result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
+  result.folder = folder_.path;
+  result.checkpoint = every > 0 ? folder_.checkpoint() : "";
+  result.metrics = folder_.metrics();
+  result.config = folder_.config();
+  return result;
+}
+
+void Trainer::open_run(const TrainOptions& options) {
+  bool resuming = false;
+  comm_.together([&] {
+    resuming = options.resume && folder_.holds_checkpoint();
+    const ExistingRun existing = options.overwrite ? ExistingRun::overwrite : resuming ? ExistingRun::keep : ExistingRun::refuse;
+    // The checkpoint is looked at before anything in the folder is touched.
+    if (resuming) {
+      const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
+      HALOGRAD_REQUIRE(header.ranks == comm_.ranks(), "checkpoint ", folder_.checkpoint(), " is of ", header.ranks,
+                       " ranks, but this job has ", comm_.ranks(), ": resume it with ", header.ranks, " ranks");
+      HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ", header.epoch,
+                       " epochs, more than training.epochs = ", config_.training.epochs);
+    }
+    if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), existing);
+  });
+  if (resuming) {
+    resume();
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_);
+    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs, " + std::to_string(step_) + " steps done");
+  } else {
+    if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics());
+  }
+  averager_ = make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
+}
+
+void Trainer::train_epoch(std::int64_t epoch) {
+  epoch_loss_ = epoch_images_ = 0;
+  loader_->start_epoch(epoch);
+  report_.epoch_begins(epoch, config_.training.epochs, loader_->steps());
+  std::int64_t step_in_epoch = 0;
+  double begin = now();
+  while (const Batch* batch = loader_->next()) {
+    const double data_seconds = now() - begin;
+    StepMetrics row = train_step(*batch);
+    row.data_seconds = data_seconds;
+    const double end = now();
+    row.images_per_second = batch->size / (end - begin);
+    begin = end;
+    metrics_->add_step(row);
+    epoch_loss_ += row.loss * batch->size;
+    epoch_images_ += batch->size;
+    report_.step(++step_in_epoch, row.loss, batch->global_size);
+  }
+}
+
+StepMetrics Trainer::train_step(const Batch& batch) {
+  StepMetrics row;
+  const double waited = averager_->wait_seconds();
+  const std::int64_t sent = averager_->bytes_sent();
+  const double rate = config_.optimizer.learning_rate *
+                      schedule_factor(config_.schedule, step_, loader_->steps(), config_.training.epochs);
+  const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
+
+  const double begin = now();
+  averager_->before_gradient(exec_, step_, replica_.parameters);
+  const double exchanged = now();
+  const double early_wait = averager_->wait_seconds() - waited;
+  const LossSum loss = network_->train(exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()},
+                                       random_bits(step_key, static_cast<std::uint64_t>(comm_.rank())));
+  const double computed = now();
+  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients,
+                           static_cast<double>(batch.size) / batch.global_size);
+  optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+  averager_->after_update(exec_, step_, replica_.parameters);
+  exec_.fence();
+  const double updated = now();
+  ++step_;
+
+  row.loss = loss.loss / batch.size;
+  HALOGRAD_REQUIRE(std::isfinite(row.loss), "step ", step_, ": the loss is ", row.loss,
+                   "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is untouched)");
+  row.learning_rate = rate;
+  row.wait_seconds = averager_->wait_seconds() - waited;
+  row.compute_seconds = computed - exchanged;
+  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
+  row.bytes_sent = averager_->bytes_sent() - sent;
+  return row;
+}
+
+EpochMetrics Trainer::evaluate_epoch() {
+  EpochMetrics row;
+  row.train_loss = epoch_images_ > 0 ? epoch_loss_ / epoch_images_ : 0;
+  const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
+    const auto host = Kokkos::create_mirror(from);
+    Kokkos::deep_copy(host, from);
+    comm_.mean(host);
+    Kokkos::deep_copy(to, host);
+  };
+  mean_over_ranks(replica_.parameters, mean_.parameters);
+  mean_over_ranks(replica_.statistics, mean_.statistics);
+  // Running statistics describe the weights' activations: replicas that are held together share them.
+  if (config_.averager.name != "none") Kokkos::deep_copy(replica_.statistics, mean_.statistics);
+
+  const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_);
+  row.test_loss = own.loss();
+  row.test_accuracy = own.accuracy();
+  const Evaluation part = evaluate(exec_, *network_, mean_, *shared_test_);
+  double sums[3] = {part.loss_sum, part.correct, part.images};
+  comm_.sum(sums, 3);
+  row.mean_model_loss = sums[0] / sums[2];
+  row.mean_model_accuracy = sums[1] / sums[2];
+  const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
+  row.consensus_distance = std::sqrt(distance / comm_.ranks());
+  return row;
+}
+
+ReplicaState Trainer::host_state() {
+  if (host_copies_.empty()) {
+    host_copies_.push_back(Kokkos::create_mirror_view(replica_.parameters));
+    host_copies_.push_back(Kokkos::create_mirror_view(replica_.statistics));
+    for (const Buffer<float>& state : optimizer_->state()) host_copies_.push_back(Kokkos::create_mirror_view(state));
+  }
+  ReplicaState state;
+  state.parameters = host_copies_[0];
+  state.statistics = host_copies_[1];
+  state.optimizer.assign(host_copies_.begin() + 2, host_copies_.end());
+  return state;
+}
+
+void Trainer::save(std::int64_t epochs_done) {
+  const ReplicaState state = host_state();
+  Kokkos::deep_copy(state.parameters, replica_.parameters);
+  Kokkos::deep_copy(state.statistics, replica_.statistics);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i) Kokkos::deep_copy(state.optimizer[i], optimizer_->state()[i]);
+  CheckpointHeader header;
+  header.step = step_;
+  header.epoch = epochs_done;
+  header.ranks = comm_.ranks();
+  header.network = config_.network.name;
+  header.averager = config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
+  header.topology = topology_->kind();
+  header.config = to_toml(config_);
+  header.versions = versions();
+  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()), named(network_->statistics()));
+}
+
+void Trainer::resume() {
+  const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
+  const ReplicaState state = host_state();
+  read_checkpoint(comm_.handle(), folder_.checkpoint(), state);
+  Kokkos::deep_copy(replica_.parameters, state.parameters);
+  Kokkos::deep_copy(replica_.statistics, state.statistics);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i) Kokkos::deep_copy(optimizer_->state()[i], state.optimizer[i]);
+  step_ = header.step;
+  epoch_ = header.epoch;
+}
+
+}  // namespace halograd

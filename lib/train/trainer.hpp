@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/averager.hpp"
+#include "comm/communicator.hpp"
+#include "comm/topology.hpp"
+#include "config/config.hpp"
+#include "data/loader.hpp"
+#include "io/checkpoint.hpp"
+#include "io/metrics.hpp"
+#include "io/run_folder.hpp"
+#include "nn/network.hpp"
+#include "train/evaluation.hpp"
+#include "train/optimizer.hpp"
+#include "train/report.hpp"
+
+namespace halograd {
+
+/// What is asked of one call of the program, beside the run file.
+struct TrainOptions {
+  bool resume = false;     ///< go on from the run folder's checkpoint, if there is one
+  bool overwrite = false;  ///< replace a run that the folder holds
+  int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
+};
+
+/// A training: one replica on this rank, kept together with the others by an Averager.
+class Trainer {
+ public:
+  /// Collective. Builds and checks all that a training needs, and touches no file. Throws CollectiveError.
+  Trainer(const RunConfig& config, const Communicator& comm, Report& report);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// What the start table says.
+  [[nodiscard]] StartFacts facts() const;
+
+  /// Collective. Prepares the run folder, trains, and leaves checkpoint and metrics.
+  TrainingResult run(const TrainOptions& options);
+
+ private:
+  void open_run(const TrainOptions& options);
+  void resume();
+  void train_epoch(std::int64_t epoch);
+  StepMetrics train_step(const Batch& batch);
+  EpochMetrics evaluate_epoch();
+  void save(std::int64_t epochs_done);
+  [[nodiscard]] ReplicaState host_state();
+
+  RunConfig config_;
+  const Communicator& comm_;
+  Report& report_;
+  ExecutionSpace exec_;
+  RunFolder folder_;
+
+  std::unique_ptr<Dataset> train_set_, test_set_;
+  std::unique_ptr<Loader> loader_, whole_test_, shared_test_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Topology> topology_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Averager> averager_;
+  std::unique_ptr<MetricsFile> metrics_;
+  Replica replica_, mean_;
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
+
+  std::int64_t step_ = 0;   ///< steps done
+  std::int64_t epoch_ = 0;  ///< epochs done
+  double epoch_loss_ = 0, epoch_images_ = 0;
+};
+
+}  // namespace halograd
