@@ -11,8 +11,6 @@ endmacro()
 
 halograd_need(Threads "a POSIX thread library is needed")
 include(HalogradKokkos)
-halograd_need(KokkosKernels "name it with -DKokkosKernels_ROOT=<prefix>" CONFIG
-  PATHS ${PROJECT_SOURCE_DIR}/.deps/kokkos)
 
 halograd_need(MPI "name its C++ wrapper with -DMPI_CXX_COMPILER=<mpicxx>" COMPONENTS C CXX)
 include(HalogradCheckRma)

@@ -1,4 +1,4 @@
-# Finds a Kokkos that halograd can use, or refuses. Stands alone, so that jobscripts/setup-debian.sh can ask the same question.
+# Finds the Kokkos and Kokkos Kernels that halograd can use, or refuses. Stands alone, so that jobscripts/setup-debian.sh can ask the same question.
 # Kokkos' own version file takes no other major version than the one asked for, hence the comparison by hand.
 include(${CMAKE_CURRENT_LIST_DIR}/HalogradRefuse.cmake)
 
@@ -21,4 +21,9 @@ string(TOUPPER "${Kokkos_DEVICES}" halograd_found_backends)
 if(halograd_wanted_backend AND NOT halograd_wanted_backend IN_LIST halograd_found_backends)
   halograd_refuse("HALOGRAD_BACKEND is ${HALOGRAD_BACKEND}, but the Kokkos in ${Kokkos_DIR} has only ${Kokkos_DEVICES}; "
     "name another with -DKokkos_ROOT=<prefix>")
+endif()
+
+find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
+if(NOT KokkosKernels_FOUND)
+  halograd_refuse("no Kokkos Kernels found for the Kokkos in ${Kokkos_DIR}; name it with -DKokkosKernels_ROOT=<prefix>")
 endif()
