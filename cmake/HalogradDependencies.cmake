@@ -5,7 +5,7 @@ include(HalogradRefuse)
 macro(halograd_need package hint)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
-    halograd_refuse("${package} not found; " ${hint})
+    halograd_refuse("${package} not found; " "${hint}")
   endif()
 endmacro()
 

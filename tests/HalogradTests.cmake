@@ -5,7 +5,8 @@ set(halograd_mpi_test_ranks 1 2 3 4 8)
 # Fewer threads than a whole machine, never pinned: tests share cores with each other.
 set(halograd_test_environment OMP_PROC_BIND=false)
 # What scripts and whole-program tests need to know.
-set(halograd_script_environment ${halograd_test_environment} OMP_NUM_THREADS=1 HALOGRAD_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+set(halograd_script_environment ${halograd_test_environment} OMP_NUM_THREADS=1
+  PYTHONDONTWRITEBYTECODE=1 HALOGRAD_SOURCE_DIR=${PROJECT_SOURCE_DIR}
   HALOGRAD_PROGRAM=$<TARGET_FILE:halograd_program> HALOGRAD_MPIEXEC=${MPIEXEC_EXECUTABLE})
 
 set(halograd_mpiexec_flags ${MPIEXEC_PREFLAGS})
@@ -65,6 +66,11 @@ function(halograd_add_tests folder label)
     endforeach()
   endif()
 
+  # A whole program is run on four ranks.
+  set(processors 1)
+  if(label STREQUAL "app")
+    set(processors 4)
+  endif()
   file(GLOB_RECURSE scripts CONFIGURE_DEPENDS ${folder}/*_test.py ${folder}/*_test.sh)
   foreach(script IN LISTS scripts)
     cmake_path(GET script STEM stem)
@@ -74,7 +80,7 @@ function(halograd_add_tests folder label)
     endif()
     halograd_test_labels(labels ${stem} ${label})
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
-    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS 4 TIMEOUT 900
+    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900
       ENVIRONMENT "${halograd_script_environment}")
   endforeach()
 endfunction()
