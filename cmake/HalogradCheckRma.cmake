@@ -2,6 +2,7 @@
 # The header must offer it here; what the library grants is checked again when a window is made.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+set(CMAKE_REQUIRED_QUIET ON)
 check_cxx_source_compiles("
 #include <mpi.h>
 #if MPI_VERSION < 3
@@ -11,8 +12,9 @@ int main() { int model = MPI_WIN_UNIFIED; MPI_Win window = MPI_WIN_NULL; MPI_Ain
   if (model < 0) MPI_Win_shared_query(window, 0, &bytes, &unit, &base);
   return 0; }
 " HALOGRAD_MPI_HAS_UNIFIED_RMA)
+unset(CMAKE_REQUIRED_QUIET)
 unset(CMAKE_REQUIRED_LIBRARIES)
 if(NOT HALOGRAD_MPI_HAS_UNIFIED_RMA)
-  message(FATAL_ERROR "halograd needs an MPI with MPI-3 one-sided communication and unified memory windows; "
-    "${MPI_CXX_LIBRARIES} offers neither")
+  halograd_refuse("needs an MPI with MPI-3 one-sided communication and unified memory windows, "
+    "which the one of ${MPI_CXX_COMPILER} lacks; name another with -DMPI_CXX_COMPILER=<mpicxx>")
 endif()

@@ -1,18 +1,31 @@
 # Everything halograd is built on, found and never fetched; each refusal is one line that says what to do.
+include(HalogradRefuse)
 
-find_package(Threads REQUIRED)
-find_package(Kokkos 3.4 CONFIG REQUIRED)
-find_package(KokkosKernels CONFIG REQUIRED)
-find_package(MPI 3.0 REQUIRED COMPONENTS CXX)
-set(HDF5_PREFER_PARALLEL ON)
-find_package(HDF5 1.10 REQUIRED COMPONENTS C)
-if(NOT HDF5_IS_PARALLEL)
-  message(FATAL_ERROR "halograd needs a parallel HDF5 (found a serial one: ${HDF5_C_INCLUDE_DIRS}); "
-    "name its wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>")
-endif()
-find_package(LAPACK REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(toml11 CONFIG REQUIRED)
-find_package(CLI11 CONFIG REQUIRED)
+# halograd_need(package hint arguments...): find_package whose failure is our one line instead of CMake's many.
+macro(halograd_need package hint)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    halograd_refuse("${package} not found; " "${hint}")
+  endif()
+endmacro()
 
+halograd_need(Threads "a POSIX thread library is needed")
+include(HalogradKokkos)
+
+halograd_need(MPI "name its C++ wrapper with -DMPI_CXX_COMPILER=<mpicxx>" COMPONENTS C CXX)
 include(HalogradCheckRma)
+
+set(HDF5_PREFER_PARALLEL ON)
+halograd_need(HDF5 "name its wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>" COMPONENTS C)
+if(NOT HDF5_IS_PARALLEL)
+  halograd_refuse("needs a parallel HDF5, found a serial one (${HDF5_C_INCLUDE_DIRS}); "
+    "name a parallel one's wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>")
+endif()
+if(HDF5_VERSION VERSION_LESS 1.10)
+  halograd_refuse("needs HDF5 1.10 or newer, found ${HDF5_VERSION} (${HDF5_C_INCLUDE_DIRS})")
+endif()
+
+halograd_need(LAPACK "install OpenBLAS or another LAPACK, or choose one with -DBLA_VENDOR=<vendor>")
+halograd_need(ZLIB "install its development files")
+halograd_need(toml11 "name it with -Dtoml11_ROOT=<prefix>" CONFIG)
+halograd_need(CLI11 "name it with -DCLI11_ROOT=<prefix>" CONFIG)

@@ -1,0 +1,29 @@
+# Finds the Kokkos and Kokkos Kernels that halograd can use, or refuses. Stands alone, so that jobscripts/setup-debian.sh can ask the same question.
+# Kokkos' own version file takes no other major version than the one asked for, hence the comparison by hand.
+include(${CMAKE_CURRENT_LIST_DIR}/HalogradRefuse.cmake)
+
+# PATHS come last: what jobscripts/setup-debian.sh built serves where nothing else is named or installed.
+find_package(Kokkos CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
+if(NOT Kokkos_FOUND)
+  halograd_refuse("no Kokkos found; name one with -DKokkos_ROOT=<prefix>, or let jobscripts/setup-debian.sh build one")
+endif()
+if(Kokkos_VERSION VERSION_LESS 3.4)
+  halograd_refuse("needs Kokkos 3.4 or newer, found ${Kokkos_VERSION} in ${Kokkos_DIR}")
+endif()
+
+set(halograd_parallel_backends ${Kokkos_DEVICES})
+list(FILTER halograd_parallel_backends EXCLUDE REGEX "^(SERIAL|Serial)$")
+if(NOT halograd_parallel_backends)
+  halograd_refuse("needs a Kokkos with a parallel backend, found only ${Kokkos_DEVICES} in ${Kokkos_DIR}")
+endif()
+string(TOUPPER "${HALOGRAD_BACKEND}" halograd_wanted_backend)
+string(TOUPPER "${Kokkos_DEVICES}" halograd_found_backends)
+if(halograd_wanted_backend AND NOT halograd_wanted_backend IN_LIST halograd_found_backends)
+  halograd_refuse("HALOGRAD_BACKEND is ${HALOGRAD_BACKEND}, but the Kokkos in ${Kokkos_DIR} has only ${Kokkos_DEVICES}; "
+    "name another with -DKokkos_ROOT=<prefix>")
+endif()
+
+find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
+if(NOT KokkosKernels_FOUND)
+  halograd_refuse("no Kokkos Kernels found for the Kokkos in ${Kokkos_DIR}; name it with -DKokkosKernels_ROOT=<prefix>")
+endif()

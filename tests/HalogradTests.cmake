@@ -1,0 +1,86 @@
+# halograd_add_tests(folder label): every test of tests/<folder>, found by name; see CMakeLists.txt beside this file.
+
+set(halograd_mpi_test_ranks 1 2 3 4 8)
+
+# Fewer threads than a whole machine, never pinned: tests share cores with each other.
+set(halograd_test_environment OMP_PROC_BIND=false)
+# What scripts and whole-program tests need to know.
+set(halograd_script_environment ${halograd_test_environment} OMP_NUM_THREADS=1
+  PYTHONDONTWRITEBYTECODE=1 HALOGRAD_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+  HALOGRAD_PROGRAM=$<TARGET_FILE:halograd_program> HALOGRAD_MPIEXEC=${MPIEXEC_EXECUTABLE})
+
+set(halograd_mpiexec_flags ${MPIEXEC_PREFLAGS})
+execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE mpiexec_version ERROR_VARIABLE mpiexec_version)
+if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
+  # Open MPI starts neither more ranks than cores nor anything as root unless told.
+  list(APPEND halograd_mpiexec_flags --oversubscribe)
+  list(APPEND halograd_script_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+endif()
+string(JOIN " " halograd_mpiexec_flag_text ${halograd_mpiexec_flags})
+list(APPEND halograd_script_environment "HALOGRAD_MPIEXEC_FLAGS=${halograd_mpiexec_flag_text}")
+
+function(halograd_add_test_executable target)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE halograd Kokkos::kokkoskernels GTest::gtest halograd_options)
+  # Tests look behind the public interface: the library's own headers on HDF5 and TOML.
+  target_link_libraries(${target} PRIVATE ${HDF5_C_LIBRARIES} ZLIB::ZLIB toml11::toml11 CLI11::CLI11)
+  target_include_directories(${target} SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE HALOGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    HALOGRAD_PROGRAM="$<TARGET_FILE:halograd_program>" HALOGRAD_MPIEXEC="${MPIEXEC_EXECUTABLE}"
+    HALOGRAD_MPIEXEC_FLAGS="${halograd_mpiexec_flag_text}")
+  add_dependencies(${target} halograd_program)
+endfunction()
+
+# A label more for names that end _slurm_test or _long_test.
+function(halograd_test_labels output name label)
+  set(labels ${label})
+  if(name MATCHES "_(slurm|long)_test$")
+    list(APPEND labels ${CMAKE_MATCH_1})
+  endif()
+  set(${output} "${labels}" PARENT_SCOPE)
+endfunction()
+
+function(halograd_add_tests folder label)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
+  set(mpi_sources ${sources})
+  list(FILTER mpi_sources INCLUDE REGEX "_mpi_test\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_mpi_test\\.cpp$")
+
+  if(sources)
+    set(target halograd_test_${folder})
+    halograd_add_test_executable(${target} ${PROJECT_SOURCE_DIR}/tests/main.cpp ${sources})
+    gtest_discover_tests(${target} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES
+      LABELS ${label} PROCESSORS 2 TIMEOUT 300 ENVIRONMENT "${halograd_test_environment};OMP_NUM_THREADS=2")
+  endif()
+
+  if(mpi_sources)
+    set(target halograd_mpi_test_${folder})
+    halograd_add_test_executable(${target} ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${mpi_sources})
+    foreach(ranks IN LISTS halograd_mpi_test_ranks)
+      set(name ${folder}.mpi.${ranks})
+      add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+        $<TARGET_FILE:${target}> ${MPIEXEC_POSTFLAGS})
+      set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS ${ranks} TIMEOUT 600
+        ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=${ranks}")
+    endforeach()
+  endif()
+
+  # A whole program is run on four ranks.
+  set(processors 1)
+  if(label STREQUAL "app")
+    set(processors 4)
+  endif()
+  file(GLOB_RECURSE scripts CONFIGURE_DEPENDS ${folder}/*_test.py ${folder}/*_test.sh)
+  foreach(script IN LISTS scripts)
+    cmake_path(GET script STEM stem)
+    set(runner bash)
+    if(script MATCHES "\\.py$")
+      set(runner ${Python3_EXECUTABLE})
+    endif()
+    halograd_test_labels(labels ${stem} ${label})
+    add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
+    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900
+      ENVIRONMENT "${halograd_script_environment}")
+  endforeach()
+endfunction()

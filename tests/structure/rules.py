@@ -1,0 +1,150 @@
+"""The rules on who may include what and how long a file may be: DESIGN.md's layout as data.
+
+check_tree(root) returns one line for each violation. Only text is read, no compiler is needed.
+"""
+
+import pathlib
+import re
+
+CODE_FOLDERS = ("kernels", "lib", "app")
+CODE_ENDINGS = (".hpp", ".cpp")
+TEXT_ENDINGS = (*CODE_ENDINGS, ".cmake", ".py", ".sh", ".txt")
+MOST_LINES = 350
+
+BASE = {"kernels", "support"}  # lib/support: small helpers on the standard library
+SIDE_BY_SIDE = {"nn", "data", "comm", "io"}  # these never include each other
+MAY_INCLUDE = {
+    "kernels": {"kernels"},
+    "support": BASE,
+    "config": BASE | {"config"},
+    **{folder: BASE | {"config", folder} for folder in SIDE_BY_SIDE},
+    "train": BASE | SIDE_BY_SIDE | {"config", "train"},
+    "app": BASE | SIDE_BY_SIDE | {"config", "train", "app"},
+}
+
+# Headers of libraries: which files may include them (paths from the root, as regular expressions).
+LIBRARY_HEADERS = {
+    r"mpi\.h": r"(lib/(comm|io)|app)/",
+    r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/io/|lib/data/hdf5)",
+    r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|comm/topology_file\.cpp)",
+    r"CLI(11)?(/.*)?\.hpp": r"app/",
+    r"(omp|immintrin|cuda.*|hip/.*)\.?.*": r"kernels/",
+}
+
+# Words of a backend or a version of Kokkos: which files may use them.
+WORDS = {
+    r"Kokkos::(Experimental::)?(OpenMP|Cuda|HIP|SYCL|Serial|Threads|HPX|OpenMPTarget)\w*": r"kernels/",
+    r"KOKKOS_(ENABLE|ARCH)_\w+": r"kernels/",
+    r"\b__(CUDA|HIP|AVX)\w*": r"kernels/",
+    r"#\s*(el)?if.*\bKOKKOS_VERSION\w*": r"kernels/compat\.hpp",
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def folder_of(path):
+    """The folder of the rules that a file lies in: lib/comm/x.hpp -> comm, app/main.cpp -> app."""
+    parts = path.split("/")
+    return parts[1] if parts[0] == "lib" and len(parts) > 2 else parts[0]
+
+
+def without_comments(text):
+    """The text with comments blanked, line numbers kept. Strings are left as they are."""
+    blank = lambda match: "\n" * match.group().count("\n")
+    return re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", blank, text, flags=re.S))
+
+
+def find_header(root, name):
+    """Where a quoted include leads: kernels/x.hpp and app/x.hpp from the root, comm/x.hpp from lib/; or None."""
+    for path in (name, f"lib/{name}"):
+        if (root / path).is_file() or (root / f"{path}.in").is_file():
+            return path
+    return None
+
+
+def check_include(root, path, kind, name):
+    """The complaint about one include, or None; and the file of ours that it leads to, or None."""
+    if kind == "<":
+        for header, place in LIBRARY_HEADERS.items():
+            if re.fullmatch(header, name) and not re.match(place, path):
+                return f"<{name}> may be included only by {place}", None
+        return None, None
+    target = find_header(root, name)
+    if target is None:
+        return f'"{name}" is no header of this tree (own headers are named from the root or from lib/)', None
+    if target == "lib/version.hpp":
+        return None, None
+    source, wanted = folder_of(path), folder_of(target)
+    if wanted not in MAY_INCLUDE.get(source, set()):
+        return f'{source} may not include {wanted}: "{name}"', target
+    return None, target
+
+
+def check_code(root, path, edges):
+    """The complaints about one source file; fills edges[path] with the headers of ours that it includes."""
+    text = (root / path).read_text(encoding="utf-8")
+    complaints = []
+    if path.endswith(".hpp") and not text.startswith("#pragma once\n"):
+        complaints.append(f"{path}:1: a header begins with #pragma once")
+    for number, line in enumerate(without_comments(text).split("\n"), 1):
+        include = INCLUDE.match(line)
+        if include:
+            complaint, target = check_include(root, path, *include.groups())
+            if complaint:
+                complaints.append(f"{path}:{number}: {complaint}")
+            if target:
+                edges.setdefault(path, []).append(target)
+        for word, place in WORDS.items():
+            found = re.search(word, line)
+            if found and not re.match(place, path):
+                complaints.append(f"{path}:{number}: {found.group()} may stand only in {place}")
+    return complaints
+
+
+def find_circle(edges):
+    """One circle of includes as a list of files, or None."""
+    done, trail = set(), []
+
+    def visit(path):
+        if path in trail:
+            return trail[trail.index(path):] + [path]
+        if path in done:
+            return None
+        trail.append(path)
+        for target in edges.get(path, ()):
+            circle = visit(target)
+            if circle:
+                return circle
+        trail.pop()
+        done.add(path)
+        return None
+
+    for path in sorted(edges):
+        circle = visit(path)
+        if circle:
+            return circle
+    return None
+
+
+def files(root, folders, endings):
+    """Paths from the root of all files with those endings, in order."""
+    found = []
+    for folder in folders:
+        found += [p.relative_to(root).as_posix() for p in sorted((root / folder).rglob("*")) if p.suffix in endings]
+    return found
+
+
+def check_tree(root):
+    """One line for each violation below root; none when all is well."""
+    root = pathlib.Path(root)
+    complaints, edges = [], {}
+    for path in files(root, CODE_FOLDERS, CODE_ENDINGS):
+        complaints += check_code(root, path, edges)
+    circle = find_circle(edges)
+    if circle:
+        complaints.append("circle of includes: " + " -> ".join(circle))
+    for path in files(root, (*CODE_FOLDERS, "tests", "cmake", "jobscripts"), TEXT_ENDINGS):
+        lines = (root / path).read_text(encoding="utf-8").count("\n")
+        if lines > MOST_LINES:
+            complaints.append(f"{path}: {lines} lines, at most {MOST_LINES}: split it")
+    return complaints
