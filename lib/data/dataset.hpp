@@ -26,13 +26,22 @@ class Dataset {
   [[nodiscard]] virtual ImageShape shape() const = 0;
   [[nodiscard]] virtual int classes() const = 0;
   /// Reads the images at `indices`, in that order: images (indices.size(), H, W, C) in 0..1 (8-bit values over their
-  /// largest), labels (indices.size()). Safe to call from one thread at a time. Throws Error on a broken file.
+  /// largest; float32 values as they are), labels (indices.size()). Safe to call from several threads. Throws Error on
+  /// a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
 };
 
 enum class Split { train, test };
 
-/// The one place that knows the formats. Throws Error naming the file, offset, what was found and expected.
+/// The one place that knows the formats:
+///   idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
+///              EMNIST stores its images transposed; they are handed on as stored.
+///   cifar10, cifar100  a folder of the binary version; CIFAR-100 with its fine labels. In memory, as idx.
+///   hdf5       a file with /train/images (N,H,W,C) uint8 or float32 and /train/labels (N) integer, the same under
+///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
+///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
+///   synthetic  patterns by class plus noise, a function of (config, split, seed, index)
+/// Throws Error naming the file, offset or index, what was found and what was expected.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed);
 
 }  // namespace halograd

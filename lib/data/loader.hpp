@@ -11,7 +11,7 @@ namespace halograd {
 /// What the network is fed: normalised images (size, H, W, C), labels (size).
 struct Batch {
   int size = 0;         ///< images of this rank
-  int global_size = 0;  ///< images of all ranks in this step
+  int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
   std::vector<float> images;
   std::vector<std::int32_t> labels;
 };
@@ -22,30 +22,41 @@ struct LoaderOptions {
   int rank = 0;
   int ranks = 1;
   std::uint64_t seed = 1;
-  bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, unaltered
+  bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, normalised only
   bool prefetch = true;
 };
 
-/// Deals a Dataset to ranks, batch by batch. Epoch e is one permutation of the set, a function of (seed, e) alone;
-/// step s takes the next global_batch of it and each rank a contiguous part of those, so that the union over ranks is
-/// the same for every number of ranks, shards are disjoint, and together they cover the set. The last step of an
-/// epoch holds what is left (it is dropped where fewer images than ranks are left). An image's augmentation is a function of
-/// (seed, epoch, image). With prefetch, a thread prepares batches ahead; an error there is thrown by next().
+/// Deals a Dataset to ranks, batch by batch, and normalises it: (value - mean) / standard deviation per channel.
+///
+/// Training: epoch e is one permutation of the set, a function of (seed, e) alone. Step s takes the next n =
+/// min(global_batch, what is left) images of it, and rank r of P those from n*r/P to n*(r+1)/P, so that the union over
+/// ranks is the same for every P, shards are disjoint, and together they cover the set (a last step of fewer images
+/// than ranks is dropped). Images are padded by zeros before they are normalised, cropped and mirrored as a function of
+/// (seed, epoch, image), whichever rank holds them.
+///
+/// Evaluation: rank r reads images N*r/P to N*(r+1)/P of the set in order, in batches of ceil(global_batch/P); over all
+/// ranks every image is read exactly once.
+///
+/// With prefetch, a thread prepares batches ahead; an error there is thrown by next() at the step it belongs to. The
+/// dataset must outlive the loader.
 class Loader {
  public:
-  /// Throws Error where a batch is larger than the set, or smaller than the number of ranks.
+  /// Throws Error where a training batch is larger than the set or smaller than the number of ranks, and where mean,
+  /// standard_deviation or pad_crop do not fit the images.
   Loader(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Steps an epoch, the same on all ranks.
+  /// Steps an epoch: the same on all ranks in training, of this rank alone in evaluation (it may differ by one, and be
+  /// 0).
   [[nodiscard]] long steps() const;
   /// Largest Batch::size that next() returns on this rank.
   [[nodiscard]] int largest_batch() const;
-  /// Starts an epoch at one of its steps (resume).
+  /// Starts an epoch at one of its steps (resume). May be called at any time; what is left of the epoch before is
+  /// dropped.
   void start_epoch(long epoch, long first_step = 0);
-  /// The next batch, valid until the next call; nullptr at the end of the epoch.
+  /// The next batch, valid until the next call of next() or start_epoch(); nullptr at the end of the epoch.
   const Batch* next();
 
  private:

@@ -1,0 +1,220 @@
+#include "data/loader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "data/augment.hpp"
+#include "data/sharding.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+/// Which images of the set make up each step of one rank, and what is done to them. No state but the epoch's order.
+class BatchPlan {
+ public:
+  BatchPlan(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
+      : dataset_(dataset),
+        options_(options),
+        pad_crop_(options.training ? config.pad_crop : 0),
+        flip_(options.training && config.flip),
+        shape_(dataset.shape()),
+        normalisation_(shape_, config.mean, config.standard_deviation) {
+    const long size = dataset.size();
+    HALOGRAD_REQUIRE(size <= 0xffffffffL, "the set holds ", size, " images, expected at most 2^32 - 1");
+    HALOGRAD_REQUIRE(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks, "rank ", options.rank,
+                     " of ", options.ranks, " cannot be dealt images");
+    HALOGRAD_REQUIRE(options.global_batch >= 1, "training.batch is ", options.global_batch, ", expected at least 1");
+    HALOGRAD_REQUIRE(!options.training || options.global_batch >= options.ranks, "training.batch is ",
+                     options.global_batch, ", expected at least ", options.ranks, ", an image for each rank");
+    HALOGRAD_REQUIRE(!options.training || options.global_batch <= size, "training.batch is ", options.global_batch,
+                     ", expected at most ", size, ", the images of the training set");
+    HALOGRAD_REQUIRE(config.pad_crop >= 0 && config.pad_crop < std::min(shape_.height, shape_.width),
+                     "data.pad_crop is ", config.pad_crop, ", expected 0..", std::min(shape_.height, shape_.width) - 1,
+                     " for images of ", shape_.height, " x ", shape_.width);
+    if (options.training) return;
+    const Range share = share_of(size, options.rank, options.ranks);
+    order_.resize(static_cast<std::size_t>(share.size()));
+    std::iota(order_.begin(), order_.end(), share.begin);
+  }
+
+  [[nodiscard]] long steps() const {
+    if (options_.training) return steps_of(dataset_.size(), options_.global_batch, options_.ranks);
+    return (static_cast<long>(order_.size()) + evaluation_batch() - 1) / evaluation_batch();
+  }
+
+  [[nodiscard]] int largest_batch() const {
+    if (!options_.training)
+      return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
+    // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
+    const long whole = share_of(options_.global_batch, options_.rank, options_.ranks).size();
+    const long left = dataset_.size() % options_.global_batch;
+    const long last = left < options_.ranks ? 0 : share_of(left, options_.rank, options_.ranks).size();
+    return static_cast<int>(std::max(whole, last));
+  }
+
+  void start_epoch(long epoch) {
+    epoch_ = epoch;
+    if (options_.training) order_ = epoch_permutation(dataset_.size(), options_.seed, epoch);
+  }
+
+  void prepare(long step, Batch& batch) const {
+    Range range;
+    if (options_.training) {
+      const long start = step * options_.global_batch;
+      const long images = std::min<long>(options_.global_batch, dataset_.size() - start);
+      range = share_of(images, options_.rank, options_.ranks);
+      range = {start + range.begin, start + range.end};
+      batch.global_size = static_cast<int>(images);
+    } else {
+      const long start = step * evaluation_batch();
+      range = {start, std::min(start + evaluation_batch(), static_cast<long>(order_.size()))};
+      batch.global_size = static_cast<int>(range.size());
+    }
+    const auto count = static_cast<std::size_t>(range.size());
+    batch.size = static_cast<int>(count);
+    batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
+    batch.labels.resize(count);
+    const std::span<const long> indices(order_.data() + range.begin, count);
+    dataset_.read(indices, batch.images.data(), batch.labels.data());
+    if (pad_crop_ > 0 || flip_) augment_batch(indices, batch);
+    normalisation_.apply(batch.images.data(), batch.size);
+  }
+
+ private:
+  [[nodiscard]] long evaluation_batch() const {
+    return (static_cast<long>(options_.global_batch) + options_.ranks - 1) / options_.ranks;
+  }
+
+  void augment_batch(std::span<const long> indices, Batch& batch) const {
+    const long values = shape_.values();
+    std::vector<float> original(static_cast<std::size_t>(values));
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      float* image = batch.images.data() + static_cast<long>(i) * values;
+      std::copy_n(image, values, original.data());
+      augment(original.data(), shape_, draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_), image);
+    }
+  }
+
+  const Dataset& dataset_;
+  LoaderOptions options_;
+  int pad_crop_;
+  bool flip_;
+  ImageShape shape_;
+  Normalisation normalisation_;
+  long epoch_ = 0;
+  std::vector<long> order_;  // training: the epoch's permutation of the set; evaluation: this rank's share
+};
+
+}  // namespace
+
+/// With prefetch, a thread an epoch fills a ring of slots: one is in the caller's hands, the others lie ready.
+class Loader::Implementation {
+ public:
+  Implementation(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
+      : plan_(dataset, config, options), prefetch_(options.prefetch && config.prefetch) {}
+  ~Implementation() { stop(); }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  [[nodiscard]] const BatchPlan& plan() const { return plan_; }
+
+  void start_epoch(long epoch, long first_step) {
+    stop();
+    HALOGRAD_REQUIRE(first_step >= 0 && first_step <= plan_.steps(), "epoch ", epoch, " cannot start at step ",
+                     first_step, ": it has steps 0..", plan_.steps() - 1);
+    plan_.start_epoch(epoch);
+    next_ = prepared_ = held_ = first_step;
+    error_ = nullptr;
+    stopping_ = false;
+    started_ = true;
+    if (prefetch_ && first_step < plan_.steps()) thread_ = std::thread([this] { prepare_ahead(); });
+  }
+
+  const Batch* next() {
+    HALOGRAD_REQUIRE(started_, "a loader was asked for a batch before its epoch was started");
+    if (next_ >= plan_.steps()) return nullptr;
+    Batch& batch = slots_[static_cast<std::size_t>(next_) % slots_.size()];
+    if (prefetch_) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      held_ = next_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return prepared_ > next_ || error_; });
+      if (prepared_ <= next_) std::rethrow_exception(error_);
+    } else {
+      plan_.prepare(next_, batch);
+    }
+    ++next_;
+    return &batch;
+  }
+
+ private:
+  void prepare_ahead() {
+    const long steps = plan_.steps();
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (prepared_ < steps) {
+      changed_.wait(lock, [this] { return stopping_ || prepared_ < held_ + static_cast<long>(slots_.size()); });
+      if (stopping_) return;
+      const long step = prepared_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        plan_.prepare(step, slots_[static_cast<std::size_t>(step) % slots_.size()]);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      error_ = error;
+      if (!error) ++prepared_;
+      changed_.notify_all();
+      if (error) return;
+    }
+  }
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  BatchPlan plan_;
+  bool prefetch_;
+  bool started_ = false;
+  long next_ = 0;  // the step that next() will hand out
+  std::array<Batch, 3> slots_;
+  std::mutex mutex_;  // guards what follows while the thread runs
+  std::condition_variable changed_;
+  long held_ = 0;      // the step whose batch the caller holds; its slot and those after it may not be overwritten
+  long prepared_ = 0;  // steps before this one lie ready
+  bool stopping_ = false;
+  std::exception_ptr error_;  // met while preparing step prepared_
+  std::thread thread_;
+};
+
+Loader::Loader(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
+    : implementation_(std::make_unique<Implementation>(dataset, config, options)) {}
+Loader::~Loader() = default;
+
+long Loader::steps() const {
+  return implementation_->plan().steps();
+}
+int Loader::largest_batch() const {
+  return implementation_->plan().largest_batch();
+}
+void Loader::start_epoch(long epoch, long first_step) {
+  implementation_->start_epoch(epoch, first_step);
+}
+const Batch* Loader::next() {
+  return implementation_->next();
+}
+
+}  // namespace halograd

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "config/config.hpp"
+#include "data/dataset.hpp"
+
+/// The readers behind open_dataset, one file each. All throw Error as open_dataset does.
+namespace halograd {
+
+/// A folder that holds train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+/// t10k-labels-idx1-ubyte, or one set of emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte; each plain or
+/// with .gz. Classes are those of the training labels.
+std::unique_ptr<Dataset> open_idx(const std::filesystem::path& folder, Split split);
+
+/// A folder that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (`classes` 10), or train.bin and
+/// test.bin
+/// (`classes` 100).
+std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& folder, Split split, int classes);
+
+/// A file with /train and /test groups; opened read-only by this process alone (no MPI-IO).
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& file, Split split);
+
+/// Images made as they are read, by the synthetic_* keys.
+std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);
+
+}  // namespace halograd

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace halograd {
+
+/// Positions begin to end-1.
+struct Range {
+  long begin = 0;
+  long end = 0;
+  [[nodiscard]] long size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// What rank `rank` of `ranks` takes of `count` things: count*rank/ranks to count*(rank+1)/ranks. Shares are
+/// contiguous, disjoint, cover all, and differ by at most one.
+Range share_of(long count, int rank, int ranks);
+
+/// Steps of a training epoch: whole batches, and one of what is left unless that is fewer images than ranks.
+long steps_of(long size, int global_batch, int ranks);
+
+/// A permutation of 0..size-1, a function of (size, seed, epoch): Fisher-Yates on the counter generator. size < 2^32.
+std::vector<long> epoch_permutation(long size, std::uint64_t seed, long epoch);
+
+/// A word to a number in 0..bound-1, bound <= 2^32, by Lemire's multiply-shift (ACM TOMACS 29(1), 2019) without
+/// rejection: probabilities differ by less than 2^-32 of themselves.
+std::uint64_t bounded(std::uint64_t word, std::uint64_t bound);
+
+}  // namespace halograd

@@ -1,0 +1,324 @@
+#include "data/loader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "data/augment.hpp"
+#include "data/data_files.hpp"
+#include "data/sharding.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+using test::expect_error;
+
+constexpr ImageShape shape{4, 5, 2};
+constexpr int values = 40;
+
+/// Image i holds the values i + 1 + (0..39)/64; its label is i, so that a batch tells which images it is made of.
+class NumberedDataset final : public Dataset {
+ public:
+  explicit NumberedDataset(long size, long broken = -1) : size_(size), broken_(broken) {}
+  [[nodiscard]] long size() const override { return size_; }
+  [[nodiscard]] ImageShape shape() const override { return halograd::shape; }
+  [[nodiscard]] int classes() const override { return static_cast<int>(size_); }
+  void read(std::span<const long> indices, float* images, std::int32_t* labels) const override {
+    ++reads;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      HALOGRAD_REQUIRE(indices[i] != broken_, "image ", broken_, " is broken");
+      labels[i] = static_cast<std::int32_t>(indices[i]);
+      fill(indices[i], images + i * values);
+    }
+  }
+  static void fill(long index, float* image) {
+    for (int j = 0; j < values; ++j) image[j] = static_cast<float>(index + 1) + static_cast<float>(j) / 64;
+  }
+  mutable std::atomic<int> reads = 0;
+
+ private:
+  long size_;
+  long broken_;
+};
+
+LoaderOptions options(int batch, int rank = 0, int ranks = 1, std::uint64_t seed = 1) {
+  LoaderOptions chosen;
+  chosen.global_batch = batch;
+  chosen.rank = rank;
+  chosen.ranks = ranks;
+  chosen.seed = seed;
+  return chosen;
+}
+
+DataConfig augmented() {
+  DataConfig config;
+  config.pad_crop = 2;
+  config.flip = true;
+  config.mean = {0.25, 0.5};
+  config.standard_deviation = {0.5, 2.0};
+  return config;
+}
+
+std::vector<Batch> epoch_of(Loader& loader, long epoch, long first_step = 0) {
+  std::vector<Batch> batches;
+  loader.start_epoch(epoch, first_step);
+  while (const Batch* batch = loader.next()) batches.push_back(*batch);
+  return batches;
+}
+
+std::vector<Batch> epoch_of(const Dataset& set, const DataConfig& config, const LoaderOptions& chosen, long epoch) {
+  Loader loader(set, config, chosen);
+  return epoch_of(loader, epoch);
+}
+
+void expect_same(const Batch& left, const Batch& right) {
+  EXPECT_EQ(left.size, right.size);
+  EXPECT_EQ(left.global_size, right.global_size);
+  EXPECT_EQ(left.labels, right.labels);
+  EXPECT_EQ(left.images, right.images);
+}
+
+void expect_same(const std::vector<Batch>& left, const std::vector<Batch>& right) {
+  ASSERT_EQ(left.size(), right.size());
+  for (std::size_t i = 0; i < left.size(); ++i) expect_same(left[i], right[i]);
+}
+
+std::vector<std::int32_t> labels_of(const std::vector<Batch>& batches) {
+  std::vector<std::int32_t> labels;
+  for (const Batch& batch : batches) labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+  return labels;
+}
+
+TEST(Loader, RanksTogetherTakeWhatOneRankTakes) {
+  for (const long size : {8L, 50L, 53L, 64L, 97L})
+    for (const int batch : {8, 11, 32}) {
+      if (batch > size) continue;
+      const NumberedDataset set(size);
+      const std::vector<Batch> whole = epoch_of(set, augmented(), options(batch), 3);
+      std::vector<std::int32_t> all = labels_of(whole);
+      std::sort(all.begin(), all.end());
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(size));  // each image once
+      ASSERT_EQ(std::adjacent_find(all.begin(), all.end()), all.end());
+
+      for (const int ranks : {1, 2, 3, 4, 8}) {
+        std::vector<Batch> joined;
+        for (int rank = 0; rank < ranks; ++rank) {
+          Loader loader(set, augmented(), options(batch, rank, ranks));
+          const std::vector<Batch> part = epoch_of(loader, 3);
+          ASSERT_EQ(static_cast<long>(part.size()), loader.steps());
+          ASSERT_EQ(loader.steps(), size / batch + (size % batch >= ranks ? 1 : 0));
+          joined.resize(part.size());
+          int largest = 0;
+          for (std::size_t step = 0; step < part.size(); ++step) {
+            ASSERT_GE(part[step].size, 1);
+            ASSERT_EQ(part[step].images.size(), static_cast<std::size_t>(part[step].size * values));
+            largest = std::max(largest, part[step].size);
+            joined[step].size += part[step].size;
+            joined[step].global_size = part[step].global_size;
+            joined[step].labels.insert(joined[step].labels.end(), part[step].labels.begin(), part[step].labels.end());
+            joined[step].images.insert(joined[step].images.end(), part[step].images.begin(), part[step].images.end());
+          }
+          EXPECT_EQ(loader.largest_batch(), largest);
+        }
+        for (std::size_t step = 0; step < joined.size(); ++step) {
+          EXPECT_EQ(joined[step].size, joined[step].global_size);
+          expect_same(joined[step], whole[step]);
+        }
+      }
+    }
+}
+
+/// Batches of 8 give five ranks 1 2 1 2 2 images, the last one of 7 gives them 1 1 2 1 2.
+TEST(Loader, TheLastBatchMayBeARanksLargest) {
+  const NumberedDataset set(15);
+  Loader loader(set, {}, options(8, 2, 5));
+  EXPECT_EQ(loader.largest_batch(), 2);
+  const std::vector<Batch> batches = epoch_of(loader, 0);
+  ASSERT_EQ(batches.size(), 2U);
+  EXPECT_EQ(batches[0].size, 1);
+  EXPECT_EQ(batches[1].size, 2);
+}
+
+TEST(Loader, EpochsAndSeedsDiffer) {
+  const NumberedDataset set(100);
+  const std::vector<Batch> first = epoch_of(set, augmented(), options(10), 0);
+  expect_same(first, epoch_of(set, augmented(), options(10), 0));
+  EXPECT_NE(labels_of(first), labels_of(epoch_of(set, augmented(), options(10), 1)));
+  EXPECT_NE(labels_of(first), labels_of(epoch_of(set, augmented(), options(10, 0, 1, 2), 0)));
+  std::vector<std::int32_t> in_order(100);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_NE(labels_of(first), in_order);
+}
+
+TEST(Loader, ResumesAtAnyStep) {
+  const NumberedDataset set(50);
+  for (const bool prefetch : {false, true}) {
+    LoaderOptions chosen = options(8, 1, 2);
+    chosen.prefetch = prefetch;
+    Loader loader(set, augmented(), chosen);
+    const std::vector<Batch> whole = epoch_of(loader, 4);
+    ASSERT_EQ(whole.size(), 7U);
+    for (long step = 0; step <= 7; ++step) {
+      Loader resumed(set, augmented(), chosen);
+      expect_same(epoch_of(resumed, 4, step), std::vector<Batch>(whole.begin() + step, whole.end()));
+    }
+    expect_error([&] { loader.start_epoch(4, 8); }, {"epoch 4", "step 8", "0..6"});
+    expect_error([&] { loader.start_epoch(4, -1); }, {"step -1"});
+  }
+}
+
+TEST(Loader, PrefetchChangesNothing) {
+  const NumberedDataset set(203);
+  LoaderOptions without = options(16, 2, 3);
+  without.prefetch = false;
+  DataConfig config = augmented();
+  Loader ahead(set, config, options(16, 2, 3));
+  Loader plain(set, config, without);
+  config.prefetch = false;
+  Loader by_config(set, config, options(16, 2, 3));
+  for (const long epoch : {0L, 1L, 7L}) {
+    const std::vector<Batch> batches = epoch_of(ahead, epoch);
+    expect_same(batches, epoch_of(plain, epoch));
+    expect_same(batches, epoch_of(by_config, epoch));
+  }
+}
+
+TEST(Loader, PreparesTwoBatchesAheadAndNoMore) {
+  const NumberedDataset set(100);
+  Loader loader(set, {}, options(10));
+  loader.start_epoch(0);
+  const Batch* batch = loader.next();
+  const Batch held = *batch;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (set.reads < 3 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(set.reads, 3);
+  expect_same(*batch, held);  // still valid
+}
+
+TEST(Loader, AugmentsThenNormalises) {
+  const NumberedDataset set(20);
+  const DataConfig config = augmented();
+  const std::vector<Batch> batches = epoch_of(set, config, options(20, 0, 1, 9), 6);
+  ASSERT_EQ(batches.size(), 1U);
+  for (std::size_t i = 0; i < 20; ++i) {
+    const long index = batches[0].labels[i];
+    std::vector<float> image(values);
+    NumberedDataset::fill(index, image.data());
+    const Augmentation draw = draw_augmentation(9, 6, index, 2, true);
+    for (int y = 0; y < shape.height; ++y)
+      for (int x = 0; x < shape.width; ++x)
+        for (int c = 0; c < shape.channels; ++c) {
+          const int from_y = y + draw.down;
+          const int from_x = (draw.mirror ? shape.width - 1 - x : x) + draw.right;
+          const bool inside = from_y >= 0 && from_y < shape.height && from_x >= 0 && from_x < shape.width;
+          const float value =
+              inside ? image[static_cast<std::size_t>((from_y * shape.width + from_x) * shape.channels + c)] : 0.0F;
+          const float expected = c == 0 ? (value - 0.25F) / 0.5F : (value - 0.5F) / 2.0F;
+          ASSERT_EQ(batches[0].images[i * values + static_cast<std::size_t>((y * shape.width + x) * 2 + c)], expected);
+        }
+  }
+}
+
+TEST(Loader, EvaluationReadsEveryImageOnceInOrderAndUnaltered) {
+  for (const long size : {1L, 5L, 50L, 53L})
+    for (const int ranks : {1, 2, 3, 4, 8}) {
+      const NumberedDataset set(size);
+      std::vector<std::int32_t> all;
+      for (int rank = 0; rank < ranks; ++rank) {
+        LoaderOptions chosen = options(10, rank, ranks);
+        chosen.training = false;
+        Loader loader(set, augmented(), chosen);
+        const std::vector<Batch> batches = epoch_of(loader, 2);
+        EXPECT_EQ(static_cast<long>(batches.size()), loader.steps());
+        int largest = 0;
+        for (const Batch& batch : batches) {
+          EXPECT_LE(batch.size, (10 + ranks - 1) / ranks);
+          EXPECT_EQ(batch.global_size, batch.size);
+          largest = std::max(largest, batch.size);
+          for (int i = 0; i < batch.size; ++i)
+            for (int j = 0; j < values; ++j) {
+              const float value =
+                  static_cast<float>(batch.labels[static_cast<std::size_t>(i)] + 1) + static_cast<float>(j) / 64;
+              ASSERT_EQ(batch.images[static_cast<std::size_t>(i * values + j)],
+                        j % 2 == 0 ? (value - 0.25F) / 0.5F : (value - 0.5F) / 2.0F);
+            }
+        }
+        EXPECT_EQ(loader.largest_batch(), largest);
+        const std::vector<std::int32_t> labels = labels_of(batches);
+        all.insert(all.end(), labels.begin(), labels.end());
+      }
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(size));
+      for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<std::int32_t>(i));
+    }
+}
+
+TEST(Loader, ThrowsTheErrorOfAStepAtThatStep) {
+  const std::vector<long> order = epoch_permutation(40, 1, 0);
+  const long broken_step = 3;
+  const NumberedDataset set(40, order[broken_step * 5 + 2]);
+  for (const bool prefetch : {false, true}) {
+    LoaderOptions chosen = options(5);
+    chosen.prefetch = prefetch;
+    Loader loader(set, {}, chosen);
+    loader.start_epoch(0);
+    for (long step = 0; step < broken_step; ++step) ASSERT_NE(loader.next(), nullptr);
+    expect_error([&] { loader.next(); }, {"is broken"});
+    expect_error([&] { loader.next(); }, {"is broken"});
+    loader.start_epoch(0, broken_step + 1);
+    EXPECT_NE(loader.next(), nullptr);
+  }
+}
+
+TEST(Loader, MayBeStoppedAtAnyTime) {
+  const NumberedDataset set(64);
+  const std::vector<Batch> whole = epoch_of(set, {}, options(4), 1);
+  for (int taken = 0; taken <= 16; ++taken)
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      Loader loader(set, {}, options(4));
+      loader.start_epoch(0);
+      for (int i = 0; i < taken; ++i) ASSERT_NE(loader.next(), nullptr);
+      if (repeat % 2 == 0) continue;  // destroyed with the thread at work
+      loader.start_epoch(1);
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      expect_same(*batch, whole[0]);
+    }
+  const Loader never_started(set, {}, options(4));
+}
+
+TEST(Loader, EndsAnEpochUntilTheNextIsStarted) {
+  const NumberedDataset set(8);
+  Loader loader(set, {}, options(8));
+  expect_error([&] { loader.next(); }, {"before its epoch was started"});
+  loader.start_epoch(0);
+  EXPECT_NE(loader.next(), nullptr);
+  EXPECT_EQ(loader.next(), nullptr);
+  EXPECT_EQ(loader.next(), nullptr);
+  loader.start_epoch(1);
+  EXPECT_NE(loader.next(), nullptr);
+}
+
+TEST(Loader, RefusesBatchesThatDoNotFit) {
+  const NumberedDataset set(20);
+  expect_error([&] { Loader(set, {}, options(21)); }, {"training.batch is 21", "at most 20"});
+  expect_error([&] { Loader(set, {}, options(3, 0, 4)); }, {"training.batch is 3", "at least 4"});
+  expect_error([&] { Loader(set, {}, options(0)); }, {"training.batch is 0"});
+  expect_error([&] { Loader(set, {}, options(8, 4, 4)); }, {"rank 4 of 4"});
+  DataConfig config;
+  config.pad_crop = 4;
+  expect_error([&] { Loader(set, config, options(8)); }, {"data.pad_crop is 4", "0..3", "4 x 5"});
+  config.pad_crop = -1;
+  expect_error([&] { Loader(set, config, options(8)); }, {"data.pad_crop is -1"});
+  LoaderOptions evaluation = options(21);
+  evaluation.training = false;
+  EXPECT_EQ(Loader(set, {}, evaluation).steps(), 1);
+}
+
+}  // namespace
+}  // namespace halograd
