@@ -32,7 +32,8 @@ class Averager {
 };
 
 /// The one factory. Collective; `length` is the number of weights, `first_step` the step that comes next.
-std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport, const Topology& topology,
-                                        MPI_Comm comm, std::size_t length, std::int64_t first_step);
+std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport,
+                                        const Topology& topology, MPI_Comm comm, std::size_t length,
+                                        std::int64_t first_step);
 
 }  // namespace halograd

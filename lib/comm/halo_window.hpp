@@ -11,32 +11,36 @@
 namespace halograd {
 
 /// The ghost copies of the neighbours' weights: one flat RMA window a rank for all parameters and all edges
-/// (docs/algorithms.md, "Halo window"). Per in-neighbour it holds `slots` versioned copies, the latest version, and on the writer's side an
-/// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's life;
-/// no collective, barrier or exclusive lock after construction until destruction.
+/// (docs/algorithms.md, "Halo window"). Per in-neighbour it holds `slots` versioned copies, the latest version, and on
+/// the writer's side an acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all
+/// lasts for the window's life; no collective, barrier or exclusive lock after construction until destruction.
 class HaloWindow {
  public:
   struct Options {
-    int slots = 2;
-    bool force_put = false;
+    int slots = 2;                                  ///< versions in flight on an edge, at least 2
+    bool force_put = false;                         ///< MPI_Put also between ranks that share memory
+    std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
   };
 
-  /// Collective. `length` floats a halo. Throws Error on all ranks where the MPI grants no unified memory model.
+  /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
+  /// another number of ranks, a node has too little shared memory, or MPI grants no unified memory model.
   HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
-  /// Collective.
+  /// Collective, except while an exception unwinds this rank's stack.
   ~HaloWindow();
   HaloWindow(const HaloWindow&) = delete;
   HaloWindow& operator=(const HaloWindow&) = delete;
 
-  /// Writes this version to every out-neighbour: plain stores to ranks that share memory, MPI_Put to the others.
-  /// Waits (giving up the core) while a neighbour has not yet acknowledged version - slots.
+  /// Writes this version, the one after the last, to every out-neighbour: plain stores, published at once, to ranks
+  /// that share memory, MPI_Put to the others. Waits (giving up the core) while a neighbour has not yet acknowledged
+  /// version - slots. `weights` must stay as they are until flush().
   void put(std::int64_t version, HostVector<const float> weights);
 
   /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.
   void flush();
 
-  /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it, giving
-  /// up the core and keeping MPI's progress going. Valid until released.
+  /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
+  /// giving up the core and keeping MPI's progress going. Valid until released. A wait of more than 30 s is reported
+  /// once on stderr.
   HostVector<const float> wait(int edge, std::int64_t version);
 
   /// Tells in-neighbour number `edge` that `version` has been read, so that its slot may be written again.
@@ -45,7 +49,8 @@ class HaloWindow {
   /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
   void start_at(std::int64_t version);
 
-  [[nodiscard]] double wait_seconds() const;      ///< spent waiting since construction
+  [[nodiscard]] double wait_seconds()
+      const;  ///< in wait, in put for acknowledgements, and in flush; since construction
   [[nodiscard]] std::int64_t bytes_sent() const;  ///< payload since construction
   [[nodiscard]] int stored_edges() const;         ///< out-edges by plain stores; the others are by MPI_Put
 

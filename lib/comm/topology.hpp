@@ -15,30 +15,43 @@ struct Neighbour {
 };
 
 /// A directed graph on ranks with mixing weights W_ij: x_i <- W_ii x_i + sum_j W_ij x_j over in-neighbours j.
-/// Pure data, no MPI. Doubly stochastic and connected by construction (checked).
+/// Pure data, no MPI. Doubly stochastic, connected and aperiodic by construction (checked): repeated mixing brings all
+/// ranks to the mean of their start.
 class Topology {
  public:
-  /// `in_neighbours[i]` are the ranks that i averages with (not i itself), in ascending order of rank; the self weight is what is left to 1.
-  /// Throws Error unless all weights are positive, self weights not negative, columns sum to 1 and the graph is strongly connected.
+  /// `in_neighbours[i]` are the ranks that i averages with (not i itself), in ascending order of rank; the self weight
+  /// is what is left to 1. Throws Error unless all weights are positive, self weights not negative, columns sum to 1
+  /// (within 1e-9), and the graph is strongly connected and not periodic (as a swap of two ranks would be).
   Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours);
 
   [[nodiscard]] const std::string& kind() const;
   [[nodiscard]] int ranks() const;
   [[nodiscard]] const std::vector<Neighbour>& in_neighbours(int rank) const;
-  /// The ranks whose average `rank` enters; `weight` is the weight there.
+  /// The ranks whose average `rank` enters, in ascending order; `weight` is the weight there.
   [[nodiscard]] const std::vector<Neighbour>& out_neighbours(int rank) const;
   [[nodiscard]] double self_weight(int rank) const;
   /// The mixing matrix W, row major (ranks, ranks).
   [[nodiscard]] std::vector<double> matrix() const;
 
  private:
+  void check_connected() const;
+  void check_columns() const;
+
   std::string kind_;
   std::vector<std::vector<Neighbour>> in_, out_;
   std::vector<double> self_;
 };
 
 /// The one factory: ring, torus2d, exponential, complete or file, for any number of ranks from 1.
+/// Throws Error for an unknown kind or weight rule, and whatever read_topology_file throws.
 Topology make_topology(const TopologyConfig& config, int ranks);
+
+/// Mixing weights for a graph given by the in-neighbours of each rank (ascending, without the rank itself).
+/// uniform: 1 / (degree + 1), doubly stochastic where all ranks have the same in- and out-degree.
+/// metropolis_hastings: W_ij = 1 / (1 + max(degree_i, degree_j)) (Xiao, Boyd, Kim, 2007), doubly stochastic on any
+/// undirected graph; throws Error where an edge has no counterpart.
+std::vector<std::vector<Neighbour>> uniform_weights(const std::vector<std::vector<int>>& graph);
+std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const std::vector<std::vector<int>>& graph);
 
 /// 1 - |lambda_2| of the mixing matrix (LAPACK's dgeev); 1 for one rank.
 double spectral_gap(const Topology& topology);

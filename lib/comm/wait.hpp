@@ -2,15 +2,35 @@
 
 #include <mpi.h>
 
+#include <chrono>
+#include <string>
+
 namespace halograd {
 
-/// Waits for a request without holding the core: MPICH spins in MPI_Wait, which starves the ranks that share the
-/// core when there are more ranks than cores. Probes briefly, then yields, then sleeps a few microseconds at a time.
-/// Returns the seconds waited.
+/// The pauses of a waiting loop: none at first, then yields of the core, then sleeps of 20 to 100 microseconds.
+/// Spinning alone, as MPI_Wait does, starves the other ranks where there are more ranks than cores.
+class PolitePause {
+ public:
+  /// Between two probes.
+  void operator()();
+  /// Since construction.
+  [[nodiscard]] double seconds() const;
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  int pauses_ = 0;
+  long sleep_nanoseconds_ = 20'000;
+};
+
+/// Waits for a request without holding the core. Returns the seconds waited.
 double wait_politely(MPI_Request& request);
 
 /// MPI_Barrier and MPI_Allreduce in place (sum of doubles), waited for politely.
 void barrier(MPI_Comm comm);
 void sum_over_ranks(MPI_Comm comm, double* values, int count);
+
+/// Collective. Throws Error on all ranks where any rank comes with a message that is not empty: that of the lowest such
+/// rank. A rank that threw alone would leave the others waiting for it.
+void fail_together(MPI_Comm comm, const std::string& message);
 
 }  // namespace halograd

@@ -1,0 +1,19 @@
+#include "comm/averager.hpp"
+
+#include "comm/averagers.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport,
+                                        const Topology& topology, MPI_Comm comm, std::size_t length,
+                                        std::int64_t first_step) {
+  if (averager.name == "none") return make_none_averager();
+  if (averager.name == "allreduce") return make_allreduce_averager(comm, length);
+  if (averager.name == "neighbour") {
+    return make_neighbour_averager(averager, transport, topology, comm, length, first_step);
+  }
+  fail("averager.name is \"", averager.name, "\"; expected none, allreduce or neighbour");
+}
+
+}  // namespace halograd

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/averager.hpp"
+
+/// What make_averager chooses from; one file each.
+namespace halograd {
+
+/// Every rank trains alone.
+std::unique_ptr<Averager> make_none_averager();
+
+/// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the
+/// batches of all. Collective.
+std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length);
+
+/// x_i <- W_ii x_i + sum_j W_ij x_j over the in-neighbours of a topology, synchronously, through a HaloWindow.
+/// Collective.
+std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager, const CommConfig& transport,
+                                                  const Topology& topology, MPI_Comm comm, std::size_t length,
+                                                  std::int64_t first_step);
+
+}  // namespace halograd

@@ -1,0 +1,308 @@
+#include "comm/halo_window.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "comm/halo_layout.hpp"
+#include "comm/shared_segment.hpp"
+#include "comm/wait.hpp"
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+
+namespace halograd {
+
+namespace {
+
+constexpr double report_seconds = 30;
+
+// Counters are written by other processes, through stores or through MPI, while this one reads them.
+static_assert(std::atomic_ref<std::int64_t>::is_always_lock_free);
+
+std::int64_t* counter_at(std::byte* segment, std::size_t offset) {
+  return reinterpret_cast<std::int64_t*>(segment + offset);
+}
+
+std::int64_t load(std::int64_t* counter) {
+  return std::atomic_ref<std::int64_t>(*counter).load(std::memory_order_acquire);
+}
+
+void store(std::int64_t* counter, std::int64_t value) {
+  std::atomic_ref<std::int64_t>(*counter).store(value, std::memory_order_release);
+}
+
+std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
+  const auto found =
+      std::find_if(neighbours.begin(), neighbours.end(), [rank](const Neighbour& n) { return n.rank == rank; });
+  return static_cast<std::size_t>(found - neighbours.begin());
+}
+
+/// Everything that the layouts of all ranks follow from, in one number that ranks can compare.
+std::int64_t fingerprint(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
+  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 2 + (options.force_put ? 1 : 0));
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
+      hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(neighbour.rank));
+    }
+  }
+  return static_cast<std::int64_t>(hash >> 1U);
+}
+
+/// Refuses what would make ranks write past each other's memory, before any is allocated; returns this rank's layout.
+HaloLayout checked_layout(MPI_Comm comm, const Topology& topology, std::size_t length,
+                          const HaloWindow::Options& options) {
+  int ranks = 0, rank = 0;
+  MPI_Comm_size(comm, &ranks);
+  MPI_Comm_rank(comm, &rank);
+  const std::int64_t mine = fingerprint(topology, length, options);
+  std::int64_t range[2] = {mine, -mine};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, comm, &request);
+  wait_politely(request);
+
+  std::string message;
+  if (topology.ranks() != ranks) {
+    message = "halo window: the topology has " + std::to_string(topology.ranks()) + " ranks, the communicator " +
+              std::to_string(ranks);
+  } else if (options.slots < 2) {
+    message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
+  } else if (range[0] != -range[1]) {
+    message = "halo window: ranks differ in topology, length, slots or force_put";
+  }
+  fail_together(comm, message);
+  return {topology, rank, length, options.slots};
+}
+
+}  // namespace
+
+class HaloWindow::Implementation {
+ public:
+  Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
+
+  void put(std::int64_t version, HostVector<const float> weights);
+  void flush();
+  HostVector<const float> wait(int edge, std::int64_t version);
+  void release(int edge, std::int64_t version);
+  void start_at(std::int64_t version);
+
+  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] int stored_edges() const { return stored_edges_; }
+
+ private:
+  /// One edge as this rank sees it.
+  struct Edge {
+    int rank;                  // the neighbour
+    std::size_t number_there;  // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
+    HaloLayout layout_there;
+    std::byte* shared;         // the neighbour's segment; null: by MPI
+    std::int64_t* counter;     // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
+    std::int64_t message = 0;  // origin of the last MPI_Accumulate into the neighbour's counter
+    bool in_flight = false;    // that one is not known to be complete
+  };
+
+  Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
+                 std::size_t counter_here, bool force_put);
+  void write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights);
+  /// Sets a counter of the neighbour. By MPI this is complete only after complete().
+  void set_counter(Edge& edge, std::size_t offset_there, std::int64_t version);
+  void complete(Edge& edge);
+  /// Waits until the edge's counter on this rank has reached `version`.
+  void await(const Edge& edge, std::int64_t version, const char* purpose);
+
+  HaloLayout layout_;
+  SharedSegment segment_;
+  std::size_t length_, put_floats_;
+  int rank_ = 0, stored_edges_ = 0;
+  std::int64_t slots_;
+  bool needs_progress_ = false;  // some neighbour's operations go through this rank's MPI
+  std::vector<Edge> in_edges_, out_edges_;
+  std::vector<std::int64_t> released_;  // per in-edge
+  std::int64_t version_ = 0;            // last put
+  bool flushed_ = true;
+  double wait_seconds_ = 0;
+  std::int64_t bytes_sent_ = 0;
+};
+
+HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
+    : layout_(checked_layout(comm, topology, length, options)),
+      segment_(comm, layout_.bytes()),
+      length_(length),
+      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
+      slots_(options.slots) {
+  MPI_Comm_rank(comm, &rank_);
+  for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
+    in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank),
+                                  {topology, neighbour.rank, length, options.slots}, layout_.latest(in_edges_.size()),
+                                  options.force_put));
+  }
+  for (const Neighbour& neighbour : topology.out_neighbours(rank_)) {
+    out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank),
+                                   {topology, neighbour.rank, length, options.slots},
+                                   layout_.acknowledged(out_edges_.size()), options.force_put));
+    if (out_edges_.back().shared != nullptr) ++stored_edges_;
+  }
+  released_.assign(in_edges_.size(), 0);
+}
+
+HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neighbour,
+                                                                       const std::vector<Neighbour>& edges_there,
+                                                                       HaloLayout layout_there,
+                                                                       std::size_t counter_here, bool force_put) {
+  std::byte* shared = force_put ? nullptr : segment_.of(neighbour);
+  if (shared == nullptr) needs_progress_ = true;
+  return {neighbour, position(edges_there, rank_), layout_there, shared, counter_at(segment_.own(), counter_here)};
+}
+
+void HaloWindow::Implementation::put(std::int64_t version, HostVector<const float> weights) {
+  HALOGRAD_REQUIRE(version == version_ + 1 && flushed_, "halo window: put of version ", version, " after ",
+                   flushed_ ? "" : "unflushed ", "version ", version_);
+  HALOGRAD_REQUIRE(weights.extent(0) == length_, "halo window: ", weights.extent(0), " weights; expected ", length_);
+  version_ = version;
+  flushed_ = false;
+  for (Edge& edge : out_edges_) {
+    await(edge, version - slots_, "acknowledgement of ");
+    write(edge, version, weights);
+    if (edge.shared != nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version);
+  }
+  bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
+}
+
+void HaloWindow::Implementation::write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights) {
+  const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
+  if (edge.shared != nullptr) {
+    const HostVector<float> halo(reinterpret_cast<float*>(edge.shared + slot), length_);
+    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), halo, weights);
+    Kokkos::DefaultHostExecutionSpace().fence();
+    return;
+  }
+  for (std::size_t begin = 0; begin < length_; begin += put_floats_) {
+    const int count = static_cast<int>(std::min(put_floats_, length_ - begin));
+    const auto place = static_cast<MPI_Aint>(slot + begin * sizeof(float));
+    MPI_Put(weights.data() + begin, count, MPI_FLOAT, edge.rank, place, count, MPI_FLOAT, segment_.window());
+  }
+}
+
+void HaloWindow::Implementation::set_counter(Edge& edge, std::size_t offset_there, std::int64_t version) {
+  if (edge.shared != nullptr) {
+    segment_.sync_node();  // what was read or written before the counter stays before it
+    store(counter_at(edge.shared, offset_there), version);
+    return;
+  }
+  complete(edge);  // before its origin is written to again
+  edge.message = version;
+  MPI_Accumulate(&edge.message, 1, MPI_INT64_T, edge.rank, static_cast<MPI_Aint>(offset_there), 1, MPI_INT64_T,
+                 MPI_REPLACE, segment_.window());
+  edge.in_flight = true;
+}
+
+void HaloWindow::Implementation::complete(Edge& edge) {
+  if (!edge.in_flight) return;
+  MPI_Win_flush(edge.rank, segment_.window());
+  edge.in_flight = false;
+}
+
+void HaloWindow::Implementation::flush() {
+  if (flushed_) return;
+  flushed_ = true;
+  if (!needs_progress_) return;
+  const PolitePause time;
+  // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
+  for (const Edge& edge : out_edges_) {
+    if (edge.shared == nullptr) MPI_Win_flush(edge.rank, segment_.window());
+  }
+  for (Edge& edge : out_edges_) {
+    if (edge.shared == nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version_);
+  }
+  for (Edge& edge : out_edges_) complete(edge);
+  for (Edge& edge : in_edges_) complete(edge);
+  wait_seconds_ += time.seconds();
+}
+
+HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
+  HALOGRAD_REQUIRE(version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ", edge,
+                   " after the release of version ", released_[edge]);
+  await(in_edges_[edge], version, "");
+  const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
+  return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_);
+}
+
+void HaloWindow::Implementation::release(int edge, std::int64_t version) {
+  HALOGRAD_REQUIRE(version == released_.at(edge) + 1, "halo window: release of version ", version, " of edge ", edge,
+                   " after the release of version ", released_[edge]);
+  released_[edge] = version;
+  Edge& in_edge = in_edges_[edge];
+  // By MPI the acknowledgement is not waited for here: its target may be computing. It is complete by the next flush().
+  set_counter(in_edge, in_edge.layout_there.acknowledged(in_edge.number_there), version);
+}
+
+void HaloWindow::Implementation::await(const Edge& edge, std::int64_t version, const char* purpose) {
+  if (load(edge.counter) < version) {
+    PolitePause pause;
+    bool reported = false;
+    do {
+      if (needs_progress_) {
+        int found = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
+      }
+      pause();
+      if (!reported && pause.seconds() > report_seconds) {
+        reported = true;
+        std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.0f s\n", rank_, edge.rank,
+                     purpose, static_cast<long long>(version), static_cast<long long>(load(edge.counter)),
+                     pause.seconds());
+      }
+    } while (load(edge.counter) < version);
+    wait_seconds_ += pause.seconds();
+  }
+  if (edge.shared != nullptr) {
+    segment_.sync_node();
+  } else {
+    segment_.sync();
+  }
+}
+
+void HaloWindow::Implementation::start_at(std::int64_t version) {
+  HALOGRAD_REQUIRE(version_ == 0 && flushed_, "halo window: start_at after the first put");
+  HALOGRAD_REQUIRE(version >= 0, "halo window: start_at version ", version, "; expected 0 or more");
+  version_ = version;
+  for (const Edge& edge : in_edges_) store(edge.counter, version);
+  for (const Edge& edge : out_edges_) store(edge.counter, version);
+  released_.assign(in_edges_.size(), version);
+  segment_.sync();
+  segment_.sync_node();
+  barrier(segment_.comm());  // no neighbour's first put may come before
+}
+
+HaloWindow::HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
+    : implementation_(std::make_unique<Implementation>(comm, topology, length, options)) {}
+HaloWindow::~HaloWindow() = default;
+void HaloWindow::put(std::int64_t version, HostVector<const float> weights) {
+  implementation_->put(version, weights);
+}
+void HaloWindow::flush() {
+  implementation_->flush();
+}
+HostVector<const float> HaloWindow::wait(int edge, std::int64_t version) {
+  return implementation_->wait(edge, version);
+}
+void HaloWindow::release(int edge, std::int64_t version) {
+  implementation_->release(edge, version);
+}
+void HaloWindow::start_at(std::int64_t version) {
+  implementation_->start_at(version);
+}
+double HaloWindow::wait_seconds() const {
+  return implementation_->wait_seconds();
+}
+std::int64_t HaloWindow::bytes_sent() const {
+  return implementation_->bytes_sent();
+}
+int HaloWindow::stored_edges() const {
+  return implementation_->stored_edges();
+}
+
+}  // namespace halograd

@@ -1,0 +1,192 @@
+#include "comm/topology.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "comm/topology_file.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+using Graph = std::vector<std::vector<int>>;
+
+/// Steps along the edges from rank 0 to each rank; -1 where there is no path.
+std::vector<int> distances_from_0(const std::vector<std::vector<Neighbour>>& next) {
+  std::vector<int> distance(next.size(), -1);
+  std::vector<int> queue{0};
+  distance[0] = 0;
+  for (std::size_t head = 0; head < queue.size(); ++head) {
+    const int rank = queue[head];
+    for (const Neighbour& neighbour : next[rank]) {
+      if (distance[neighbour.rank] >= 0) continue;
+      distance[neighbour.rank] = distance[rank] + 1;
+      queue.push_back(neighbour.rank);
+    }
+  }
+  return distance;
+}
+
+/// Wrap-around can name a rank twice, or the rank itself, on small graphs: each neighbour counts once, itself never.
+void tidy(std::vector<int>& neighbours, int self) {
+  std::sort(neighbours.begin(), neighbours.end());
+  neighbours.erase(std::unique(neighbours.begin(), neighbours.end()), neighbours.end());
+  neighbours.erase(std::remove(neighbours.begin(), neighbours.end(), self), neighbours.end());
+}
+
+std::vector<int> ring(int rank, int ranks) {
+  return {(rank + ranks - 1) % ranks, (rank + 1) % ranks};
+}
+
+std::vector<int> torus2d(int rank, int ranks) {
+  int rows = static_cast<int>(std::sqrt(static_cast<double>(ranks)));
+  while (ranks % rows != 0) --rows;
+  const int columns = ranks / rows;
+  const int row = rank / columns;
+  const int column = rank % columns;
+  const auto at = [&](int r, int c) { return (r + rows) % rows * columns + (c + columns) % columns; };
+  return {at(row - 1, column), at(row + 1, column), at(row, column - 1), at(row, column + 1)};
+}
+
+std::vector<int> exponential(int rank, int ranks) {
+  std::vector<int> neighbours;
+  for (long hop = 1; hop < ranks; hop *= 2) neighbours.push_back(static_cast<int>((rank - hop + ranks) % ranks));
+  return neighbours;
+}
+
+std::vector<int> complete(int /*rank*/, int ranks) {
+  std::vector<int> neighbours(ranks);
+  std::iota(neighbours.begin(), neighbours.end(), 0);
+  return neighbours;
+}
+
+}  // namespace
+
+Topology::Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours)
+    : kind_(std::move(kind)), in_(std::move(in_neighbours)), out_(in_.size()), self_(in_.size(), 1.0) {
+  HALOGRAD_REQUIRE(!in_.empty(), "topology: no ranks");
+  for (int rank = 0; rank < ranks(); ++rank) {
+    double sum = 0;
+    int previous = -1;
+    for (const Neighbour& neighbour : in_[rank]) {
+      HALOGRAD_REQUIRE(neighbour.rank > previous && neighbour.rank < ranks() && neighbour.rank != rank,
+                       "topology: in-neighbour ", neighbour.rank, " of rank ", rank,
+                       " is out of range or order; expected other ranks below ", ranks(), ", ascending");
+      HALOGRAD_REQUIRE(neighbour.weight > 0, "topology: the weight from rank ", neighbour.rank, " to rank ", rank,
+                       " is ", neighbour.weight, "; expected a positive number");
+      sum += neighbour.weight;
+      previous = neighbour.rank;
+      out_[neighbour.rank].push_back({rank, neighbour.weight});
+    }
+    HALOGRAD_REQUIRE(sum <= 1 + 1e-9, "topology: the weights of the edges to rank ", rank, " (row ", rank,
+                     " of the mixing matrix) sum to ", sum, ", which leaves a self weight of ", 1 - sum,
+                     "; expected at most 1");
+    self_[rank] = std::max(0.0, 1 - sum);
+  }
+  check_connected();
+  check_columns();
+}
+
+void Topology::check_connected() const {
+  const std::vector<int> from = distances_from_0(out_);
+  const std::vector<int> to = distances_from_0(in_);
+  int period = 0;  // of the graph: the greatest common divisor of the lengths of all its cycles
+  for (int rank = 0; rank < ranks(); ++rank) {
+    HALOGRAD_REQUIRE(from[rank] >= 0, "topology: not connected: rank ", rank, " cannot be reached from rank 0");
+    HALOGRAD_REQUIRE(to[rank] >= 0, "topology: not connected: rank 0 cannot be reached from rank ", rank);
+    for (const Neighbour& neighbour : out_[rank]) {
+      period = std::gcd(period, std::abs(from[rank] + 1 - from[neighbour.rank]));
+    }
+    if (self_[rank] > 0) period = 1;
+  }
+  HALOGRAD_REQUIRE(period == 1, "topology: all self weights are 0 and every cycle has a multiple of ", period,
+                   " edges, so that replicas are swapped and never agree; leave a rank some weight of its own");
+}
+
+void Topology::check_columns() const {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    double sum = self_[rank];
+    for (const Neighbour& neighbour : out_[rank]) sum += neighbour.weight;
+    HALOGRAD_REQUIRE(std::abs(sum - 1) <= 1e-9, "topology: not doubly stochastic: column ", rank,
+                     " of the mixing matrix (self weight ", self_[rank], " and the edges from rank ", rank,
+                     ") sums to ", sum, "; expected 1, or the mean of the replicas would drift");
+  }
+}
+
+const std::string& Topology::kind() const {
+  return kind_;
+}
+int Topology::ranks() const {
+  return static_cast<int>(in_.size());
+}
+const std::vector<Neighbour>& Topology::in_neighbours(int rank) const {
+  return in_.at(rank);
+}
+const std::vector<Neighbour>& Topology::out_neighbours(int rank) const {
+  return out_.at(rank);
+}
+double Topology::self_weight(int rank) const {
+  return self_.at(rank);
+}
+
+std::vector<double> Topology::matrix() const {
+  const std::size_t size = in_.size();
+  std::vector<double> matrix(size * size, 0.0);
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    matrix[rank * size + rank] = self_[rank];
+    for (const Neighbour& neighbour : in_[rank]) matrix[rank * size + neighbour.rank] = neighbour.weight;
+  }
+  return matrix;
+}
+
+std::vector<std::vector<Neighbour>> uniform_weights(const Graph& graph) {
+  std::vector<std::vector<Neighbour>> weighted(graph.size());
+  for (std::size_t rank = 0; rank < graph.size(); ++rank) {
+    const double weight = 1.0 / static_cast<double>(graph[rank].size() + 1);
+    for (const int neighbour : graph[rank]) weighted[rank].push_back({neighbour, weight});
+  }
+  return weighted;
+}
+
+std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& graph) {
+  std::vector<std::vector<Neighbour>> weighted(graph.size());
+  for (std::size_t rank = 0; rank < graph.size(); ++rank) {
+    for (const int neighbour : graph[rank]) {
+      const std::vector<int>& back = graph[neighbour];
+      HALOGRAD_REQUIRE(
+          std::binary_search(back.begin(), back.end(), static_cast<int>(rank)),
+          "topology: metropolis_hastings weights need an undirected graph, but there is an edge from rank ", neighbour,
+          " to rank ", rank, " and none back");
+      const std::size_t degree = std::max(graph[rank].size(), back.size());
+      weighted[rank].push_back({neighbour, 1.0 / static_cast<double>(degree + 1)});
+    }
+  }
+  return weighted;
+}
+
+Topology make_topology(const TopologyConfig& config, int ranks) {
+  HALOGRAD_REQUIRE(ranks >= 1, "topology: ", ranks, " ranks; expected at least 1");
+  HALOGRAD_REQUIRE(config.weights == "uniform" || config.weights == "metropolis_hastings", "topology.weights is \"",
+                   config.weights, "\"; expected uniform or metropolis_hastings");
+  if (config.kind == "file") return read_topology_file(config.file, config.weights, ranks);
+
+  std::vector<int> (*neighbours)(int, int) = nullptr;
+  if (config.kind == "ring") neighbours = ring;
+  if (config.kind == "torus2d") neighbours = torus2d;
+  if (config.kind == "exponential") neighbours = exponential;
+  if (config.kind == "complete") neighbours = complete;
+  HALOGRAD_REQUIRE(neighbours != nullptr, "topology.kind is \"", config.kind,
+                   "\"; expected ring, torus2d, exponential, complete or file");
+
+  Graph graph(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    graph[rank] = neighbours(rank, ranks);
+    tidy(graph[rank], rank);
+  }
+  return {config.kind, config.weights == "uniform" ? uniform_weights(graph) : metropolis_hastings_weights(graph)};
+}
+
+}  // namespace halograd
