@@ -33,21 +33,23 @@ struct CheckpointHeader {
 
 /// One rank's state in host memory; the buffers belong to the caller. Lengths are the same on all ranks.
 struct ReplicaState {
-  HostVector<float> parameters;             ///< (P)
-  std::vector<HostVector<float>> optimizer; ///< each (P): momentum, second moment, ...
-  HostVector<float> statistics;             ///< (Q) batch-norm running mean and variance; may be empty
+  HostVector<float> parameters;              ///< (P)
+  std::vector<HostVector<float>> optimizer;  ///< each (P): momentum, second moment, ...
+  HostVector<float> statistics;              ///< (Q) batch-norm running mean and variance; may be empty
 };
 
-/// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that `path` is
-/// always whole. /mean holds the mean of the replicas, tensor by tensor. Throws Error on all ranks, with `path` as it was.
+/// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
+/// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. Throws Error on all ranks, with
+/// `path` as it was.
 void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
                       const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics);
 
 /// Reads the attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
 CheckpointHeader read_checkpoint_header(const std::string& path);
 
-/// Collective; `comm` has the checkpoint's number of ranks. Fills the buffers with this rank's rows. Throws Error on all ranks where
-/// lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the buffers are then undefined.
+/// Collective; `comm` has the checkpoint's number of ranks. Fills the buffers with this rank's rows. Throws Error on
+/// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
+/// buffers are then undefined.
 void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.

@@ -11,40 +11,44 @@ namespace halograd {
 
 /// One rank's row of /step.
 struct StepMetrics {
-  double loss = 0;              ///< mean over this rank's images
+  double loss = 0;  ///< mean over this rank's images
   double learning_rate = 0;
-  double images_per_second = 0; ///< of this rank
-  double wait_seconds = 0;      ///< for neighbours
-  double compute_seconds = 0;   ///< forward and backward
-  double update_seconds = 0;    ///< mixing and optimizer
-  double data_seconds = 0;      ///< waiting for a batch
+  double images_per_second = 0;  ///< of this rank
+  double wait_seconds = 0;       ///< for neighbours
+  double compute_seconds = 0;    ///< forward and backward
+  double update_seconds = 0;     ///< mixing and optimizer
+  double data_seconds = 0;       ///< waiting for a batch
   std::int64_t bytes_sent = 0;
 };
 
 /// One row of /epoch, as rank `r` sees it; the last three are the same on all ranks.
 struct EpochMetrics {
-  double train_loss = 0;            ///< mean over the epoch's images of this rank
-  double test_loss = 0;             ///< this rank's replica on the whole test set
-  double test_accuracy = 0;         ///< this rank's replica, 0..1
+  double train_loss = 0;     ///< mean over the epoch's images of this rank
+  double test_loss = 0;      ///< this rank's replica on the whole test set
+  double test_accuracy = 0;  ///< this rank's replica, 0..1
   double mean_model_loss = 0;
-  double mean_model_accuracy = 0;   ///< the mean of the replicas, 0..1
-  double consensus_distance = 0;    ///< sqrt(mean_i ||x_i - mean x||^2)
-  double seconds = 0;               ///< wall time of the epoch
+  double mean_model_accuracy = 0;  ///< the mean of the replicas, 0..1
+  double consensus_distance = 0;   ///< sqrt(mean_i ||x_i - mean x||^2)
+  double seconds = 0;              ///< wall time of the epoch
 };
 
-/// metrics.h5: /step/<quantity> (S,R) and /epoch/<quantity> (E,R) or (E), extendible, written by rank 0 in SWMR mode so that
-/// h5py can read it during the run (docs/file-formats.md). Rows are collected on each rank and gathered once an epoch.
+/// metrics.h5: /step/<quantity> (S,R) and /epoch/<quantity> (E,R) or (E), extendible, written by rank 0 in SWMR mode so
+/// that h5py can read it during the run (docs/file-formats.md). Rows are collected on each rank and gathered once an
+/// epoch.
 class MetricsFile {
  public:
-  /// Collective. A new file, or, with steps >= 0, an existing one cut back to so many steps and epochs (resume).
-  /// Throws Error on all ranks.
+  /// Collective. A new file in the place of any that is there, or, with steps >= 0, an existing one cut back to so many
+  /// steps and epochs (resume); also one that a crash left open. Throws Error on all ranks: no file to resume, of
+  /// another number of ranks, with fewer rows.
   MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void add_step(const StepMetrics& row);       ///< local
-  void add_epoch(const EpochMetrics& row);     ///< collective: appends it and the steps since the last call
+  void add_step(const StepMetrics& row);    ///< local
+  void add_epoch(const EpochMetrics& row);  ///< collective: appends it and the steps since the last call
+  void
+  flush();  ///< collective: appends the steps alone (before a checkpoint within an epoch, so that it can be resumed)
 
  private:
   class Implementation;

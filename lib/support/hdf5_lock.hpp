@@ -4,9 +4,7 @@
 
 namespace halograd {
 
-/// Held around every call of HDF5: the library is as a rule built without thread safety, and the loader's thread
-/// reads images while the main thread writes checkpoints and metrics. Recursive, so that the destructor of a handle may
-/// take it inside a function that holds it.
+/// HDF5 as distributions build it is not thread-safe, and the loader's thread reads while the trainer writes: whoever calls HDF5 holds this.
 inline std::unique_lock<std::recursive_mutex> hdf5_lock() {
   static std::recursive_mutex mutex;
   return std::unique_lock<std::recursive_mutex>(mutex);

@@ -1,0 +1,159 @@
+#include "io/checkpoint_layout.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <functional>
+#include <numeric>
+
+#include "kernels/error.hpp"
+
+static_assert(std::endian::native == std::endian::little, "checksums are of the values as they lie in memory");
+
+namespace halograd {
+namespace {
+
+/// Selects values [begin, begin + count) of a row's part.
+Hdf5Space select(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
+                 std::size_t begin, std::size_t count, const std::string& file) {
+  Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), file, shape.path));
+  std::vector<hsize_t> start{static_cast<hsize_t>(row)}, counts{1};
+  if (shape.by_part) {
+    start.push_back(static_cast<hsize_t>(part));
+    counts.push_back(1);
+  }
+  start.push_back(begin);
+  counts.push_back(count);
+  HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, counts.data(), nullptr), file,
+                shape.path);
+  return space;
+}
+
+/// Does all pieces even where one fails, since other ranks may wait for this one in each; then throws the first error.
+template <class Transfer>
+void in_pieces(std::size_t length, std::size_t piece, Transfer&& transfer) {
+  std::exception_ptr error;
+  for (std::size_t begin = 0; begin < length; begin += piece) {
+    try {
+      transfer(begin, std::min(piece, length - begin));
+    } catch (const Error&) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+std::vector<hsize_t> ReplicaDataset::extents() const {
+  const auto rows = static_cast<hsize_t>(ranks);
+  if (by_part) return {rows, static_cast<hsize_t>(parts), static_cast<hsize_t>(length)};
+  return {rows, static_cast<hsize_t>(length)};
+}
+
+std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout) {
+  std::vector<ReplicaDataset> datasets{{"/replica/parameters", layout.ranks, 1, layout.parameters, false}};
+  if (layout.optimizer_buffers > 0) {
+    datasets.push_back({"/replica/optimizer", layout.ranks, layout.optimizer_buffers, layout.parameters, true});
+  }
+  if (layout.statistics > 0) datasets.push_back({"/replica/statistics", layout.ranks, 1, layout.statistics, false});
+  return datasets;
+}
+
+std::vector<std::vector<HostVector<float>>> replica_buffers(const ReplicaState& state) {
+  std::vector<std::vector<HostVector<float>>> buffers{{state.parameters}};
+  if (!state.optimizer.empty()) buffers.push_back(state.optimizer);
+  if (state.statistics.size() > 0) buffers.push_back({state.statistics});
+  return buffers;
+}
+
+CheckpointLayout layout_of(const ReplicaState& state, int ranks) {
+  for (const HostVector<float>& buffer : state.optimizer) {
+    HALOGRAD_REQUIRE(buffer.size() == state.parameters.size(), "an optimizer buffer has ", buffer.size(),
+                     " values, the parameters ", state.parameters.size());
+  }
+  HALOGRAD_REQUIRE(state.parameters.size() > 0, "a replica without parameters has no checkpoint");
+  return {ranks, static_cast<std::int64_t>(state.parameters.size()), static_cast<std::int64_t>(state.optimizer.size()),
+          static_cast<std::int64_t>(state.statistics.size())};
+}
+
+CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
+  const auto extents_of = [&](const char* name, std::size_t dimensions) {
+    const auto extents = dataset_extents(open_dataset(file, name, path), name, path);
+    HALOGRAD_REQUIRE(extents.size() == dimensions, path, ": ", name, " has ", extents.size(), " dimensions, expected ",
+                     dimensions);
+    return extents;
+  };
+  const auto parameters = extents_of("/replica/parameters", 2);
+  CheckpointLayout layout{static_cast<std::int64_t>(parameters[0]), static_cast<std::int64_t>(parameters[1]), 0, 0};
+  if (has_link(file, "/replica/optimizer", path)) {
+    const auto optimizer = extents_of("/replica/optimizer", 3);
+    HALOGRAD_REQUIRE(optimizer[0] == parameters[0] && optimizer[2] == parameters[1], path,
+                     ": /replica/optimizer does not fit /replica/parameters");
+    layout.optimizer_buffers = static_cast<std::int64_t>(optimizer[1]);
+  }
+  if (has_link(file, "/replica/statistics", path)) {
+    const auto statistics = extents_of("/replica/statistics", 2);
+    HALOGRAD_REQUIRE(statistics[0] == parameters[0], path, ": /replica/statistics does not fit /replica/parameters");
+    layout.statistics = static_cast<std::int64_t>(statistics[1]);
+  }
+  return layout;
+}
+
+std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start) {
+  return static_cast<std::uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(values), count * sizeof(float)));
+}
+
+void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
+                HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece) {
+  in_pieces(values.size(), piece, [&](std::size_t begin, std::size_t count) {
+    const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
+    const Hdf5Space memory = make_space({count});
+    HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
+                  shape.path);
+  });
+}
+
+void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
+               HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece) {
+  in_pieces(values.size(), piece, [&](std::size_t begin, std::size_t count) {
+    const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
+    const Hdf5Space memory = make_space({count});
+    HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
+                  shape.path);
+  });
+}
+
+std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::string& path) {
+  std::vector<MeanTensor> tensors;
+  const Hdf5Group mean = open_group(file, "/mean", path);
+  for (const std::string& layer : link_names(mean, path)) {
+    const Hdf5Group group = open_group(mean, layer, path);
+    for (const std::string& name : link_names(group, path)) {
+      const std::string object = "/mean/" + layer + "/" + name;
+      const Hdf5Dataset dataset = open_dataset(group, name, path);
+      const auto extents = dataset_extents(dataset, object, path);
+      MeanTensor tensor{{layer, name, {extents.begin(), extents.end()}, 0}, false, 0, 0};
+      tensor.count = std::accumulate(extents.begin(), extents.end(), std::size_t{1}, std::multiplies<>());
+      tensor.tensor.offset = static_cast<std::size_t>(read_integer_attribute(dataset, "offset", path));
+      tensor.statistic = read_string_attribute(dataset, "kind", path) == "statistic";
+      const auto crc = read_checksums_attribute(dataset, "crc32", path);
+      HALOGRAD_REQUIRE(crc.size() == 1, path, ": ", object, " has ", crc.size(), " checksums, expected 1");
+      tensor.crc = crc[0];
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
+void read_mean_tensor(const Hdf5File& file, const MeanTensor& mean, float* values, const std::string& path) {
+  const std::string object = "/mean/" + mean.tensor.layer + "/" + mean.tensor.name;
+  const Hdf5Dataset dataset = open_dataset(file, object, path);
+  HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), path, object);
+  HALOGRAD_REQUIRE(checksum(values, mean.count) == mean.crc, path, ": ", object,
+                   ": the checksum is wrong; the file is damaged");
+}
+
+}  // namespace halograd

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.hpp"
+#include "io/hdf5.hpp"
+
+/// What the writer and the readers of a checkpoint share: names, extents, checksums and the transfer of rows.
+namespace halograd {
+
+inline constexpr const char* checkpoint_format = "halograd checkpoint";
+inline constexpr std::int64_t checkpoint_format_version = 1;
+
+/// Values of one collective transfer a rank: MPI-IO counts in int bytes, so a row of 2 GB or more goes in pieces.
+inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 26;
+
+/// Extents of the datasets of /replica.
+struct CheckpointLayout {
+  std::int64_t ranks = 0;              ///< R
+  std::int64_t parameters = 0;         ///< P
+  std::int64_t optimizer_buffers = 0;  ///< S
+  std::int64_t statistics = 0;         ///< Q
+  bool operator==(const CheckpointLayout&) const = default;
+};
+
+/// One dataset of /replica: row r is rank r's, `parts` flat ranges of `length` values each.
+struct ReplicaDataset {
+  const char* path;
+  std::int64_t ranks = 0;
+  std::int64_t parts = 1;
+  std::int64_t length = 0;
+  bool by_part = false;  ///< (R, parts, length) instead of (R, length)
+  [[nodiscard]] std::vector<hsize_t> extents() const;
+};
+
+/// The datasets that a checkpoint of this layout has (those without values are left out), always in this order.
+std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout);
+
+/// The rank's buffers that belong to each of them, in the same order.
+std::vector<std::vector<HostVector<float>>> replica_buffers(const ReplicaState& state);
+
+/// The layout of a rank's state. Throws Error where the optimizer's buffers are not as long as the parameters.
+CheckpointLayout layout_of(const ReplicaState& state, int ranks);
+
+/// Throws Error where a dataset of /replica is missing or of other extents than the rest.
+CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);
+
+/// CRC-32 (zlib) of the values' little-endian bytes, continued from `start`.
+std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start = 0);
+
+/// Rows of a dataset of /replica, in pieces of at most `piece` values. `transfer` says whether all ranks take part.
+void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
+                HostVector<float> values, hid_t transfer, const std::string& file,
+                std::size_t piece = checkpoint_piece);
+void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
+               HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
+
+/// One dataset of /mean, as its attributes describe it.
+struct MeanTensor {
+  NamedTensor tensor;
+  bool statistic = false;  ///< else a parameter
+  std::size_t count = 0;   ///< values
+  std::uint32_t crc = 0;
+};
+
+std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::string& path);
+
+/// Fills `values` (count). Throws Error where the checksum is wrong.
+void read_mean_tensor(const Hdf5File& file, const MeanTensor& mean, float* values, const std::string& path);
+
+}  // namespace halograd

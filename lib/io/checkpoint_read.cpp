@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <array>
+
+#include "io/agree.hpp"
+#include "io/checkpoint.hpp"
+#include "io/checkpoint_layout.hpp"
+#include "io/parallel_file.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
+  require_format(file, checkpoint_format, checkpoint_format_version, path);
+  CheckpointHeader header;
+  header.step = read_integer_attribute(file, "step", path);
+  header.epoch = read_integer_attribute(file, "epoch", path);
+  header.step_in_epoch = read_integer_attribute(file, "step_in_epoch", path);
+  header.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
+  header.network = read_string_attribute(file, "network", path);
+  header.averager = read_string_attribute(file, "averager", path);
+  header.topology = read_string_attribute(file, "topology", path);
+  header.config = read_string_attribute(file, "config", path);
+  header.versions = read_string_attribute(file, "versions", path);
+  return header;
+}
+
+void require_lengths(const CheckpointLayout& found, std::size_t parameters, std::size_t statistics,
+                     const std::string& network, const std::string& path) {
+  const bool same = found.parameters == static_cast<std::int64_t>(parameters) &&
+                    found.statistics == static_cast<std::int64_t>(statistics);
+  HALOGRAD_REQUIRE(same, path, ": a checkpoint of network '", network, "' with ", found.parameters, " parameters and ",
+                   found.statistics, " statistics a replica; this network has ", parameters, " and ", statistics);
+}
+
+/// Throws Error unless the file holds replicas like `state`, one a rank.
+void require_fit(const std::string& path, const CheckpointLayout& expected) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  const CheckpointHeader header = read_header(file, path);
+  const CheckpointLayout found = read_layout(file, path);
+  HALOGRAD_REQUIRE(found.ranks == expected.ranks, path, ": a checkpoint of ", found.ranks, " ranks; there are ",
+                   expected.ranks, " now, and each rank needs its own replica");
+  require_lengths(found, static_cast<std::size_t>(expected.parameters), static_cast<std::size_t>(expected.statistics),
+                  header.network, path);
+  HALOGRAD_REQUIRE(found.optimizer_buffers == expected.optimizer_buffers, path, ": holds ", found.optimizer_buffers,
+                   " optimizer buffers a replica; this optimizer has ", expected.optimizer_buffers);
+}
+
+}  // namespace
+
+CheckpointHeader read_checkpoint_header(const std::string& path) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  return read_header(file, path);
+}
+
+void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  CheckpointLayout layout;
+  // one rank looks first, alone: what is wrong with a file is found without a collective call that could stop half-way
+  together(comm, [&] {
+    layout = layout_of(state, ranks);
+    if (rank == 0) require_fit(path, layout);
+  });
+  std::array<std::int64_t, 3> lengths{layout.parameters, layout.optimizer_buffers, layout.statistics};
+  MPI_Bcast(lengths.data(), 3, MPI_INT64_T, 0, comm);
+  const CheckpointLayout of_first{ranks, lengths[0], lengths[1], lengths[2]};
+  together(comm, [&] {
+    HALOGRAD_REQUIRE(layout == of_first, path, ": rank ", rank, " has another network or optimizer than rank 0");
+  });
+  ParallelFile file(comm, path, H5F_ACC_RDONLY);
+  const auto datasets = replica_datasets(layout);
+  const auto buffers = replica_buffers(state);
+  for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], buffers[i]);
+  file.close();
+}
+
+void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  const CheckpointHeader header = read_header(file, path);
+  require_lengths(read_layout(file, path), parameters.size(), statistics.size(), header.network, path);
+  // values between tensors belong to none (alignment): they are zero in every replica
+  std::fill_n(parameters.data(), parameters.size(), 0.0F);
+  std::fill_n(statistics.data(), statistics.size(), 0.0F);
+  for (const MeanTensor& mean : read_mean_tensors(file, path)) {
+    const HostVector<float>& buffer = mean.statistic ? statistics : parameters;
+    HALOGRAD_REQUIRE(mean.tensor.offset <= buffer.size() && mean.count <= buffer.size() - mean.tensor.offset, path,
+                     ": /mean/", mean.tensor.layer, "/", mean.tensor.name, " does not fit the replica's length");
+    read_mean_tensor(file, mean, buffer.data() + mean.tensor.offset, path);
+  }
+}
+
+}  // namespace halograd

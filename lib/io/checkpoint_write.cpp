@@ -1,0 +1,192 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "io/agree.hpp"
+#include "io/checkpoint.hpp"
+#include "io/checkpoint_layout.hpp"
+#include "io/durable.hpp"
+#include "io/parallel_file.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+/// The mean over the ranks on rank 0 (others get nothing), the same bits whenever it is called with the same values:
+/// each rank sums its share of the positions in double, in the order of the ranks, whatever MPI's reductions would do.
+std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  const std::size_t length = values.size();
+  const std::size_t block = std::max<std::size_t>(1, (std::size_t{1} << 22) / static_cast<std::size_t>(ranks));
+  std::vector<float> mean(rank == 0 ? length : 0), gathered, sums;
+  std::vector<int> counts(ranks), starts(ranks), mine(ranks), mine_starts(ranks);
+  for (std::size_t begin = 0; begin < length; begin += block * ranks) {
+    for (int other = 0; other < ranks; ++other) {
+      const std::size_t first = std::min(length, begin + other * block);
+      counts[other] = static_cast<int>(std::min(block, length - first));
+      starts[other] = static_cast<int>(first - begin);
+    }
+    const int share = counts[rank];
+    for (int other = 0; other < ranks; ++other) {
+      mine[other] = share;
+      mine_starts[other] = other * share;
+    }
+    gathered.resize(static_cast<std::size_t>(share) * ranks);
+    MPI_Alltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
+                  mine_starts.data(), MPI_FLOAT, comm);
+    sums.resize(static_cast<std::size_t>(share));
+    for (int i = 0; i < share; ++i) {
+      double sum = 0;
+      for (int other = 0; other < ranks; ++other) sum += gathered[static_cast<std::size_t>(other) * share + i];
+      sums[i] = static_cast<float>(sum / ranks);
+    }
+    MPI_Gatherv(sums.data(), share, MPI_FLOAT, rank == 0 ? mean.data() + begin : nullptr, counts.data(), starts.data(),
+                MPI_FLOAT, 0, comm);
+  }
+  return mean;
+}
+
+/// Row r: rank r's checksums of the datasets, on rank 0.
+std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const ReplicaState& state) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  std::vector<std::vector<std::uint32_t>> rows;
+  for (const auto& buffers : replica_buffers(state)) {
+    std::uint32_t crc = 0;
+    for (const HostVector<float>& buffer : buffers) crc = checksum(buffer.data(), buffer.size(), crc);
+    std::vector<std::uint32_t> column(rank == 0 ? ranks : 0);
+    MPI_Gather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm);
+    rows.push_back(std::move(column));
+  }
+  return rows;
+}
+
+void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
+  std::array<std::int64_t, 3> mine{layout.parameters, layout.optimizer_buffers, layout.statistics}, least{}, most{};
+  MPI_Allreduce(mine.data(), least.data(), 3, MPI_INT64_T, MPI_MIN, comm);
+  MPI_Allreduce(mine.data(), most.data(), 3, MPI_INT64_T, MPI_MAX, comm);
+  HALOGRAD_REQUIRE(least == most, "the ranks' replicas differ in length: ", least[0], " to ", most[0], " parameters, ",
+                   least[1], " to ", most[1], " optimizer buffers, ", least[2], " to ", most[2], " statistics");
+}
+
+Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& file) {
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_GROUP_CREATE), file, name));
+  HALOGRAD_HDF5(H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), file, name);
+  return Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), file, name));
+}
+
+Hdf5Dataset make_dataset(hid_t parent, const std::string& name, const std::vector<hsize_t>& extents,
+                         const std::string& file) {
+  // all the room is taken now and never filled, so that a parallel write later touches raw data only
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), file, name));
+  HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), file, name);
+  HALOGRAD_HDF5(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), file, name);
+  return Hdf5Dataset(HALOGRAD_HDF5(
+      H5Dcreate2(parent, name.c_str(), H5T_IEEE_F32LE, make_space(extents), H5P_DEFAULT, creation, H5P_DEFAULT), file,
+      name));
+}
+
+void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int64_t ranks, const std::string& path) {
+  write_attribute(file, "format", std::string(checkpoint_format), path);
+  write_attribute(file, "format_version", checkpoint_format_version, path);
+  write_attribute(file, "step", header.step, path);
+  write_attribute(file, "epoch", header.epoch, path);
+  write_attribute(file, "step_in_epoch", header.step_in_epoch, path);
+  write_attribute(file, "ranks", ranks, path);
+  write_attribute(file, "network", header.network, path);
+  write_attribute(file, "averager", header.averager, path);
+  write_attribute(file, "topology", header.topology, path);
+  write_attribute(file, "config", header.config, path);
+  write_attribute(file, "versions", header.versions, path);
+}
+
+void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors, const std::vector<float>& mean,
+                const std::string& kind, const std::string& path) {
+  for (const NamedTensor& tensor : tensors) {
+    const std::string object = "/mean/" + tensor.layer + "/" + tensor.name;
+    const bool named = !tensor.layer.empty() && !tensor.name.empty() && tensor.layer.find('/') == std::string::npos &&
+                       tensor.name.find('/') == std::string::npos && tensor.layer != "." && tensor.name != ".";
+    HALOGRAD_REQUIRE(named, path, ": ", object, ": a layer and a tensor need a name without '/'");
+    const std::vector<hsize_t> extents(tensor.extents.begin(), tensor.extents.end());
+    const auto count = std::accumulate(extents.begin(), extents.end(), std::size_t{1}, std::multiplies<>());
+    HALOGRAD_REQUIRE(tensor.offset <= mean.size() && count <= mean.size() - tensor.offset, path, ": ", object,
+                     ": values ", tensor.offset, " to ", tensor.offset + count, " lie outside the replica's ",
+                     mean.size(), " ", kind, "s");
+    const float* values = mean.data() + tensor.offset;
+    const Hdf5Group layer = has_link(group, tensor.layer, path) ? open_group(group, tensor.layer, path)
+                                                                : make_group(group, tensor.layer, path);
+    const Hdf5Dataset dataset = make_dataset(layer, tensor.name, extents, path);
+    HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), path, object);
+    write_attribute(dataset, "kind", kind, path);
+    write_attribute(dataset, "offset", static_cast<std::int64_t>(tensor.offset), path);
+    write_attribute(dataset, "crc32", std::vector<std::uint32_t>{checksum(values, count)}, path);
+  }
+}
+
+/// Opens a new file whose large datasets start at multiples of 1 MiB, where file systems have their stripes.
+Hdf5File create_file(const std::string& path) {
+  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
+  constexpr hsize_t mebibyte = hsize_t{1} << 20;
+  HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "alignment");
+  return Hdf5File(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file"));
+}
+
+}  // namespace
+
+void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
+                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  CheckpointLayout layout;
+  together(comm, [&] { layout = layout_of(state, ranks); });
+  require_same_lengths(comm, layout);
+  const std::vector<std::vector<std::uint32_t>> checksums = checksums_on_root(comm, state);
+  const std::vector<float> mean_parameters = mean_on_root(comm, state.parameters);
+  const std::vector<float> mean_statistics = mean_on_root(comm, state.statistics);
+
+  // Rank 0 makes the file with all its metadata, the means and the room for the rows; then all ranks write their rows
+  // at once. So what can go wrong goes wrong on one rank, before a collective transfer in which others would wait.
+  const std::string partial = path + ".partial";
+  const auto create = [&] {
+    if (rank != 0) return;
+    const auto lock = hdf5_session();
+    Hdf5File file = create_file(partial);
+    write_header(file, header, ranks, partial);
+    {
+      const Hdf5Group replica = make_group(file, "replica", partial);
+      const auto datasets = replica_datasets(layout);
+      for (std::size_t i = 0; i < datasets.size(); ++i) {
+        write_attribute(make_dataset(file, datasets[i].path, datasets[i].extents(), partial), "crc32", checksums[i],
+                        partial);
+      }
+      const Hdf5Group mean = make_group(file, "mean", partial);
+      write_mean(mean, parameters, mean_parameters, "parameter", partial);
+      write_mean(mean, statistics, mean_statistics, "statistic", partial);
+    }
+    HALOGRAD_HDF5(file.close(), partial, "file");
+    reserve_blocks(partial);
+  };
+  try {
+    together(comm, create);
+    ParallelFile file(comm, partial, H5F_ACC_RDWR);
+    const auto datasets = replica_datasets(layout);
+    const auto buffers = replica_buffers(state);
+    for (std::size_t i = 0; i < datasets.size(); ++i) file.write_rows(datasets[i], buffers[i]);
+    file.close();
+    together(comm, [&] {
+      if (rank == 0) publish_file(partial, path);
+    });
+  } catch (const Error&) {
+    if (rank == 0) ::unlink(partial.c_str());
+    throw;
+  }
+}
+
+}  // namespace halograd

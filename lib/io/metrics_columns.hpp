@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "io/metrics.hpp"
+
+/// The quantities of a metrics file: one table for the writer, the reader and the documentation's test.
+namespace halograd {
+
+inline constexpr const char* metrics_format = "halograd metrics";
+inline constexpr std::int64_t metrics_format_version = 1;
+
+template <class Row>
+struct MetricsColumn {
+  const char* path;
+  const char* unit;  ///< "1": a plain number
+  const char* description;
+  double (*value)(const Row& row);
+  bool per_rank = true;  ///< (rows, R), else (rows): the same on all ranks
+  bool integer = false;
+};
+
+inline constexpr std::array<MetricsColumn<StepMetrics>, 8> step_columns{{
+    {"/step/loss", "1", "mean loss over this rank's images of the step",
+     [](const StepMetrics& row) { return row.loss; }},
+    {"/step/learning_rate", "1", "learning rate after the schedule",
+     [](const StepMetrics& row) { return row.learning_rate; }},
+    {"/step/images_per_second", "1/s", "this rank's images over the step's wall time",
+     [](const StepMetrics& row) { return row.images_per_second; }},
+    {"/step/wait_seconds", "s", "time waiting for neighbours", [](const StepMetrics& row) { return row.wait_seconds; }},
+    {"/step/compute_seconds", "s", "time in forward and backward",
+     [](const StepMetrics& row) { return row.compute_seconds; }},
+    {"/step/update_seconds", "s", "time in mixing and optimizer",
+     [](const StepMetrics& row) { return row.update_seconds; }},
+    {"/step/data_seconds", "s", "time waiting for the batch", [](const StepMetrics& row) { return row.data_seconds; }},
+    // a double holds every count below 2^53 exactly
+    {"/step/bytes_sent", "B", "bytes sent to other ranks",
+     [](const StepMetrics& row) { return static_cast<double>(row.bytes_sent); }, true, true},
+}};
+
+inline constexpr std::array<MetricsColumn<EpochMetrics>, 7> epoch_columns{{
+    {"/epoch/train_loss", "1", "mean loss over this rank's images of the epoch",
+     [](const EpochMetrics& row) { return row.train_loss; }},
+    {"/epoch/test_loss", "1", "loss of this rank's replica on the test set",
+     [](const EpochMetrics& row) { return row.test_loss; }},
+    {"/epoch/test_accuracy", "1", "accuracy of this rank's replica on the test set, 0 to 1",
+     [](const EpochMetrics& row) { return row.test_accuracy; }},
+    {"/epoch/mean_model_loss", "1", "loss of the mean of the replicas on the test set",
+     [](const EpochMetrics& row) { return row.mean_model_loss; }, false},
+    {"/epoch/mean_model_accuracy", "1", "accuracy of the mean of the replicas on the test set, 0 to 1",
+     [](const EpochMetrics& row) { return row.mean_model_accuracy; }, false},
+    {"/epoch/consensus_distance", "1", "sqrt(mean over replicas of |x_i - mean x|^2) of the parameters",
+     [](const EpochMetrics& row) { return row.consensus_distance; }, false},
+    {"/epoch/seconds", "s", "wall time of the epoch", [](const EpochMetrics& row) { return row.seconds; }, false},
+}};
+
+}  // namespace halograd

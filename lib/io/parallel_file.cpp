@@ -1,0 +1,63 @@
+#include "io/parallel_file.hpp"
+
+#include "io/agree.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : comm_(comm), path_(std::move(path)) {
+  MPI_Comm_rank(comm, &rank_);
+  const auto lock = hdf5_session();
+  Hdf5PropertyList access;
+  together(comm, [&] {
+    access = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_ACCESS), path_, "file access"));
+    HALOGRAD_HDF5(H5Pset_fapl_mpio(access, comm, MPI_INFO_NULL), path_, "file access");
+    HALOGRAD_HDF5(H5Pset_all_coll_metadata_ops(access, true), path_, "file access");
+    HALOGRAD_HDF5(H5Pset_coll_metadata_write(access, true), path_, "file access");
+    transfer_ = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), path_, "transfer"));
+    HALOGRAD_HDF5(H5Pset_dxpl_mpio(transfer_, H5FD_MPIO_COLLECTIVE), path_, "transfer");
+  });
+  together(comm, [&] { file_ = Hdf5File(HALOGRAD_HDF5(H5Fopen(path_.c_str(), flags, access), path_, "file")); });
+}
+
+void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers) {
+  const auto lock = hdf5_session();
+  Hdf5Dataset dataset;
+  together(comm_, [&] { dataset = open_dataset(file_, shape.path, path_); });
+  for (std::size_t part = 0; part < buffers.size(); ++part) {
+    together(comm_, [&] {
+      write_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
+    });
+  }
+}
+
+void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers) {
+  const auto lock = hdf5_session();
+  Hdf5Dataset dataset;
+  std::vector<std::uint32_t> expected;
+  together(comm_, [&] {
+    dataset = open_dataset(file_, shape.path, path_);
+    expected = read_checksums_attribute(dataset, "crc32", path_);
+    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
+                     expected.size(), " checksums, expected ", shape.ranks);
+  });
+  std::uint32_t crc = 0;
+  for (std::size_t part = 0; part < buffers.size(); ++part) {
+    together(comm_, [&] {
+      read_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
+    });
+    crc = checksum(buffers[part].data(), buffers[part].size(), crc);
+  }
+  together(comm_, [&] {
+    HALOGRAD_REQUIRE(crc == expected[rank_], path_, ": ", shape.path, ", row ", rank_,
+                     ": the checksum is wrong; the file is damaged");
+  });
+}
+
+void ParallelFile::close() {
+  const auto lock = hdf5_session();
+  together(comm_, [&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
+  together(comm_, [&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
+}
+
+}  // namespace halograd

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "io/checkpoint_layout.hpp"
+#include "io/hdf5.hpp"
+
+namespace halograd {
+
+/// An existing checkpoint opened by all ranks through MPI-IO. Each call is collective and throws Error on all ranks
+/// where it failed on any, so that they close the file together.
+class ParallelFile {
+ public:
+  ParallelFile(MPI_Comm comm, std::string path, unsigned flags);
+
+  /// Each rank its own row: `buffers` are the row's parts.
+  void write_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers);
+
+  /// The same, inwards. Throws Error naming dataset and row where a checksum is wrong.
+  void read_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers);
+
+  /// Flushes and closes.
+  void close();
+
+ private:
+  MPI_Comm comm_;
+  std::string path_;
+  int rank_ = 0;
+  Hdf5File file_;
+  Hdf5PropertyList transfer_;
+};
+
+}  // namespace halograd
