@@ -5,42 +5,42 @@
 #include <string>
 #include <vector>
 
-/// The run file as plain structs. Each field's default stands here and nowhere else; config/read.cpp fills them
-/// from TOML, config/write.cpp writes them back. Depends on nothing, so every folder of lib/ may use it.
+/// The run file as plain structs. Each field's default stands here and nowhere else; its key, meaning and
+/// range stand in config/fields.hpp. Depends on nothing, so every folder of lib/ may use it.
 namespace halograd {
 
 /// [data]: where the images are and how a batch is made of them.
 struct DataConfig {
-  std::string format = "idx";          ///< idx, cifar10, cifar100, hdf5 or synthetic
-  std::string path;                    ///< a folder (idx, cifar10, cifar100) or a file (hdf5); relative to the run file
-  std::vector<double> mean;            ///< per channel, in units of the largest value; empty: 0
+  std::string format = "idx";  ///< idx, cifar10, cifar100, hdf5 or synthetic
+  std::string path;            ///< a folder (idx, cifar10, cifar100) or a file (hdf5); relative to the run file
+  std::vector<double> mean;    ///< per channel, in units of the largest value; empty: 0
   std::vector<double> standard_deviation;  ///< per channel, in units of the largest value; empty: 1
-  int pad_crop = 0;                    ///< training images are padded by this many zeros, then cropped at random
-  bool flip = false;                   ///< training images are mirrored left to right at random
-  bool prefetch = true;                ///< a thread prepares the next batches while this one is trained on
+  int pad_crop = 0;                        ///< training images are padded by this many zeros, then cropped at random
+  bool flip = false;                       ///< training images are mirrored left to right at random
+  bool prefetch = true;                    ///< a thread prepares the next batches while this one is trained on
   // format = "synthetic": random images whose class can be learnt, for benchmarks and tests
-  int synthetic_train = 1024;          ///< training images
-  int synthetic_test = 256;            ///< test images
+  int synthetic_train = 1024;                     ///< training images
+  int synthetic_test = 256;                       ///< test images
   std::array<int, 3> synthetic_shape{32, 32, 3};  ///< height, width, channels
   int synthetic_classes = 10;
   bool operator==(const DataConfig&) const = default;
 };
 
-/// One [[network.layer]]. Which keys a layer takes depends on its type (config/layer_keys.hpp).
+/// One [[network.layer]]. Which keys a layer takes depends on its type (config/fields.hpp).
 struct LayerConfig {
-  std::string type;                 ///< conv, dense, max_pool, avg_pool, global_avg_pool, batch_norm, relu, add, flatten, dropout
-  std::string name;                 ///< unique; empty: type and position, for example "conv3"
-  std::vector<std::string> inputs;  ///< names of earlier layers, or "input"; empty: the layer before
-  int channels = 0;                 ///< conv, dense: outputs K
-  std::array<int, 2> kernel{1, 1};  ///< conv, pools: R, S
-  std::array<int, 2> stride{1, 1};  ///< conv, pools
-  std::array<int, 2> padding{0, 0}; ///< conv, pools: zeros on each side
-  std::array<int, 2> dilation{1, 1};///< conv
-  int groups = 1;                   ///< conv
-  bool bias = true;                 ///< conv, dense
-  double probability = 0.5;         ///< dropout: share of values set to zero
-  double epsilon = 1e-5;            ///< batch_norm
-  double momentum = 0.1;            ///< batch_norm: weight of a new batch in the running statistics
+  std::string type;  ///< conv, dense, max_pool, avg_pool, global_avg_pool, batch_norm, relu, add, flatten, dropout
+  std::string name;  ///< unique; the reader fills in type and running number ("conv3")
+  std::vector<std::string> inputs;    ///< names of earlier layers, or "input"; empty: the layer before
+  int channels = 0;                   ///< conv, dense: outputs K
+  std::array<int, 2> kernel{1, 1};    ///< conv, pools: R, S
+  std::array<int, 2> stride{1, 1};    ///< conv, pools
+  std::array<int, 2> padding{0, 0};   ///< conv, pools: zeros on each side
+  std::array<int, 2> dilation{1, 1};  ///< conv
+  int groups = 1;                     ///< conv
+  bool bias = true;                   ///< conv, dense
+  double probability = 0.5;           ///< dropout: share of values set to zero
+  double epsilon = 1e-5;              ///< batch_norm
+  double momentum = 0.1;              ///< batch_norm: weight of a new batch in the running statistics
   bool operator==(const LayerConfig&) const = default;
 };
 
@@ -53,14 +53,14 @@ struct NetworkConfig {
 
 /// [optimizer]
 struct OptimizerConfig {
-  std::string name = "sgd";      ///< sgd, adam, adamw, adagrad
+  std::string name = "sgd";  ///< sgd, adam, adamw, adagrad
   double learning_rate = 0.05;
-  double momentum = 0.0;         ///< sgd
-  bool nesterov = false;         ///< sgd
-  double weight_decay = 0.0;     ///< adamw: decoupled; the others: added to the gradient
-  double beta1 = 0.9;            ///< adam, adamw
-  double beta2 = 0.999;          ///< adam, adamw
-  double epsilon = 1e-8;         ///< adam, adamw, adagrad
+  double momentum = 0.0;      ///< sgd
+  bool nesterov = false;      ///< sgd
+  double weight_decay = 0.0;  ///< adamw: decoupled; the others: added to the gradient
+  double beta1 = 0.9;         ///< adam, adamw
+  double beta2 = 0.999;       ///< adam, adamw
+  double epsilon = 1e-8;      ///< adam, adamw, adagrad
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -84,7 +84,7 @@ struct TopologyConfig {
 
 /// [averager]: how the replicas are kept together.
 struct AveragerConfig {
-  std::string name = "neighbour";          ///< none, allreduce, neighbour
+  std::string name = "neighbour";            ///< none, allreduce, neighbour
   std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
   bool operator==(const AveragerConfig&) const = default;
 };
@@ -99,17 +99,17 @@ struct CommConfig {
 /// [training]
 struct TrainingConfig {
   int epochs = 1;
-  int batch = 128;           ///< images a step over all ranks
-  std::uint64_t seed = 1;    ///< initial weights, shuffling, augmentation, dropout
-  int threads = 0;           ///< a rank; 0: this node's usable cores over its ranks
+  int batch = 128;         ///< images a step over all ranks
+  std::uint64_t seed = 1;  ///< initial weights, shuffling, augmentation, dropout
+  int threads = 0;         ///< a rank; 0: this node's usable cores over its ranks
   bool operator==(const TrainingConfig&) const = default;
 };
 
 /// [output]
 struct OutputConfig {
-  std::string folder = "runs";       ///< a run is kept in folder/name
-  int checkpoint_epochs = 1;         ///< a checkpoint every so many epochs, and at the end; 0: none
-  int print_steps = 100;             ///< without a terminal: a line every so many steps; 0: only the epochs' rows
+  std::string folder = "runs";  ///< a run is kept in folder/name
+  int checkpoint_epochs = 1;    ///< a checkpoint every so many epochs, and at the end; 0: none
+  int print_steps = 100;        ///< without a terminal: a line every so many steps; 0: only the epochs' rows
   bool operator==(const OutputConfig&) const = default;
 };
 

@@ -14,6 +14,7 @@ namespace halograd {
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// The same from a text (a checkpoint's attribute, a test); `name` stands for the file in messages.
-RunConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
+RunConfig parse_config(const std::string& text, const std::string& name,
+                       const std::vector<std::string>& overrides = {});
 
 }  // namespace halograd

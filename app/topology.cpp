@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/commands.hpp"
+#include "app/json.hpp"
+#include "comm/topology.hpp"
+
+namespace halograd {
+
+namespace {
+
+constexpr double bytes_of_a_parameter = 4;  // weights travel as 32-bit floats
+constexpr int rows_shown = 16;              // without --edges
+constexpr int neighbours_shown = 8;         // of a rank, without --edges
+constexpr int most_ranks = 8192;            // the dense mixing matrix is 512 MiB then
+constexpr int slow_ring = 16;               // ranks from which a ring mixes too slowly to be a good choice
+
+struct TopologyOptions {
+  TopologyConfig config;
+  int ranks = 0;
+  long parameters = 431080;  // lenet5
+  bool edges = false;
+  bool json = false;
+};
+
+/// What a user weighs when choosing a graph.
+struct Figures {
+  long edges = 0;
+  int most_neighbours = 0;
+  double gap = 0;
+  double steps_to_a_tenth = 0;  // steps in which averaging alone brings the consensus error to a tenth
+  double neighbour_bytes = 0;   // sent a rank and step, mean over ranks
+  double allreduce_bytes = 0;   // the same for a ring all-reduce
+};
+
+Figures figures_of(const Topology& topology, long parameters) {
+  const int ranks = topology.ranks();
+  Figures figures;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto neighbours = static_cast<int>(topology.out_neighbours(rank).size());
+    figures.edges += neighbours;
+    figures.most_neighbours = std::max(figures.most_neighbours, neighbours);
+  }
+  figures.gap = spectral_gap(topology);
+  // Rounding leaves a second eigenvalue of 0 as some 1e-17: one step is the least.
+  const double second = std::clamp(1 - figures.gap, 0.1, 1.0);
+  figures.steps_to_a_tenth = std::log(10.0) / std::abs(std::log(second));
+  const double model = bytes_of_a_parameter * static_cast<double>(parameters);
+  figures.neighbour_bytes = model * static_cast<double>(figures.edges) / ranks;
+  figures.allreduce_bytes = model * 2 * (ranks - 1) / ranks;
+  return figures;
+}
+
+std::string with_thousands(double number) {
+  std::string digits = std::to_string(std::llround(number));
+  for (auto at = static_cast<long>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+void print_bytes(const char* label, double bytes, double model) {
+  std::cout << label << with_thousands(bytes) << " bytes a rank and step (" << bytes / model << " models)\n";
+}
+
+void print_edges(const Topology& topology, bool all) {
+  const int ranks = topology.ranks();
+  const int shown = all ? ranks : std::min(ranks, rows_shown);
+  std::cout << "\nrank  own weight  takes the weights of (with mixing weight)\n" << std::setprecision(4) << std::fixed;
+  for (int rank = 0; rank < shown; ++rank) {
+    std::cout << std::setw(4) << rank << std::setw(12) << topology.self_weight(rank) << " ";
+    const auto& neighbours = topology.in_neighbours(rank);
+    const auto most = static_cast<std::ptrdiff_t>(all ? neighbours.size() : neighbours_shown);
+    const auto count = std::min(static_cast<std::ptrdiff_t>(neighbours.size()), most);
+    std::for_each(neighbours.begin(), neighbours.begin() + count, [](const Neighbour& neighbour) {
+      std::cout << " " << neighbour.rank << " (" << neighbour.weight << ")";
+    });
+    const auto left = static_cast<std::ptrdiff_t>(neighbours.size()) - count;
+    std::cout << (left > 0 ? " and " + std::to_string(left) + " more" : "") << "\n";
+  }
+  if (shown < ranks) std::cout << "... and " << ranks - shown << " ranks more; --edges prints all\n";
+}
+
+void print_text(const TopologyOptions& options, const Topology& topology) {
+  const Figures figures = figures_of(topology, options.parameters);
+  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
+  std::cout << std::setprecision(4);
+  std::cout << "topology         " << topology.kind() << "\n"
+            << "ranks            " << options.ranks << "\n"
+            << "edges            " << figures.edges << ", at most " << figures.most_neighbours << " from a rank\n"
+            << "spectral gap     " << figures.gap << "\n";
+  if (std::isfinite(figures.steps_to_a_tenth)) {
+    std::cout << "averaging steps  " << figures.steps_to_a_tenth << " to a tenth of the consensus error\n";
+  } else {
+    std::cout << "averaging steps  no number brings the replicas together: the second eigenvalue is 1\n";
+  }
+  std::cout << "model            " << with_thousands(static_cast<double>(options.parameters)) << " parameters, "
+            << with_thousands(model) << " bytes\n";
+  print_bytes("this topology    ", figures.neighbour_bytes, model);
+  print_bytes("ring all-reduce  ", figures.allreduce_bytes, model);
+  if (topology.kind() == "ring" && options.ranks > slow_ring) {
+    std::cout << "note             a ring of " << options.ranks
+              << " ranks mixes slowly; torus2d and exponential need far fewer steps\n";
+  }
+  print_edges(topology, options.edges);
+}
+
+void print_json(const TopologyOptions& options, const Topology& topology) {
+  const Figures figures = figures_of(topology, options.parameters);
+  std::vector<double> from, to, weight, self_weight;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    self_weight.push_back(topology.self_weight(rank));
+    for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
+      from.push_back(neighbour.rank);
+      to.push_back(rank);
+      weight.push_back(neighbour.weight);
+    }
+  }
+  JsonObject object;
+  object.add("topology", topology.kind());
+  object.add("ranks", static_cast<long>(options.ranks));
+  object.add("edges", figures.edges);
+  object.add("spectral_gap", figures.gap);
+  // JSON has no infinity: a graph that never mixes has no such key.
+  if (std::isfinite(figures.steps_to_a_tenth)) object.add("steps_to_a_tenth", figures.steps_to_a_tenth);
+  object.add("parameters", options.parameters);
+  object.add("bytes_sent", figures.neighbour_bytes);
+  object.add("allreduce_bytes_sent", figures.allreduce_bytes);
+  object.add("edge_from", from);
+  object.add("edge_to", to);
+  object.add("edge_weight", weight);
+  object.add("self_weight", self_weight);
+  std::cout << object.text() << "\n";
+}
+
+}  // namespace
+
+void add_topology(CLI::App& app) {
+  auto options = std::make_shared<TopologyOptions>();
+  CLI::App* command = app.add_subcommand("topology", "Edges, weights, spectral gap and bytes of a topology");
+  command->add_option("--ranks", options->ranks, "Number of ranks")->required()->check(CLI::Range(1, most_ranks));
+  CLI::Option* kind = command->add_option("--kind", options->config.kind, "ring, torus2d, exponential or complete");
+  command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
+  command->add_option("--weights", options->config.weights, "uniform or metropolis_hastings");
+  command->add_option("--parameters", options->parameters, "Parameters of the model; by default lenet5's")
+      ->check(CLI::Range(1L, 1000000000000L));
+  command->add_flag("--edges", options->edges, "Print all edges, however many");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->callback([options] {
+    if (!options->config.file.empty()) options->config.kind = "file";
+    const Topology topology = make_topology(options->config, options->ranks);
+    options->json ? print_json(*options, topology) : print_text(*options, topology);
+  });
+}
+
+}  // namespace halograd

@@ -1,0 +1,220 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+/// Every key of a run file: its name, member, meaning and what it may be, each on one line of a visit() below and
+/// nowhere else. Reader, writer, the check for unknown keys and the test of docs/run-files.md are visitors. A new key
+/// is a member with its default in config.hpp and a line here.
+///
+/// A visitor has these members:
+///   void operator()(key, T& member, meaning, Allowed)       for a value
+///   void section(key, Struct& member, meaning)              for a table
+///   void list(key, std::vector<Struct>& member, meaning)    for an array of tables
+namespace halograd {
+
+/// What a value may be. For lists it holds for each element.
+struct Allowed {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool least_itself = true;
+  bool most_itself = true;
+  std::vector<std::string> choices{};  ///< empty: any
+  bool required = false;               ///< has to be given
+  bool path = false;                   ///< a file or folder, resolved against the run file's folder
+  bool plain_name = false;             ///< part of a file or dataset name: letters, digits, "_", "-" and "." inside
+};
+
+inline Allowed at_least(double value) {
+  return {.least = value};
+}
+inline Allowed above(double value) {
+  return {.least = value, .least_itself = false};
+}
+inline Allowed between(double least, double most) {
+  return {.least = least, .most = most};
+}
+inline Allowed at_least_and_below(double least, double most) {
+  return {.least = least, .most = most, .most_itself = false};
+}
+inline Allowed above_and_at_most(double least, double most) {
+  return {.least = least, .most = most, .least_itself = false};
+}
+inline Allowed one_of(std::vector<std::string> choices) {
+  return {.choices = std::move(choices)};
+}
+inline Allowed a_path() {
+  return {.path = true};
+}
+inline Allowed a_plain_name() {
+  return {.plain_name = true};
+}
+inline Allowed required(Allowed allowed) {
+  allowed.required = true;
+  return allowed;
+}
+
+/// "at least 0 and below 1", "one of "sgd", "adam""; empty where anything of the type is allowed.
+std::string to_string(const Allowed& allowed);
+
+// What a message or the reference calls a member's type.
+inline const char* type_name(bool) {
+  return "true or false";
+}
+inline const char* type_name(int) {
+  return "an integer";
+}
+inline const char* type_name(std::uint64_t) {
+  return "an integer";
+}
+inline const char* type_name(double) {
+  return "a number";
+}
+inline const char* type_name(const std::string&) {
+  return "a string";
+}
+inline const char* type_name(const std::vector<double>&) {
+  return "a list of numbers";
+}
+inline const char* type_name(const std::vector<std::string>&) {
+  return "a list of strings";
+}
+inline const char* type_name(const std::array<int, 2>&) {
+  return "two integers, or one for both";
+}
+inline const char* type_name(const std::array<int, 3>&) {
+  return "three integers";
+}
+
+/// The networks that need no list of layers.
+inline const std::vector<std::string> reference_networks{"lenet5", "vgg_small", "resnet20", "resnet18"};
+
+inline const std::vector<std::string> layer_types{"conv",       "dense", "max_pool", "avg_pool", "global_avg_pool",
+                                                  "batch_norm", "relu",  "add",      "flatten",  "dropout"};
+
+template <class Visitor>
+void visit(Visitor& v, TrainingConfig& c) {
+  v("epochs", c.epochs, "passes over the training images", at_least(1));
+  v("batch", c.batch, "images a step over all ranks together", at_least(1));
+  v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
+  v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+}
+
+template <class Visitor>
+void visit(Visitor& v, DataConfig& c) {
+  v("format", c.format, "what the images are stored as", one_of({"idx", "cifar10", "cifar100", "hdf5", "synthetic"}));
+  v("path", c.path, "folder (idx, cifar10, cifar100) or file (hdf5), relative to the run file", a_path());
+  v("mean", c.mean, "subtracted from the images, a number a channel, largest value = 1; empty: 0", Allowed{});
+  v("standard_deviation", c.standard_deviation, "the images are divided by it, a number a channel; empty: 1", above(0));
+  v("pad_crop", c.pad_crop, "training images are padded by this many zeros, then cropped at random", at_least(0));
+  v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
+  v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
+  v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
+  v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
+  v("synthetic_shape", c.synthetic_shape, "synthetic: height, width, channels", at_least(1));
+  v("synthetic_classes", c.synthetic_classes, "synthetic: classes", at_least(2));
+}
+
+/// The keys a layer takes follow from its type: a visitor that reads has set `type` when it comes to the others.
+template <class Visitor>
+void visit(Visitor& v, LayerConfig& c) {
+  const auto is = [&c](auto... types) { return ((c.type == types) || ...); };
+  v("type", c.type, "what the layer does", required(one_of(layer_types)));
+  v("name", c.name, "unique; by default the type and a running number: conv1, conv2, dense1", a_plain_name());
+  v("inputs", c.inputs, "names of earlier layers, or \"input\" for the images; empty: the layer before", Allowed{});
+  if (is("conv", "dense")) v("channels", c.channels, "outputs", required(at_least(1)));
+  if (is("conv", "max_pool", "avg_pool")) {
+    v("kernel", c.kernel, "height and width of the window", required(at_least(1)));
+    v("stride", c.stride, "pixels between two windows, down and across", at_least(1));
+    v("padding", c.padding, "zeros added on each side, down and across", at_least(0));
+  }
+  if (is("conv")) {
+    v("dilation", c.dilation, "pixels between two elements of the kernel, down and across", at_least(1));
+    v("groups", c.groups, "the channels are split into so many convolutions of their own", at_least(1));
+  }
+  if (is("conv", "dense")) v("bias", c.bias, "adds a trained number to each output channel", Allowed{});
+  if (is("dropout")) v("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
+  if (is("batch_norm")) {
+    v("epsilon", c.epsilon, "added to the variance", above(0));
+    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
+  }
+}
+
+template <class Visitor>
+void visit(Visitor& v, NetworkConfig& c) {
+  v("name", c.name, "a reference network (lenet5, vgg_small, resnet20, resnet18), or any name for a list of layers",
+    a_plain_name());
+  v.list("layer", c.layers, "the layers in order; none: the reference network of that name");
+}
+
+template <class Visitor>
+void visit(Visitor& v, OptimizerConfig& c) {
+  v("name", c.name, "how a gradient changes the weights", one_of({"sgd", "adam", "adamw", "adagrad"}));
+  v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
+  v("momentum", c.momentum, "sgd", at_least_and_below(0, 1));
+  v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
+  v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
+  v("beta1", c.beta1, "adam, adamw: decay of the gradient's mean", at_least_and_below(0, 1));
+  v("beta2", c.beta2, "adam, adamw: decay of the squared gradient's mean", at_least_and_below(0, 1));
+  v("epsilon", c.epsilon, "adam, adamw, adagrad: added to the denominator", above(0));
+}
+
+template <class Visitor>
+void visit(Visitor& v, ScheduleConfig& c) {
+  v("name", c.name, "how the learning rate goes down", one_of({"constant", "step", "cosine"}));
+  v("warmup_epochs", c.warmup_epochs, "the rate first rises linearly from 0 over these", at_least(0));
+  v("milestones", c.milestones, "step: epochs at which the rate is multiplied by gamma, ascending", above(0));
+  v("gamma", c.gamma, "step", above_and_at_most(0, 1));
+  v("final_factor", c.final_factor, "cosine: the factor at the end", between(0, 1));
+}
+
+template <class Visitor>
+void visit(Visitor& v, AveragerConfig& c) {
+  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour)",
+    one_of({"none", "allreduce", "neighbour"}));
+  v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
+    one_of({"combine_then_adapt", "adapt_then_combine"}));
+}
+
+template <class Visitor>
+void visit(Visitor& v, TopologyConfig& c) {
+  v("kind", c.kind, "the graph on the ranks", one_of({"ring", "torus2d", "exponential", "complete", "file"}));
+  v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
+  v("weights", c.weights, "mixing weights", one_of({"uniform", "metropolis_hastings"}));
+}
+
+template <class Visitor>
+void visit(Visitor& v, CommConfig& c) {
+  v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
+    Allowed{});
+  v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
+}
+
+template <class Visitor>
+void visit(Visitor& v, OutputConfig& c) {
+  v("folder", c.folder, "a run is kept in folder/name; relative to where the program is started", Allowed{});
+  v("checkpoint_epochs", c.checkpoint_epochs, "a checkpoint every so many epochs and at the end; 0: none", at_least(0));
+  v("print_steps", c.print_steps, "without a terminal: a line every so many steps; 0: only the epochs' rows",
+    at_least(0));
+}
+
+template <class Visitor>
+void visit(Visitor& v, RunConfig& c) {
+  v("name", c.name, "the run's folder is called so", a_plain_name());
+  v.section("training", c.training, "How long, and how much at a time.");
+  v.section("data", c.data, "Where the images are and how a batch is made of them.");
+  v.section("network", c.network, "A reference network by name, or a list of layers.");
+  v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
+  v.section("schedule", c.schedule, "The factor on the learning rate.");
+  v.section("averager", c.averager, "How the ranks' replicas are kept together.");
+  v.section("topology", c.topology, "The directed graph on the ranks, for the neighbour averager.");
+  v.section("comm", c.comm, "The transport under neighbour averaging.");
+  v.section("output", c.output, "What a run leaves and prints.");
+}
+
+}  // namespace halograd

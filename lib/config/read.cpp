@@ -1,0 +1,171 @@
+#include "config/read.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "config/document.hpp"
+#include "config/fields.hpp"
+#include "config/suggest.hpp"
+#include "config/table_reader.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Where a message about a key points: its value, else its table, else the file.
+class Places {
+ public:
+  Places(const Node& document, std::string name) : document_(document), file_{.file = std::move(name), .text = ""} {}
+
+  [[nodiscard]] Place of(const std::string& section, const std::string& key) const {
+    const Node* table = document_.find(section);
+    if (table == nullptr) return file_;
+    const Node* value = table->find(key);
+    return value == nullptr ? table->place : value->place;
+  }
+
+  [[nodiscard]] const std::vector<Node>& layers() const {
+    static const std::vector<Node> none;
+    const Node* network = document_.find("network");
+    const Node* list = network == nullptr ? nullptr : network->find("layer");
+    return list == nullptr ? none : list->items;
+  }
+
+ private:
+  const Node& document_;
+  Place file_;
+};
+
+/// Gives layers without a name their type and a running number, and refuses names that are taken.
+void name_layers(std::vector<LayerConfig>& layers, const std::vector<Node>& nodes) {
+  std::map<std::string, int> count;          // of each type
+  std::map<std::string, std::size_t> owner;  // of each name
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    LayerConfig& layer = layers[i];
+    const int number = ++count[layer.type];
+    const bool given = !layer.name.empty();
+    if (!given) layer.name = layer.type + std::to_string(number);
+    const Node* node = given ? nodes[i].find("name") : nullptr;
+    const Place& place = node == nullptr ? nodes[i].place : node->place;
+    if (layer.name == "input") fail_at(place, "the name \"input\" stands for the images, no layer may have it");
+    const auto [same, first] = owner.emplace(layer.name, i);
+    if (first) continue;
+    const Node& other = nodes[same->second];
+    const bool other_given = other.find("name") != nullptr;
+    fail_at(place,
+            "two layers are called \"" + layer.name + "\"" +
+                (given && other_given ? "" : " (one of them by default: its type and number)"),
+            "the first stands at " + to_string((other_given ? *other.find("name") : other).place));
+  }
+}
+
+void check_inputs(const std::vector<LayerConfig>& layers, const std::vector<Node>& nodes) {
+  std::set<std::string> all;
+  for (const auto& layer : layers) all.insert(layer.name);
+  std::vector<std::string> earlier{"input"};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerConfig& layer = layers[i];
+    const Node* list = nodes[i].find("inputs");
+    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
+      const std::string& input = layer.inputs[k];
+      if (std::find(earlier.begin(), earlier.end(), input) != earlier.end()) continue;
+      const Place& place = list->items[k].place;
+      if (input == layer.name) fail_at(place, "layer \"" + input + "\" names itself as its input");
+      if (all.count(input) > 0) {
+        fail_at(place,
+                "layer \"" + layer.name + "\" takes \"" + input + "\", which comes later; inputs must be earlier");
+      }
+      fail_at(place,
+              "layer \"" + layer.name + "\" takes \"" + input + "\", which is no layer" + did_you_mean(input, earlier),
+              "layers before it: " + listed(earlier));
+    }
+    const Place& place = list == nullptr ? nodes[i].place : list->place;
+    const std::string found = ", found " + std::to_string(layer.inputs.size());
+    if (layer.type == "add" && layer.inputs.size() < 2) {
+      fail_at(place, "layer \"" + layer.name + "\" adds at least two inputs" + found,
+              "for example inputs = [\"conv2\", \"input\"]");
+    }
+    if (layer.type != "add" && layer.inputs.size() > 1) {
+      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add takes more");
+    }
+    earlier.push_back(layer.name);
+  }
+}
+
+void check_network(const NetworkConfig& network, const Places& places) {
+  if (!network.layers.empty()) return;
+  const auto& known = reference_networks;
+  if (std::find(known.begin(), known.end(), network.name) != known.end()) return;
+  const std::string ask = "give [[network.layer]] entries, or one of these as network.name: " + listed(known);
+  if (network.name.empty()) fail_at(places.of("network", "name"), "the run file names no network", ask);
+  fail_at(
+      places.of("network", "name"),
+      "\"" + network.name + "\" is no reference network, and no layers are given" + did_you_mean(network.name, known),
+      ask);
+}
+
+/// What only several keys together can tell.
+void check(const RunConfig& config, const Places& places) {
+  if (config.name.empty()) fail("the run's name is empty; it names the folder that the run is kept in");
+  const auto& format = config.data.format;
+  if (format != "synthetic" && config.data.path.empty()) {
+    fail_at(places.of("data", "path"), "data.path is missing; the format \"" + format + "\" needs it",
+            std::string("for example: path = ") + (format == "hdf5" ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
+  }
+  check_network(config.network, places);
+  if (config.topology.kind == "file" && config.topology.file.empty()) {
+    fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
+  }
+  if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
+    fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");
+  }
+  const auto& milestones = config.schedule.milestones;
+  if (config.schedule.name == "step" && milestones.empty()) {
+    fail_at(places.of("schedule", "name"), "schedule.milestones is missing; the schedule \"step\" needs it",
+            "for example: milestones = [60, 120]");
+  }
+  if (std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) != milestones.end()) {
+    fail_at(places.of("schedule", "milestones"), "schedule.milestones must ascend");
+  }
+}
+
+RunConfig parse(const std::string& text, const std::string& name, const std::string& folder,
+                const std::vector<std::string>& overrides) {
+  Node document = parse_document(text, name);
+  for (const auto& each : overrides) apply_override(document, each);
+  RunConfig config;
+  require_known_keys(document, keys_of(config), "the run file");
+  TableReader reader(document, "", folder);
+  visit(reader, config);
+  const Places places(document, name);
+  name_layers(config.network.layers, places.layers());
+  check_inputs(config.network.layers, places.layers());
+  check(config, places);
+  return config;
+}
+
+}  // namespace
+
+RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
+  HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a TOML run file");
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::strerror(errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", std::strerror(errno));
+  const auto folder = std::filesystem::absolute(path).parent_path().string();
+  return parse(text.str(), path, folder, overrides);
+}
+
+RunConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+  return parse(text, name, "", overrides);
+}
+
+}  // namespace halograd

@@ -1,0 +1,103 @@
+#include "config/write.hpp"
+
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "config/fields.hpp"
+#include "config/number.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+std::string toml_value(bool value) {
+  return value ? "true" : "false";
+}
+std::string toml_value(int value) {
+  return std::to_string(value);
+}
+
+std::string toml_value(std::uint64_t value) {
+  HALOGRAD_REQUIRE(value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()), "the integer ", value,
+                   " cannot be written to a run file: TOML's integers end at 2^63 - 1");
+  return std::to_string(value);
+}
+
+std::string toml_value(double value) {
+  const std::string text = short_number(value);
+  // TOML takes digits alone for an integer.
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+}
+
+std::string toml_value(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += std::string{'\\', c};
+    } else if (code < 0x20 || code == 0x7f) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", code);
+      text += escape;
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+template <class Sequence>
+std::string toml_value(const Sequence& values) {
+  std::string text;
+  for (const auto& value : values) text += (text.empty() ? "" : ", ") + toml_value(value);
+  return "[" + text + "]";
+}
+
+/// A visitor that writes a struct as a TOML table, each value with its meaning behind it.
+class TableWriter {
+ public:
+  TableWriter(std::string prefix, bool with_meaning) : prefix_(std::move(prefix)), with_meaning_(with_meaning) {}
+
+  template <class Member>
+  void operator()(const char* key, const Member& member, const char* meaning, const Allowed&) {
+    text += std::string(key) + " = " + toml_value(member);
+    text += with_meaning_ ? std::string("  # ") + meaning + "\n" : "\n";
+  }
+
+  template <class Struct>
+  void section(const char* key, Struct& member, const char* meaning) {
+    text += std::string("\n# ") + meaning + "\n[" + prefix_ + key + "]\n";
+    TableWriter writer(prefix_ + key + ".", with_meaning_);
+    visit(writer, member);
+    text += writer.text;
+  }
+
+  template <class Struct>
+  void list(const char* key, std::vector<Struct>& members, const char*) {
+    for (Struct& member : members) {
+      text += "\n[[" + prefix_ + key + "]]\n";
+      TableWriter writer(prefix_ + key + ".", false);
+      visit(writer, member);
+      text += writer.text;
+    }
+  }
+
+  std::string text;
+
+ private:
+  std::string prefix_;
+  bool with_meaning_;
+};
+
+}  // namespace
+
+std::string to_toml(const RunConfig& config) {
+  RunConfig copy = config;  // visit() hands out members that may be written to
+  TableWriter writer("", true);
+  visit(writer, copy);
+  return writer.text;
+}
+
+}  // namespace halograd
