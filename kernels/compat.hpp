@@ -2,7 +2,8 @@
 
 #include <Kokkos_Core.hpp>
 
-/// Says that the iterations of the next loop touch disjoint memory, so that it vectorises although its pointers may be equal.
+/// Says that the iterations of the next loop touch disjoint memory, so that it vectorises although its pointers may be
+/// equal.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define HALOGRAD_IVDEP
 #elif defined(__clang__)

@@ -133,11 +133,11 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                          \
-  template void relu_forward<T>(const ExecutionSpace&, Vector<const T>, Vector<T>);                      \
+#define HALOGRAD_INSTANTIATE(T)                                                                             \
+  template void relu_forward<T>(const ExecutionSpace&, Vector<const T>, Vector<T>);                         \
   template void relu_backward<T>(const ExecutionSpace&, Vector<const T>, Vector<const T>, Vector<T>, bool); \
-  template void add_forward<T>(const ExecutionSpace&, Vector<const T>, Vector<const T>, Vector<T>);      \
-  template void copy_gradient<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, bool);               \
+  template void add_forward<T>(const ExecutionSpace&, Vector<const T>, Vector<const T>, Vector<T>);         \
+  template void copy_gradient<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, bool);                  \
   template void dropout<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, double, std::uint64_t, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

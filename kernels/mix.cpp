@@ -41,12 +41,18 @@ constexpr int sum_lanes = runs_on_host ? 32 : 1;
 void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x) {
   static_assert(mix_width == 4);
   switch (terms.count) {
-    case 0: return mix_count<0>(exec, terms, x);
-    case 1: return mix_count<1>(exec, terms, x);
-    case 2: return mix_count<2>(exec, terms, x);
-    case 3: return mix_count<3>(exec, terms, x);
-    case 4: return mix_count<4>(exec, terms, x);
-    default: fail("mix: ", terms.count, " halos in one pass, 0 to ", mix_width, " are possible");
+    case 0:
+      return mix_count<0>(exec, terms, x);
+    case 1:
+      return mix_count<1>(exec, terms, x);
+    case 2:
+      return mix_count<2>(exec, terms, x);
+    case 3:
+      return mix_count<3>(exec, terms, x);
+    case 4:
+      return mix_count<4>(exec, terms, x);
+    default:
+      fail("mix: ", terms.count, " halos in one pass, 0 to ", mix_width, " are possible");
   }
 }
 

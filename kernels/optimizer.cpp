@@ -118,8 +118,8 @@ void adagrad(const ExecutionSpace& exec, const AdagradStep& step, Vector<T> x, V
       });
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                               \
-  template void sgd<T>(const ExecutionSpace&, const SgdStep&, Vector<T>, Vector<const T>, Vector<T>);         \
+#define HALOGRAD_INSTANTIATE(T)                                                                                    \
+  template void sgd<T>(const ExecutionSpace&, const SgdStep&, Vector<T>, Vector<const T>, Vector<T>);              \
   template void adam<T>(const ExecutionSpace&, const AdamStep&, Vector<T>, Vector<const T>, Vector<T>, Vector<T>); \
   template void adagrad<T>(const ExecutionSpace&, const AdagradStep&, Vector<T>, Vector<const T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
