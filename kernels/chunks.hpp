@@ -1,0 +1,64 @@
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/compat.hpp"
+#include "kernels/types.hpp"
+
+namespace halograd {
+
+/// Whether kernels run on the host's own cores. A work item is then a long contiguous stretch for the vector unit; on
+/// accelerators it is one value, so that neighbouring threads touch neighbouring addresses.
+constexpr bool runs_on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
+
+/// The most values that one work item of for_each_chunk handles.
+constexpr long chunk_length = runs_on_host ? 4096 : 1;
+
+using FlatRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;
+
+/// The functor behind for_each_chunk. A named type: nvcc lets no lambda stand in a function of another lambda's type.
+template <class Body>
+struct ChunkItem {
+  Body body;
+  long length;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const long begin = item * chunk_length;
+    const long end = begin + chunk_length < length ? begin + chunk_length : length;
+    if constexpr (runs_on_host) {
+      const Body local = body;  // no store can reach this copy, so the compiler keeps it in registers
+      local(begin, end);
+    } else {
+      body(begin, end);
+    }
+  }
+};
+
+/// The functor behind sum_over_chunks.
+template <class Body>
+struct ChunkSum {
+  Body body;
+  long length;
+  KOKKOS_FUNCTION void operator()(const long item, double& sum) const {
+    const long begin = item * chunk_length;
+    sum += body(begin, begin + chunk_length < length ? begin + chunk_length : length);
+  }
+};
+
+/// Calls body(begin, end) for stretches that partition [0, length), in parallel.
+template <class Body>
+void for_each_chunk(const ExecutionSpace& exec, const char* label, long length, const Body& body) {
+  const long chunks = (length + chunk_length - 1) / chunk_length;
+  Kokkos::parallel_for(label, FlatRange(exec, 0, chunks), ChunkItem<Body>{body, length});
+}
+
+/// The sum of body(begin, end) over stretches that partition [0, length); fences. The same number of threads gives the
+/// same bits: the partition is static and partial sums are joined in the order of the threads.
+template <class Body>
+double sum_over_chunks(const ExecutionSpace& exec, const char* label, long length, const Body& body) {
+  const long chunks = (length + chunk_length - 1) / chunk_length;
+  double sum = 0;
+  Kokkos::parallel_reduce(label, FlatRange(exec, 0, chunks), ChunkSum<Body>{body, length}, sum);
+  return sum;
+}
+
+}  // namespace halograd

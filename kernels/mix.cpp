@@ -1,0 +1,96 @@
+#include "kernels/mix.hpp"
+
+#include "kernels/chunks.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Sums in double: weights such as 1/3, rounded to float, add up to 1 + 3e-8, and the mean of the replicas would grow
+/// by that each step. Memory is the limit either way.
+template <int Count>
+struct Mix {
+  MixTerms terms;
+  float* x;
+  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+    float* const to = x;
+    const double self_weight = terms.self_weight;
+    HALOGRAD_IVDEP
+    for (long i = begin; i < end; ++i) {
+      double sum = self_weight * static_cast<double>(to[i]);
+      if constexpr (Count > 0) sum += terms.weights[0] * static_cast<double>(terms.halos[0][i]);
+      if constexpr (Count > 1) sum += terms.weights[1] * static_cast<double>(terms.halos[1][i]);
+      if constexpr (Count > 2) sum += terms.weights[2] * static_cast<double>(terms.halos[2][i]);
+      if constexpr (Count > 3) sum += terms.weights[3] * static_cast<double>(terms.halos[3][i]);
+      to[i] = static_cast<float>(sum);
+    }
+  }
+};
+
+template <int Count>
+void mix_count(const ExecutionSpace& exec, const MixTerms& terms, const Vector<float>& x) {
+  for_each_chunk(exec, "halograd::mix", static_cast<long>(x.extent(0)), Mix<Count>{terms, x.data()});
+}
+
+/// Independent partial sums: a single one would have to be added to in order, one value at a time.
+constexpr int sum_lanes = runs_on_host ? 32 : 1;
+
+}  // namespace
+
+void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x) {
+  static_assert(mix_width == 4);
+  switch (terms.count) {
+    case 0:
+      return mix_count<0>(exec, terms, x);
+    case 1:
+      return mix_count<1>(exec, terms, x);
+    case 2:
+      return mix_count<2>(exec, terms, x);
+    case 3:
+      return mix_count<3>(exec, terms, x);
+    case 4:
+      return mix_count<4>(exec, terms, x);
+    default:
+      fail("mix: ", terms.count, " halos in one pass, 0 to ", mix_width, " are possible");
+  }
+}
+
+double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vector<const float> y) {
+  HALOGRAD_REQUIRE(x.extent(0) == y.extent(0), "squared_distance: the ranges differ in length: ", x.extent(0), " and ",
+                   y.extent(0), " values");
+  const float* first = x.data();
+  const float* second = y.data();
+  return sum_over_chunks(
+      exec, "halograd::squared_distance", static_cast<long>(x.extent(0)),
+      KOKKOS_LAMBDA(const long begin, const long end) {
+        double lanes[sum_lanes] = {};
+        long i = begin;
+        for (; i + sum_lanes <= end; i += sum_lanes) {
+          for (int lane = 0; lane < sum_lanes; ++lane) {
+            const double difference = static_cast<double>(first[i + lane]) - static_cast<double>(second[i + lane]);
+            lanes[lane] += difference * difference;
+          }
+        }
+        double sum = 0;
+        for (; i < end; ++i) {
+          const double difference = static_cast<double>(first[i]) - static_cast<double>(second[i]);
+          sum += difference * difference;
+        }
+        for (int lane = 0; lane < sum_lanes; ++lane) sum += lanes[lane];
+        return sum;
+      });
+}
+
+void scale(const ExecutionSpace& exec, double factor, Vector<float> x) {
+  float* to = x.data();
+  for_each_chunk(
+      exec, "halograd::scale", static_cast<long>(x.extent(0)), KOKKOS_LAMBDA(const long begin, const long end) {
+        HALOGRAD_IVDEP
+        for (long i = begin; i < end; ++i) {
+          to[i] = static_cast<float>(factor * static_cast<double>(to[i]));
+        }
+      });
+}
+
+}  // namespace halograd
