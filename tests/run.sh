@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Sets up, builds and tests everything, on a bare Debian machine as well as on a developer's.
+#
+# Usage: bash tests/run.sh                  all checks of the sources, then every test
+#        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+build=build/ci
+failed=()
+
+# check NAME COMMAND...: a failure is kept for the end, so that one run shows all of them.
+check() {
+  local name=$1 start=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  "$@" || failed+=("$name")
+  printf -- '-- %s: %s s\n' "$name" $((SECONDS - start))
+}
+
+check_shell() {
+  git ls-files -z --cached --others --exclude-standard -- '*.sh' .ci/run | xargs -0 shellcheck
+}
+
+printf '== set-up\n'
+bash jobscripts/setup-debian.sh --tests
+
+printf '\n== build\n'
+start=$SECONDS
+cmake --preset ci -C .deps/debian.cmake
+cmake --build $build
+printf -- '-- build: %s s\n' $((SECONDS - start))
+
+if (($# == 0)); then
+  check format bash tests/structure/check_format.sh
+  check shellcheck check_shell
+  check tidy bash tests/structure/check_tidy.sh $build
+fi
+check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+
+if ((${#failed[@]} > 0)); then
+  printf '\nrun.sh: FAILED: %s (%s s)\n' "${failed[*]}" $SECONDS
+  exit 1
+fi
+printf '\nrun.sh: everything passed in %s s\n' $SECONDS

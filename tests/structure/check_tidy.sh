@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# clang-tidy finds nothing in the sources that a build folder compiles (headers are looked at through them).
+# Usage: check_tidy.sh [BUILD_FOLDER [PATH_REGEX]]      defaults: build/ci, every source of kernels, lib, app and tests
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$PWD
+build=${1:-build/ci}
+pattern=${2:-^$root/(kernels|lib|app|tests)/}
+[[ -e $build/compile_commands.json ]] || {
+  echo "tidy: no $build/compile_commands.json; configure first" >&2
+  exit 2
+}
+
+# clang brings no omp.h of its own here; the compiler's, alone in a folder, serves.
+omp=$build/tidy
+mkdir -p "$omp"
+ln -sf "$(g++ -print-file-name=include/omp.h)" "$omp/omp.h"
+
+start=$SECONDS
+log=$build/tidy.log
+# gcc's options that clang does not know are no findings.
+if ! run-clang-tidy -quiet -j "$(nproc)" -p "$build" -extra-arg="-isystem$root/$omp" -extra-arg=-Wno-unknown-warning-option \
+  -extra-arg=-Wno-ignored-optimization-argument "$pattern" >"$log" 2>&1; then
+  grep -E -A 6 '(error|warning): ' "$log" || tail -n 40 "$log"
+  echo "tidy: failed; all of its output is in $log" >&2
+  exit 1
+fi
+echo "tidy: $(grep -c '^clang-tidy' "$log") sources checked in $((SECONDS - start)) s"
