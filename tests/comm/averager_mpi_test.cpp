@@ -1,0 +1,335 @@
+#include "comm/averager.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "comm/wait.hpp"
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+
+namespace halograd {
+namespace {
+
+int this_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int all_ranks() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+
+Topology topology_of(const std::string& kind) {
+  TopologyConfig config;
+  config.kind = kind;
+  return make_topology(config, all_ranks());
+}
+
+/// One vector on the device with a copy on the host to fill and to read.
+class Values {
+ public:
+  explicit Values(const std::vector<float>& values) : device_("values", values.size()) { set(values); }
+  void set(const std::vector<float>& values) {
+    Kokkos::deep_copy(device_, HostVector<const float>(values.data(), values.size()));
+  }
+  [[nodiscard]] std::vector<float> get() const {
+    std::vector<float> values(device_.extent(0));
+    Kokkos::deep_copy(HostVector<float>(values.data(), values.size()), device_);
+    return values;
+  }
+  [[nodiscard]] const Buffer<float>& device() const { return device_; }
+
+ private:
+  Buffer<float> device_;
+};
+
+/// Where rank `rank` starts, in -1 .. 1.
+std::vector<float> start_of(int rank, std::size_t length) {
+  std::vector<float> values(length);
+  for (std::size_t i = 0; i < length; ++i) values[i] = 2 * random_uniform(static_cast<std::uint64_t>(rank), i) - 1;
+  return values;
+}
+
+/// The gradient at x of rank `rank`'s quadratic 1/2 c (x - t)^2, c between 0.5 and 1.5 and t the rank's own.
+template <class Real>
+Real gradient_at(Real x, int rank, std::size_t i) {
+  const auto key = static_cast<std::uint64_t>(rank);
+  return (Real(0.5) + Real(random_uniform(key + 1000, i))) * (x - Real(random_uniform(key + 2000, i)));
+}
+
+constexpr float rate = 0.125F;
+
+struct Choice {
+  std::string name = "neighbour";
+  std::string order = "combine_then_adapt";
+  std::string topology = "ring";
+  bool force_put = false;
+  int slots = 2;
+};
+
+std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::int64_t first_step = 0) {
+  AveragerConfig config;
+  config.name = choice.name;
+  config.order = choice.order;
+  return make_averager(config, CommConfig{choice.force_put, choice.slots}, topology_of(choice.topology), MPI_COMM_WORLD,
+                       length, first_step);
+}
+
+/// Steps of plain gradient descent as the Trainer makes them: the gradient is taken at the weights before the exchange.
+void train(Averager& averager, Values& weights, std::int64_t first_step, std::int64_t last_step, double share) {
+  const ExecutionSpace exec;
+  const std::size_t length = weights.get().size();
+  Values gradient{std::vector<float>(length)};
+  for (std::int64_t step = first_step; step < last_step; ++step) {
+    averager.before_gradient(exec, step, weights.device());
+    std::vector<float> x = weights.get(), g(length);
+    for (std::size_t i = 0; i < length; ++i) g[i] = gradient_at(x[i], this_rank(), i);
+    gradient.set(g);
+    // Ranks drift apart in time, other in every run.
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(std::chrono::steady_clock::now().time_since_epoch().count() % 200));
+    averager.before_update(exec, step, weights.device(), gradient.device(), share);
+    exec.fence();
+    x = weights.get();
+    g = gradient.get();
+    for (std::size_t i = 0; i < length; ++i) x[i] -= rate * g[i];
+    weights.set(x);
+    averager.after_update(exec, step, weights.device());
+    exec.fence();
+  }
+}
+
+std::vector<float> trained(const Choice& choice, std::size_t length, int steps, double share = 1) {
+  Values weights(start_of(this_rank(), length));
+  const auto averager = make(choice, length);
+  train(*averager, weights, 0, steps, share);
+  return weights.get();
+}
+
+/// The same with all ranks in one process, in double, from the mixing matrix: rows of x are ranks.
+std::vector<double> simulated(const Choice& choice, std::size_t length, int steps) {
+  const int ranks = all_ranks();
+  const std::vector<double> matrix = topology_of(choice.topology).matrix();
+  std::vector<double> x;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<float> start = start_of(rank, length);
+    x.insert(x.end(), start.begin(), start.end());
+  }
+  const auto mixed = [&](const std::vector<double>& values) {
+    std::vector<double> result(values.size(), 0.0);
+    for (int i = 0; i < ranks; ++i) {
+      for (int j = 0; j < ranks; ++j) {
+        const double weight = matrix[static_cast<std::size_t>(i) * ranks + j];
+        for (std::size_t k = 0; k < length; ++k) result[i * length + k] += weight * values[j * length + k];
+      }
+    }
+    return result;
+  };
+  for (int step = 0; step < steps; ++step) {
+    std::vector<double> next = choice.order == "combine_then_adapt" ? mixed(x) : x;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (std::size_t k = 0; k < length; ++k) {
+        next[rank * length + k] -= double(rate) * gradient_at(x[rank * length + k], rank, k);
+      }
+    }
+    x = choice.order == "combine_then_adapt" ? next : mixed(next);
+  }
+  return x;
+}
+
+/// The number of ranks whose vectors differ; the same on all ranks.
+int ranks_that_differ(const std::vector<float>& a, const std::vector<float>& b) {
+  double differ = a == b ? 0 : 1;
+  sum_over_ranks(MPI_COMM_WORLD, &differ, 1);
+  return static_cast<int>(differ);
+}
+
+class NeighbourAverager : public testing::TestWithParam<std::tuple<std::string, std::string, bool>> {
+ protected:
+  Choice choice_{"neighbour", std::get<1>(GetParam()), std::get<0>(GetParam()), std::get<2>(GetParam()), 2};
+};
+
+TEST_P(NeighbourAverager, FollowsItsRuleAsSimulatedInOneProcess) {
+  constexpr std::size_t length = 203;
+  const std::vector<float> x = trained(choice_, length, 12);
+  const std::vector<double> expected = simulated(choice_, length, 12);
+  double error = 0;
+  for (std::size_t i = 0; i < length; ++i) error = std::max(error, std::abs(x[i] - expected[this_rank() * length + i]));
+  EXPECT_LT(error, 2e-6);
+}
+
+TEST_P(NeighbourAverager, IsBitwiseTheSameInEveryRun) {
+  EXPECT_EQ(ranks_that_differ(trained(choice_, 1001, 8), trained(choice_, 1001, 8)), 0);
+}
+
+TEST_P(NeighbourAverager, GoesOnFromAnyStepBitwise) {
+  constexpr std::size_t length = 301;
+  const std::vector<float> straight = trained(choice_, length, 9);
+  Values weights(start_of(this_rank(), length));
+  {
+    const auto averager = make(choice_, length);
+    train(*averager, weights, 0, 4, 1);
+  }
+  const auto averager = make(choice_, length, 4);
+  train(*averager, weights, 4, 9, 1);
+  EXPECT_EQ(ranks_that_differ(straight, weights.get()), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, NeighbourAverager,
+                         testing::Combine(testing::Values("ring", "torus2d", "exponential", "complete"),
+                                          testing::Values("combine_then_adapt", "adapt_then_combine"), testing::Bool()),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param) +
+                                  (std::get<2>(instance.param) ? "_put" : "_store");
+                         });
+
+TEST(Averager, StoresAndPutsGiveTheSameBits) {
+  for (const char* kind : {"ring", "exponential", "complete"}) {
+    for (const int slots : {2, 3}) {
+      const std::vector<float> stored = trained({"neighbour", "combine_then_adapt", kind, false, slots}, 1001, 8);
+      const std::vector<float> put = trained({"neighbour", "combine_then_adapt", kind, true, slots}, 1001, 8);
+      EXPECT_EQ(ranks_that_differ(stored, put), 0) << kind << ", " << slots << " slots";
+    }
+  }
+}
+
+TEST(Averager, CompleteGraphAdaptThenCombineIsAllreduceOnPlainGradientDescent) {
+  constexpr std::size_t length = 500;
+  const std::vector<float> same_start = start_of(99, length);
+  Values by_neighbours(same_start), by_allreduce(same_start);
+  const auto neighbours = make({"neighbour", "adapt_then_combine", "complete"}, length);
+  const auto allreduce = make({"allreduce"}, length);
+  train(*neighbours, by_neighbours, 0, 20, 1.0 / all_ranks());
+  train(*allreduce, by_allreduce, 0, 20, 1.0 / all_ranks());
+  const std::vector<float> a = by_neighbours.get(), b = by_allreduce.get();
+  double error = 0, moved = 0;
+  for (std::size_t i = 0; i < length; ++i) {
+    error = std::max(error, static_cast<double>(std::abs(a[i] - b[i])));
+    moved = std::max(moved, static_cast<double>(std::abs(a[i] - same_start[i])));
+  }
+  EXPECT_LT(error, 2e-6);
+  EXPECT_GT(moved, 0.1);
+}
+
+TEST(Averager, AllreduceWeighsGradientsByTheirShareOfTheGlobalBatch) {
+  constexpr std::size_t length = 1234;
+  const int ranks = all_ranks();
+  const double all = ranks * (ranks + 1) / 2.0;
+  Values weights(start_of(0, length)), gradient(start_of(this_rank(), length));
+  const auto averager = make({"allreduce"}, length);
+  averager->before_update(ExecutionSpace(), 0, weights.device(), gradient.device(), (this_rank() + 1) / all);
+  const std::vector<float> g = gradient.get();
+  std::vector<double> expected(length, 0.0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<float> other = start_of(rank, length);
+    for (std::size_t i = 0; i < length; ++i) expected[i] += (rank + 1) / all * static_cast<double>(other[i]);
+  }
+  for (std::size_t i = 0; i < length; ++i) ASSERT_NEAR(g[i], expected[i], 1e-6) << i;
+  EXPECT_EQ(weights.get(), start_of(0, length));
+  std::vector<float> of_rank_0 = g;
+  MPI_Bcast(of_rank_0.data(), static_cast<int>(length), MPI_FLOAT, 0, MPI_COMM_WORLD);
+  EXPECT_EQ(ranks_that_differ(g, of_rank_0), 0) << "replicas would drift apart";
+  const std::int64_t bytes = 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
+  EXPECT_EQ(averager->bytes_sent(), bytes);
+  EXPECT_EQ(averager->bytes_per_step(), bytes);
+}
+
+TEST(Averager, NoneLeavesWeightsAndGradientAlone) {
+  const std::vector<float> start = start_of(this_rank(), 50);
+  Values weights(start), gradient(start);
+  const auto averager = make({"none"}, 50);
+  averager->before_gradient(ExecutionSpace(), 0, weights.device());
+  averager->before_update(ExecutionSpace(), 0, weights.device(), gradient.device(), 0.5);
+  averager->after_update(ExecutionSpace(), 0, weights.device());
+  EXPECT_EQ(weights.get(), start);
+  EXPECT_EQ(gradient.get(), start);
+  EXPECT_EQ(averager->bytes_per_step(), 0);
+}
+
+TEST(Averager, NeighbourCountsWhatItSends) {
+  for (const bool force_put : {false, true}) {
+    const auto averager = make({"neighbour", "combine_then_adapt", "torus2d", force_put}, 100);
+    const auto degree = static_cast<std::int64_t>(topology_of("torus2d").out_neighbours(this_rank()).size());
+    Values weights(start_of(0, 100));
+    train(*averager, weights, 0, 3, 1);
+    EXPECT_EQ(averager->bytes_per_step(), degree * 400);
+    EXPECT_EQ(averager->bytes_sent(), 3 * degree * 400);
+    EXPECT_GE(averager->wait_seconds(), 0);
+  }
+}
+
+TEST(Averager, RefusesUnknownNames) {
+  EXPECT_THROW(make({"gossip"}, 10), Error);
+  EXPECT_THROW(make({"neighbour", "sideways"}, 10), Error);
+}
+
+/// Distance of the replicas from their mean, and that mean's entries summed, over all ranks.
+struct Consensus {
+  double error = 0, mean = 0;
+};
+
+Consensus consensus_of(const std::vector<float>& x) {
+  std::vector<double> mean(x.begin(), x.end());
+  sum_over_ranks(MPI_COMM_WORLD, mean.data(), static_cast<int>(mean.size()));
+  Consensus consensus;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    mean[i] /= all_ranks();
+    consensus.mean += mean[i];
+    consensus.error += (x[i] - mean[i]) * (x[i] - mean[i]);
+  }
+  sum_over_ranks(MPI_COMM_WORLD, &consensus.error, 1);
+  consensus.error = std::sqrt(consensus.error);
+  return consensus;
+}
+
+class Decay : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Decay, WithoutGradientsTheReplicasAgreeAtTheSpectralRateAndKeepTheirMean) {
+  const auto& [kind, order] = GetParam();
+  constexpr std::size_t length = 2000;
+  const double second = 1 - spectral_gap(topology_of(kind));
+  const bool at_once = second < 1e-6;  // one step brings agreement: no rate to measure
+  // From where the slowest mode dominates to where single precision begins to show.
+  const int last = at_once ? 2 : static_cast<int>(std::ceil(std::log(1e-4) / std::log(second)));
+  const int first = last / 2;
+
+  Values weights(start_of(this_rank(), length));
+  const auto averager = make({"neighbour", order, kind}, length);
+  const Buffer<float> gradient("gradient", length);
+  const ExecutionSpace exec;
+  const Consensus start = consensus_of(weights.get());
+  Consensus middle;
+  for (int step = 0; step < last; ++step) {
+    if (step == first) middle = consensus_of(weights.get());
+    averager->before_gradient(exec, step, weights.device());
+    averager->before_update(exec, step, weights.device(), gradient, 1.0 / all_ranks());
+    averager->after_update(exec, step, weights.device());
+  }
+  const Consensus end = consensus_of(weights.get());
+  EXPECT_NEAR(end.mean / length, start.mean / length, 2e-8 * last);
+  if (at_once) {
+    EXPECT_LT(end.error, 1e-6 * (start.error + 1));
+  } else {
+    EXPECT_NEAR(std::pow(end.error / middle.error, 1.0 / (last - first)), second, 0.05 * second);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, Decay,
+                         testing::Combine(testing::Values("ring", "torus2d", "exponential", "complete"),
+                                          testing::Values("combine_then_adapt", "adapt_then_combine")),
+                         [](const auto& instance) {
+                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param);
+                         });
+
+}  // namespace
+}  // namespace halograd

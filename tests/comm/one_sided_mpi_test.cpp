@@ -1,0 +1,129 @@
+// No collective, barrier, fence or per-step lock in a step of neighbour averaging: this executable puts itself between
+// halograd and MPI through MPI's profiling interface and counts.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <vector>
+
+#include "comm/averager.hpp"
+#include "comm/halo_window.hpp"
+#include "comm/wait.hpp"
+
+namespace {
+int synchronising_calls = 0;
+int put_calls = 0;
+}  // namespace
+
+#define HALOGRAD_COUNTED(name, declared, passed) \
+  int MPI_##name declared {                      \
+    ++synchronising_calls;                       \
+    return PMPI_##name passed;                   \
+  }
+
+extern "C" {
+HALOGRAD_COUNTED(Barrier, (MPI_Comm comm), (comm))
+HALOGRAD_COUNTED(Ibarrier, (MPI_Comm comm, MPI_Request* request), (comm, request))
+HALOGRAD_COUNTED(Bcast, (void* data, int n, MPI_Datatype type, int root, MPI_Comm comm), (data, n, type, root, comm))
+HALOGRAD_COUNTED(Ibcast, (void* data, int n, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request),
+                 (data, n, type, root, comm, request))
+HALOGRAD_COUNTED(Reduce, (const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm),
+                 (in, out, n, type, op, root, comm))
+HALOGRAD_COUNTED(Allreduce, (const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+                 (in, out, n, type, op, comm))
+HALOGRAD_COUNTED(Iallreduce,
+                 (const void* in, void* out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request),
+                 (in, out, n, type, op, comm, request))
+HALOGRAD_COUNTED(Allgather,
+                 (const void* in, int n, MPI_Datatype type, void* out, int m, MPI_Datatype out_type, MPI_Comm comm),
+                 (in, n, type, out, m, out_type, comm))
+HALOGRAD_COUNTED(Neighbor_allgather,
+                 (const void* in, int n, MPI_Datatype type, void* out, int m, MPI_Datatype out_type, MPI_Comm comm),
+                 (in, n, type, out, m, out_type, comm))
+HALOGRAD_COUNTED(Alltoall,
+                 (const void* in, int n, MPI_Datatype type, void* out, int m, MPI_Datatype out_type, MPI_Comm comm),
+                 (in, n, type, out, m, out_type, comm))
+HALOGRAD_COUNTED(Comm_dup, (MPI_Comm comm, MPI_Comm* copy), (comm, copy))
+HALOGRAD_COUNTED(Win_fence, (int assertion, MPI_Win window), (assertion, window))
+HALOGRAD_COUNTED(Win_lock, (int type, int rank, int assertion, MPI_Win window), (type, rank, assertion, window))
+HALOGRAD_COUNTED(Win_lock_all, (int assertion, MPI_Win window), (assertion, window))
+HALOGRAD_COUNTED(Win_unlock, (int rank, MPI_Win window), (rank, window))
+HALOGRAD_COUNTED(Win_unlock_all, (MPI_Win window), (window))
+HALOGRAD_COUNTED(Win_start, (MPI_Group group, int assertion, MPI_Win window), (group, assertion, window))
+HALOGRAD_COUNTED(Win_complete, (MPI_Win window), (window))
+HALOGRAD_COUNTED(Win_post, (MPI_Group group, int assertion, MPI_Win window), (group, assertion, window))
+HALOGRAD_COUNTED(Win_wait, (MPI_Win window), (window))
+HALOGRAD_COUNTED(Send, (const void* data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm),
+                 (data, n, type, to, tag, comm))
+HALOGRAD_COUNTED(Isend,
+                 (const void* data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request),
+                 (data, n, type, to, tag, comm, request))
+HALOGRAD_COUNTED(Recv, (void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status),
+                 (data, n, type, from, tag, comm, status))
+HALOGRAD_COUNTED(Irecv, (void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request),
+                 (data, n, type, from, tag, comm, request))
+
+int MPI_Put(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint place, int m, MPI_Datatype out_type,
+            MPI_Win window) {
+  ++put_calls;
+  return PMPI_Put(data, n, type, rank, place, m, out_type, window);
+}
+}
+
+namespace halograd {
+namespace {
+
+class OneSided : public testing::TestWithParam<bool> {
+ protected:
+  OneSided() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  }
+  int rank_ = 0, ranks_ = 0;
+};
+
+TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
+  const Topology topology = make_topology(TopologyConfig{}, ranks_);
+  const auto edges = static_cast<int>(topology.in_neighbours(rank_).size());
+  synchronising_calls = 0;
+  HaloWindow window(MPI_COMM_WORLD, topology, 1000, {2, GetParam()});
+  EXPECT_GT(synchronising_calls, 0) << "the construction is collective: this test does not see halograd's MPI calls";
+
+  const std::vector<float> weights(1000, 1.0F);
+  synchronising_calls = put_calls = 0;
+  for (std::int64_t version = 1; version <= 20; ++version) {
+    window.put(version, HostVector<const float>(weights.data(), weights.size()));
+    window.flush();
+    for (int edge = 0; edge < edges; ++edge) window.wait(edge, version);
+    for (int edge = 0; edge < edges; ++edge) window.release(edge, version);
+  }
+  EXPECT_EQ(synchronising_calls, 0);
+  EXPECT_EQ(put_calls, 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
+  barrier(MPI_COMM_WORLD);
+}
+
+TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbours) {
+  const Topology topology = make_topology(TopologyConfig{}, ranks_);
+  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+    CommConfig transport;
+    transport.force_put = GetParam();
+    AveragerConfig config;
+    config.order = order;
+    const auto averager = make_averager(config, transport, topology, MPI_COMM_WORLD, 1000, 0);
+    const ExecutionSpace exec;
+    const Buffer<float> weights("weights", 1000), gradient("gradient", 1000);
+    synchronising_calls = 0;
+    for (std::int64_t step = 0; step < 20; ++step) {
+      averager->before_gradient(exec, step, weights);
+      averager->before_update(exec, step, weights, gradient, 1.0 / ranks_);
+      averager->after_update(exec, step, weights);
+    }
+    EXPECT_EQ(synchronising_calls, 0) << order;
+    barrier(MPI_COMM_WORLD);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, OneSided, testing::Bool(),
+                         [](const auto& instance) { return instance.param ? "put" : "store"; });
+
+}  // namespace
+}  // namespace halograd
