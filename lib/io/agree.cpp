@@ -1,6 +1,20 @@
 #include "io/agree.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace halograd {
+
+void await(MPI_Request& request) {
+  auto pause = std::chrono::microseconds(0);
+  for (int done = 0; done == 0;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done != 0) return;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(200));
+  }
+}
 
 void agree(MPI_Comm comm, const std::string& error) {
   int rank = 0, ranks = 1;
@@ -8,13 +22,17 @@ void agree(MPI_Comm comm, const std::string& error) {
   MPI_Comm_size(comm, &ranks);
   const int mine = error.empty() ? ranks : rank;
   int first = ranks;
-  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm, &request);
+  await(request);
   if (first == ranks) return;
   std::string message = error;
   int length = static_cast<int>(message.size());
-  MPI_Bcast(&length, 1, MPI_INT, first, comm);
+  MPI_Ibcast(&length, 1, MPI_INT, first, comm, &request);
+  await(request);
   message.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(message.data(), length, MPI_CHAR, first, comm);
+  MPI_Ibcast(message.data(), length, MPI_CHAR, first, comm, &request);
+  await(request);
   throw Error(message);
 }
 

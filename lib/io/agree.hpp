@@ -9,6 +9,9 @@
 
 namespace halograd {
 
+/// Waits without holding the core, which other ranks may need to get here: MPICH spins in its blocking calls.
+void await(MPI_Request& request);
+
 /// Collective. Throws Error on all ranks where any rank comes with a message, with that of the lowest such rank.
 void agree(MPI_Comm comm, const std::string& error);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <exception>
 #include <functional>
 #include <numeric>
 
@@ -31,18 +30,9 @@ Hdf5Space select(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::i
   return space;
 }
 
-/// Does all pieces even where one fails, since other ranks may wait for this one in each; then throws the first error.
 template <class Transfer>
 void in_pieces(std::size_t length, std::size_t piece, Transfer&& transfer) {
-  std::exception_ptr error;
-  for (std::size_t begin = 0; begin < length; begin += piece) {
-    try {
-      transfer(begin, std::min(piece, length - begin));
-    } catch (const Error&) {
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  for (std::size_t begin = 0; begin < length; begin += piece) transfer(begin, std::min(piece, length - begin));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace halograd {
 inline constexpr const char* checkpoint_format = "halograd checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 1;
 
-/// Values of one collective transfer a rank: MPI-IO counts in int bytes, so a row of 2 GB or more goes in pieces.
+/// Values of one transfer: MPI-IO counts in int bytes, so a row of 2 GB or more goes in pieces.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 26;
 
 /// Extents of the datasets of /replica.
@@ -50,7 +50,7 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);
 /// CRC-32 (zlib) of the values' little-endian bytes, continued from `start`.
 std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start = 0);
 
-/// Rows of a dataset of /replica, in pieces of at most `piece` values. `transfer` says whether all ranks take part.
+/// Rows of a dataset of /replica, in pieces of at most `piece` values.
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
                 HostVector<float> values, hid_t transfer, const std::string& file,
                 std::size_t piece = checkpoint_piece);

@@ -66,7 +66,9 @@ void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState&
     if (rank == 0) require_fit(path, layout);
   });
   std::array<std::int64_t, 3> lengths{layout.parameters, layout.optimizer_buffers, layout.statistics};
-  MPI_Bcast(lengths.data(), 3, MPI_INT64_T, 0, comm);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(lengths.data(), 3, MPI_INT64_T, 0, comm, &request);
+  await(request);
   const CheckpointLayout of_first{ranks, lengths[0], lengths[1], lengths[2]};
   together(comm, [&] {
     HALOGRAD_REQUIRE(layout == of_first, path, ": rank ", rank, " has another network or optimizer than rank 0");

@@ -23,6 +23,7 @@ std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
   MPI_Comm_size(comm, &ranks);
   const std::size_t length = values.size();
   const std::size_t block = std::max<std::size_t>(1, (std::size_t{1} << 22) / static_cast<std::size_t>(ranks));
+  MPI_Request request = MPI_REQUEST_NULL;
   std::vector<float> mean(rank == 0 ? length : 0), gathered, sums;
   std::vector<int> counts(ranks), starts(ranks), mine(ranks), mine_starts(ranks);
   for (std::size_t begin = 0; begin < length; begin += block * ranks) {
@@ -37,16 +38,18 @@ std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
       mine_starts[other] = other * share;
     }
     gathered.resize(static_cast<std::size_t>(share) * ranks);
-    MPI_Alltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
-                  mine_starts.data(), MPI_FLOAT, comm);
+    MPI_Ialltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
+                   mine_starts.data(), MPI_FLOAT, comm, &request);
+    await(request);
     sums.resize(static_cast<std::size_t>(share));
     for (int i = 0; i < share; ++i) {
       double sum = 0;
       for (int other = 0; other < ranks; ++other) sum += gathered[static_cast<std::size_t>(other) * share + i];
       sums[i] = static_cast<float>(sum / ranks);
     }
-    MPI_Gatherv(sums.data(), share, MPI_FLOAT, rank == 0 ? mean.data() + begin : nullptr, counts.data(), starts.data(),
-                MPI_FLOAT, 0, comm);
+    MPI_Igatherv(sums.data(), share, MPI_FLOAT, rank == 0 ? mean.data() + begin : nullptr, counts.data(), starts.data(),
+                 MPI_FLOAT, 0, comm, &request);
+    await(request);
   }
   return mean;
 }
@@ -56,23 +59,30 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const R
   int rank = 0, ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
+  MPI_Request request = MPI_REQUEST_NULL;
   std::vector<std::vector<std::uint32_t>> rows;
   for (const auto& buffers : replica_buffers(state)) {
     std::uint32_t crc = 0;
     for (const HostVector<float>& buffer : buffers) crc = checksum(buffer.data(), buffer.size(), crc);
     std::vector<std::uint32_t> column(rank == 0 ? ranks : 0);
-    MPI_Gather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm);
+    MPI_Igather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm, &request);
+    await(request);
     rows.push_back(std::move(column));
   }
   return rows;
 }
 
 void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
-  std::array<std::int64_t, 3> mine{layout.parameters, layout.optimizer_buffers, layout.statistics}, least{}, most{};
-  MPI_Allreduce(mine.data(), least.data(), 3, MPI_INT64_T, MPI_MIN, comm);
-  MPI_Allreduce(mine.data(), most.data(), 3, MPI_INT64_T, MPI_MAX, comm);
-  HALOGRAD_REQUIRE(least == most, "the ranks' replicas differ in length: ", least[0], " to ", most[0], " parameters, ",
-                   least[1], " to ", most[1], " optimizer buffers, ", least[2], " to ", most[2], " statistics");
+  // the largest of x and of -x in one reduction
+  const std::array<std::int64_t, 3> mine{layout.parameters, layout.optimizer_buffers, layout.statistics};
+  const std::array<std::int64_t, 6> both{mine[0], mine[1], mine[2], -mine[0], -mine[1], -mine[2]};
+  std::array<std::int64_t, 6> most{};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(both.data(), most.data(), 6, MPI_INT64_T, MPI_MAX, comm, &request);
+  await(request);
+  const bool same = most[0] == -most[3] && most[1] == -most[4] && most[2] == -most[5];
+  HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", -most[3], " to ", most[0], " parameters, ", -most[4],
+                   " to ", most[1], " optimizer buffers, ", -most[5], " to ", most[2], " statistics");
 }
 
 Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& file) {
@@ -129,12 +139,15 @@ void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors,
   }
 }
 
-/// Opens a new file whose large datasets start at multiples of 1 MiB, where file systems have their stripes.
-Hdf5File create_file(const std::string& path) {
-  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
-  constexpr hsize_t mebibyte = hsize_t{1} << 20;
-  HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "alignment");
-  return Hdf5File(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file"));
+/// At least the bytes that the file will have: the values, a gap before each large dataset, and its metadata,
+/// generously.
+std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& header, std::size_t tensors) {
+  const std::int64_t row = layout.parameters * (1 + layout.optimizer_buffers) + layout.statistics;
+  const std::int64_t mean = layout.parameters + layout.statistics;
+  const auto values = static_cast<std::size_t>(layout.ranks * row + mean) * sizeof(float);
+  const std::size_t gaps = std::min(tensors + 3, values / mebibyte + 1) * mebibyte;
+  const auto checksums = static_cast<std::size_t>(layout.ranks) * 3 * sizeof(std::uint32_t);
+  return values + gaps + tensors * 4096 + checksums + header.config.size() + header.versions.size() + mebibyte;
 }
 
 }  // namespace
@@ -152,12 +165,13 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
   const std::vector<float> mean_statistics = mean_on_root(comm, state.statistics);
 
   // Rank 0 makes the file with all its metadata, the means and the room for the rows; then all ranks write their rows
-  // at once. So what can go wrong goes wrong on one rank, before a collective transfer in which others would wait.
+  // at once. So what can go wrong goes wrong on one rank, and no other waits for it in a collective call.
   const std::string partial = path + ".partial";
   const auto create = [&] {
     if (rank != 0) return;
     const auto lock = hdf5_session();
-    Hdf5File file = create_file(partial);
+    Hdf5File file =
+        create_hdf5(partial, H5F_LIBVER_V18, file_bytes(layout, header, parameters.size() + statistics.size()));
     write_header(file, header, ranks, partial);
     {
       const Hdf5Group replica = make_group(file, "replica", partial);
@@ -171,7 +185,6 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
       write_mean(mean, statistics, mean_statistics, "statistic", partial);
     }
     HALOGRAD_HDF5(file.close(), partial, "file");
-    reserve_blocks(partial);
   };
   try {
     together(comm, create);

@@ -20,7 +20,7 @@ std::string reason() {
 
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags | O_CLOEXEC)) {
+  Descriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     HALOGRAD_REQUIRE(descriptor_ >= 0, path, ": cannot be opened: ", reason());
   }
   ~Descriptor() { ::close(descriptor_); }
@@ -38,15 +38,23 @@ void sync_path(const std::string& path) {
   HALOGRAD_REQUIRE(::fsync(descriptor) == 0 || errno == EINVAL, path, ": fsync failed: ", reason());
 }
 
+void reserve(int descriptor, int mode, ::off_t offset, std::size_t bytes, const std::string& path) {
+  if (::fallocate(descriptor, mode, offset, static_cast<::off_t>(bytes)) == 0) return;
+  const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;  // else it is not supported here
+  HALOGRAD_REQUIRE(!full, path, ": no room for ", bytes, " bytes: ", reason());
+}
+
 }  // namespace
 
-void reserve_blocks(const std::string& path) {
-  const Descriptor descriptor(path, O_RDWR);
+void reserve_file(const std::string& path, std::size_t bytes) {
+  const Descriptor descriptor(path, O_RDWR | O_CREAT);
+  reserve(descriptor, 0, 0, bytes, path);
+}
+
+void reserve_growth(int descriptor, std::size_t bytes, const std::string& path) {
   struct stat status {};
   HALOGRAD_REQUIRE(::fstat(descriptor, &status) == 0, path, ": fstat failed: ", reason());
-  if (status.st_size == 0 || ::fallocate(descriptor, 0, 0, status.st_size) == 0) return;
-  const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-  HALOGRAD_REQUIRE(!full, path, ": no room for ", status.st_size, " bytes: ", reason());
+  reserve(descriptor, FALLOC_FL_KEEP_SIZE, status.st_size, bytes, path);
 }
 
 void publish_file(const std::string& partial, const std::string& path) {

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace halograd {
 
-/// Reserves the disk blocks of a file that may have holes, where the file system can: a full disk shows here, on one
-/// rank, and not in the middle of a parallel write. Throws Error where there is no room.
-void reserve_blocks(const std::string& path);
+/// Makes the file, where there is none, and `bytes` long, with its disk blocks reserved where the file system can.
+/// Throws Error where there is no room.
+void reserve_file(const std::string& path, std::size_t bytes);
+
+/// The same for an open file that is about to grow by up to `bytes`; its size stays.
+void reserve_growth(int descriptor, std::size_t bytes, const std::string& path);
 
 /// Puts `partial` in the place of `path`, so that after a crash or a power cut either the old or the new file is there,
 /// whole: fsync of the file, rename, fsync of the folder. Throws Error; `path` is then as it was.

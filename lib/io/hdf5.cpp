@@ -6,6 +6,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "io/durable.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -84,6 +85,17 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   require_signature(path);
   const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), flags, access), path, "file (cut short, damaged or in use?)"));
+}
+
+Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes) {
+  const Hdf5PropertyList access = serial_file_access(low);
+  HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "file access");
+  // creating truncates and gives the reserved blocks back: hence an empty file first, then its room, then the open
+  reserve_file(path, bytes);
+  Hdf5File empty(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file"));
+  HALOGRAD_HDF5(empty.close(), path, "file");
+  reserve_file(path, bytes);
+  return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDWR, access), path, "file"));
 }
 
 Hdf5Group open_group(hid_t parent, const std::string& path, const std::string& file) {

@@ -66,6 +66,13 @@ Hdf5PropertyList serial_file_access(H5F_libver_t low);
 /// Opens an existing file with one process. Throws Error saying whether it is missing, no HDF5 file, or cut short.
 Hdf5File open_hdf5(const std::string& path, unsigned flags);
 
+inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+/// A new file, opened by one process, with room for `bytes` reserved on the disk: HDF5 1.10 does not survive a close
+/// that fails, so a full disk has to show before. Datasets of 1 MiB and more start at multiples of that, where file
+/// systems have their stripes.
+Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes);
+
 Hdf5Group open_group(hid_t parent, const std::string& path, const std::string& file);
 Hdf5Dataset open_dataset(hid_t parent, const std::string& path, const std::string& file);
 bool has_link(hid_t parent, const std::string& name, const std::string& file);

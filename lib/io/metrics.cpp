@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "io/agree.hpp"
 #include "io/durable.hpp"
@@ -64,13 +65,20 @@ void copy_rows(const Hdf5File& file, const Columns& columns, const MetricsTable&
   }
 }
 
+/// At least the bytes that so many rows add: the values, a chunk that is begun in each column, its index and
+/// attributes.
+std::size_t growth_bytes(std::int64_t rows, int ranks) {
+  const std::size_t row = std::max(step_columns.size(), epoch_columns.size()) * static_cast<std::size_t>(ranks) * 8;
+  const std::size_t chunk = std::max<std::size_t>(65536, static_cast<std::size_t>(ranks) * 8);
+  return static_cast<std::size_t>(rows) * row + (step_columns.size() + epoch_columns.size()) * 2 * chunk;
+}
+
 /// A complete file with no writer, put in the place of `path` as a whole; then it can be opened for a writer beside
 /// readers, and there is no moment at which a crash would leave a file that cannot be opened.
 void make_file(const std::string& path, int ranks, const MetricsTable* kept, std::int64_t steps, std::int64_t epochs) {
   const std::string partial = path + ".partial";
   try {
-    const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V110);
-    Hdf5File file(HALOGRAD_HDF5(H5Fcreate(partial.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), partial, "file"));
+    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V110, growth_bytes(steps, ranks) + growth_bytes(epochs, ranks));
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
@@ -108,6 +116,11 @@ class MetricsFile::Implementation {
 
   void flush() {
     require_same_count();
+    together(comm_, [&] {
+      if (rank_ != 0) return;
+      const auto lock = hdf5_session();
+      reserve_growth(descriptor(), growth_bytes(static_cast<std::int64_t>(rows_.size()), ranks_), path_);
+    });
     // gathered column by column and in bounded pieces: rank 0 of a large job never holds an epoch of all ranks
     const std::size_t piece = std::max<std::size_t>(1, (std::size_t{1} << 20) / static_cast<std::size_t>(ranks_));
     for (std::size_t begin = 0; begin < rows_.size(); begin += piece) {
@@ -147,10 +160,13 @@ class MetricsFile::Implementation {
 
   void require_same_count() {
     const auto count = static_cast<std::int64_t>(rows_.size());
-    std::int64_t least = 0, most = 0;
-    MPI_Allreduce(&count, &least, 1, MPI_INT64_T, MPI_MIN, comm_);
-    MPI_Allreduce(&count, &most, 1, MPI_INT64_T, MPI_MAX, comm_);
-    HALOGRAD_REQUIRE(least == most, path_, ": the ranks report different numbers of steps: ", least, " to ", most);
+    const std::array<std::int64_t, 2> both{count, -count};  // the largest of x and of -x in one reduction
+    std::array<std::int64_t, 2> most{};
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallreduce(both.data(), most.data(), 2, MPI_INT64_T, MPI_MAX, comm_, &request);
+    await(request);
+    HALOGRAD_REQUIRE(most[0] == -most[1], path_, ": the ranks report different numbers of steps: ", -most[1], " to ",
+                     most[0]);
   }
 
   template <class Row>
@@ -162,7 +178,9 @@ class MetricsFile::Implementation {
     std::vector<double> values;
     if (column.per_rank) {
       std::vector<double> gathered(rank_ == 0 ? mine.size() * static_cast<std::size_t>(ranks_) : 0);
-      MPI_Gather(mine.data(), count, MPI_DOUBLE, gathered.data(), count, MPI_DOUBLE, 0, comm_);
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Igather(mine.data(), count, MPI_DOUBLE, gathered.data(), count, MPI_DOUBLE, 0, comm_, &request);
+      await(request);
       values.resize(gathered.size());
       for (std::size_t i = 0; i < gathered.size(); ++i) {
         const std::size_t rank = i / mine.size(), row = i % mine.size();
@@ -180,6 +198,12 @@ class MetricsFile::Implementation {
     }
   }
 
+  [[nodiscard]] int descriptor() const {
+    void* handle = nullptr;
+    HALOGRAD_HDF5(H5Fget_vfd_handle(file_, H5P_DEFAULT, &handle), path_, "file");
+    return *static_cast<int*>(handle);
+  }
+
   /// Makes the rows durable, and an error of rank 0 everybody's.
   void finish() {
     together(comm_, [&] {
@@ -187,9 +211,7 @@ class MetricsFile::Implementation {
       if (!error_.empty()) throw Error(error_);
       const auto lock = hdf5_session();
       HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file");
-      void* descriptor = nullptr;
-      HALOGRAD_HDF5(H5Fget_vfd_handle(file_, H5P_DEFAULT, &descriptor), path_, "file");
-      HALOGRAD_REQUIRE(::fsync(*static_cast<int*>(descriptor)) == 0, path_, ": fsync failed");
+      HALOGRAD_REQUIRE(::fsync(descriptor()) == 0, path_, ": fsync failed");
     });
   }
 

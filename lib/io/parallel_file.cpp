@@ -15,7 +15,9 @@ ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : co
     HALOGRAD_HDF5(H5Pset_all_coll_metadata_ops(access, true), path_, "file access");
     HALOGRAD_HDF5(H5Pset_coll_metadata_write(access, true), path_, "file access");
     transfer_ = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), path_, "transfer"));
-    HALOGRAD_HDF5(H5Pset_dxpl_mpio(transfer_, H5FD_MPIO_COLLECTIVE), path_, "transfer");
+    // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
+    // waiting
+    HALOGRAD_HDF5(H5Pset_dxpl_mpio(transfer_, H5FD_MPIO_INDEPENDENT), path_, "transfer");
   });
   together(comm, [&] { file_ = Hdf5File(HALOGRAD_HDF5(H5Fopen(path_.c_str(), flags, access), path_, "file")); });
 }

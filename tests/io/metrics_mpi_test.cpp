@@ -1,0 +1,234 @@
+#include "io/metrics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "io/metrics_columns.hpp"
+#include "io/metrics_read.hpp"
+#include "tests/io/mpi_helpers.hpp"
+
+namespace halograd {
+namespace {
+
+using namespace test;
+
+constexpr int steps_in_epoch = 5;
+
+/// Rows in which every quantity differs, by step or epoch and, where it may, by rank.
+StepMetrics step_row(std::int64_t step, int rank) {
+  const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(step) + 1000.0 * rank; };
+  return {value(1), value(2), value(3), value(4), value(5), value(6), value(7), (std::int64_t{1} << 40) + step * 100 + rank};
+}
+
+EpochMetrics epoch_row(std::int64_t epoch, int rank) {
+  const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(epoch); };
+  return {value(1) + rank, value(2) + rank, value(3) + rank, value(4), value(5), value(6), value(7)};
+}
+
+void write_epochs(MetricsFile& file, std::int64_t first, std::int64_t last) {
+  for (std::int64_t epoch = first; epoch < last; ++epoch) {
+    for (int step = 0; step < steps_in_epoch; ++step) file.add_step(step_row(epoch * steps_in_epoch + step, rank_of()));
+    file.add_epoch(epoch_row(epoch, rank_of()));
+  }
+}
+
+void expect_rows(const std::string& path, std::int64_t steps, std::int64_t epochs) {
+  const MetricsTable table = read_metrics(path);
+  const int ranks = ranks_of();
+  ASSERT_EQ(table.ranks, ranks);
+  ASSERT_EQ(table.steps, steps);
+  ASSERT_EQ(table.epochs, epochs);
+  for (const auto& column : step_columns) {
+    const std::vector<double>& values = table.columns.at(column.path);
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(steps * ranks));
+    for (std::int64_t i = 0; i < steps * ranks; ++i) {
+      const StepMetrics row = step_row(i / ranks, static_cast<int>(i % ranks));
+      EXPECT_EQ(values[static_cast<std::size_t>(i)], column.value(row)) << column.path << " " << i;
+    }
+  }
+  for (const auto& column : epoch_columns) {
+    const int width = column.per_rank ? ranks : 1;
+    const std::vector<double>& values = table.columns.at(column.path);
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(epochs * width));
+    for (std::int64_t i = 0; i < epochs * width; ++i) {
+      const EpochMetrics row = epoch_row(i / width, static_cast<int>(i % width));
+      EXPECT_EQ(values[static_cast<std::size_t>(i)], column.value(row)) << column.path << " " << i;
+    }
+  }
+}
+
+void copy(const std::string& from, const std::string& to) {
+  on_root([&] { std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing); });
+}
+
+/// A Python that has h5py, where there is one.
+std::optional<std::string> python_with_h5py() {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) == 0) return python;
+  }
+  return std::nullopt;
+}
+
+TEST(Metrics, RowsComeBack) {
+  const Folder folder;
+  {
+    MetricsFile file(MPI_COMM_WORLD, folder.file("metrics.h5"));
+    write_epochs(file, 0, 3);
+  }
+  meet();
+  expect_rows(folder.file("metrics.h5"), 3 * steps_in_epoch, 3);
+}
+
+TEST(Metrics, ManyRowsCrossChunks) {
+  const Folder folder;
+  constexpr std::int64_t steps = 9000;  // more than a chunk at every number of ranks
+  {
+    MetricsFile file(MPI_COMM_WORLD, folder.file("metrics.h5"));
+    for (std::int64_t step = 0; step < steps; ++step) file.add_step(step_row(step, rank_of()));
+    file.flush();
+  }
+  meet();
+  expect_rows(folder.file("metrics.h5"), steps, 0);
+}
+
+TEST(Metrics, AnEmptyFileIsWhole) {
+  const Folder folder;
+  { MetricsFile file(MPI_COMM_WORLD, folder.file("metrics.h5")); }
+  meet();
+  expect_rows(folder.file("metrics.h5"), 0, 0);
+}
+
+TEST(Metrics, ResumeCutsBack) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  {
+    MetricsFile file(MPI_COMM_WORLD, path);
+    write_epochs(file, 0, 4);
+  }
+  meet();
+  {
+    MetricsFile file(MPI_COMM_WORLD, path, 2 * steps_in_epoch, 2);
+    copy(path, folder.file("cut.h5"));
+    write_epochs(file, 2, 3);
+  }
+  meet();
+  expect_rows(folder.file("cut.h5"), 2 * steps_in_epoch, 2);
+  expect_rows(path, 3 * steps_in_epoch, 3);
+}
+
+TEST(Metrics, ResumeWithinAnEpoch) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  {
+    MetricsFile file(MPI_COMM_WORLD, path);
+    write_epochs(file, 0, 1);
+    for (int step = 5; step < 7; ++step) file.add_step(step_row(step, rank_of()));
+    file.flush();
+    file.add_step(step_row(99, rank_of()));  // after the flush: nobody asked for it to be kept
+  }
+  meet();
+  expect_rows(path, 7, 1);
+  {
+    MetricsFile file(MPI_COMM_WORLD, path, 7, 1);
+    for (int step = 7; step < 10; ++step) file.add_step(step_row(step, rank_of()));
+    file.add_epoch(epoch_row(1, rank_of()));
+  }
+  meet();
+  expect_rows(path, 10, 2);
+}
+
+TEST(Metrics, WhatACrashLeftOpenIsReadAndResumed) {
+  const Folder folder;
+  const std::string crashed = folder.file("crashed.h5");
+  {
+    MetricsFile file(MPI_COMM_WORLD, folder.file("metrics.h5"));
+    write_epochs(file, 0, 2);
+    copy(folder.file("metrics.h5"), crashed);  // the bytes on disk while the writer has it open
+  }
+  expect_rows(crashed, 2 * steps_in_epoch, 2);
+  {
+    MetricsFile file(MPI_COMM_WORLD, crashed, steps_in_epoch, 1);
+    write_epochs(file, 1, 3);
+  }
+  meet();
+  expect_rows(crashed, 3 * steps_in_epoch, 3);
+}
+
+TEST(Metrics, ANewFileReplacesTheOld) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  for (const int epochs : {3, 1}) {
+    {
+      MetricsFile file(MPI_COMM_WORLD, path);
+      write_epochs(file, 0, epochs);
+    }
+    meet();
+    expect_rows(path, epochs * steps_in_epoch, epochs);
+  }
+}
+
+TEST(Metrics, RefusesToResumeWhatDoesNotFit) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  expect_error([&] { MetricsFile file(MPI_COMM_WORLD, path, 5, 1); }, {path, "No such file"});
+  {
+    MetricsFile file(MPI_COMM_WORLD, path);
+    write_epochs(file, 0, 1);
+  }
+  meet();
+  expect_error([&] { MetricsFile file(MPI_COMM_WORLD, path, 6, 1); }, {path, "5 steps and 1 epochs", "6 and 1"});
+  expect_error([&] { MetricsFile file(MPI_COMM_WORLD, path, 5, 2); }, {path, "5 and 2"});
+  expect_rows(path, steps_in_epoch, 1);  // and is as it was
+  on_root([&] { std::ofstream(folder.file("text")) << "step loss 0.3 and so on\n"; });
+  expect_error([&] { MetricsFile file(MPI_COMM_WORLD, folder.file("text"), 0, 0); }, {"text", "not an HDF5 file"});
+  if (ranks_of() > 1) {
+    if (rank_of() == 0) MetricsFile file(MPI_COMM_SELF, folder.file("one.h5"));
+    meet();
+    expect_error([&] { MetricsFile file(MPI_COMM_WORLD, folder.file("one.h5"), 0, 0); }, {"one.h5", "metrics of 1 ranks"});
+  }
+}
+
+TEST(Metrics, RefusesAPathThatCannotBeWritten) {
+  const Folder folder;
+  on_root([&] { std::ofstream(folder.file("file")) << "x"; });
+  const std::string path = folder.file("file/metrics.h5");
+  expect_error([&] { MetricsFile file(MPI_COMM_WORLD, path); }, {path, "Not a directory"});
+}
+
+TEST(Metrics, RefusesRanksWithDifferentNumbersOfSteps) {
+  if (ranks_of() == 1) GTEST_SKIP() << "needs two ranks";
+  const Folder folder;
+  MetricsFile file(MPI_COMM_WORLD, folder.file("metrics.h5"));
+  for (int step = 0; step < 3 + rank_of(); ++step) file.add_step(step_row(step, rank_of()));
+  expect_error([&] { file.flush(); }, {"different numbers of steps", "3 to " + std::to_string(2 + ranks_of())});
+}
+
+TEST(Metrics, H5pyReadsALiveFile) {
+  int found = 0;
+  std::optional<std::string> python;
+  on_root([&] {
+    python = python_with_h5py();
+    found = python ? 1 : 0;
+  });
+  MPI_Bcast(&found, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (found == 0) GTEST_SKIP() << "no Python with h5py";
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  const std::string script = std::filesystem::path(__FILE__).replace_filename("read_with_h5py.py").string();
+  MetricsFile file(MPI_COMM_WORLD, path);
+  for (int epochs = 0; epochs < 3; epochs += 2) {
+    if (epochs > 0) write_epochs(file, 0, epochs);
+    on_root([&] {
+      const std::string command = *python + " " + script + " --metrics " + path + " --ranks " + std::to_string(ranks_of()) +
+                                  " --steps " + std::to_string(epochs * steps_in_epoch) + " --epochs " +
+                                  std::to_string(epochs);
+      EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace halograd
