@@ -48,28 +48,33 @@ Place key_place_of(const std::string& key, const Place& value, bool is_table) {
   return place;
 }
 
-/// The characters of a number, without underscores and plus sign.
-std::string digits_of(const Place& place) {
-  std::string digits = place.text.substr(static_cast<std::size_t>(place.column - 1), place.length);
+/// A number's characters without underscores and plus sign.
+std::string bare_digits(std::string digits) {
   digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
   if (!digits.empty() && digits.front() == '+') digits.erase(0, 1);
   return digits;
 }
 
-/// toml11 3.7 takes the nearest representable value for a number out of range without a word.
 template <class Number, class... Base>
-void require_fits(const Place& place, const std::string& digits, const char* what, Base... base) {
+bool fits(const std::string& digits, Base... base) {
   Number number{};
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number, base...);
-  if (result.ec == std::errc::result_out_of_range) fail_at(place, digits + " does not fit " + what);
+  return result.ec != std::errc::result_out_of_range;
 }
 
+/// toml11 3.7 takes the nearest representable value for a number out of range without a word.
 void require_number_fits(const Place& place, bool integer) {
-  std::string digits = digits_of(place);
-  if (!integer) return require_fits<double>(place, digits, "a 64-bit floating-point number");
+  const auto written = place.text.substr(static_cast<std::size_t>(place.column - 1), place.length);
+  const auto digits = bare_digits(written);
+  if (!integer) {
+    if (!fits<double>(digits)) fail_at(place, written + " does not fit a 64-bit floating-point number");
+    return;
+  }
   const auto prefix = digits.substr(0, 2);
   const int base = prefix == "0x" ? 16 : prefix == "0o" ? 8 : prefix == "0b" ? 2 : 10;
-  require_fits<std::int64_t>(place, base == 10 ? digits : digits.substr(2), "a 64-bit integer", base);
+  if (!fits<std::int64_t>(base == 10 ? digits : digits.substr(2), base)) {
+    fail_at(place, written + " does not fit a 64-bit integer");
+  }
 }
 
 Node to_node(const TomlValue& value, const std::string& key, bool from_override) {
@@ -108,7 +113,8 @@ Node to_node(const TomlValue& value, const std::string& key, bool from_override)
 }
 
 /// toml11's syntax errors carry their place as text only: the last "3 | line" with a marker under it.
-[[noreturn]] void fail_syntax(const toml::syntax_error& error, const std::string& name) {
+[[noreturn]] void fail_syntax(const toml::syntax_error& error, const std::string& name,
+                              const std::string& only_line = "") {
   static const std::regex shown(R"( *([0-9]+) \| (.*))");
   static const std::regex marked(R"(( *\| )( *)(\^-*|~+) ?(.*))");
   std::istringstream report(error.what());
@@ -129,12 +135,15 @@ Node to_node(const TomlValue& value, const std::string& key, bool from_override)
     place = Place{name, static_cast<int>(location.line()), 1, static_cast<int>(location.line_str().size()),
                   location.line_str()};
   }
+  // What ends too early is reported on the line after the last.
+  if (!only_line.empty() && place->line > 1)
+    place = Place{name, 1, static_cast<int>(only_line.size()) + 1, 1, only_line};
   const auto at = static_cast<std::size_t>(place->column - 1);
   const bool word = at < place->text.size() && std::isalpha(static_cast<unsigned char>(place->text[at]));
   if (word && place->text.rfind('=', at) != std::string::npos) {
     fail_at(*place, "not valid TOML: a value is expected here", "a string stands in quotes: \"...\"");
   }
-  std::string message = std::regex_replace(first, std::regex(R"(^\[error\] (toml::\w+: ?)?)"), "");
+  std::string message = std::regex_replace(first, std::regex(R"(^\[error\] (toml::\w+: ?)?|\.$)"), "");
   if (!comment.empty() && comment != "here") message += (message.empty() ? "" : ": ") + comment;
   fail_at(*place, "not valid TOML: " + message);
 }
@@ -242,13 +251,13 @@ void apply_override(Node& document, const std::string& text) {
   try {
     lay(text);
   } catch (const toml::syntax_error& error) {
-    if (std::string("[{\"'").find(value.front()) != std::string::npos) fail_syntax(error, override_file);
+    if (std::string("[{\"'").find(value.front()) != std::string::npos) fail_syntax(error, override_file, text);
     std::string quoted;
     for (const char c : value) quoted += (c == '\\' || c == '"') ? std::string{'\\', c} : std::string{c};
     try {
       lay(key + "=\"" + quoted + "\"");
     } catch (const toml::syntax_error& again) {
-      fail_syntax(again, override_file);
+      fail_syntax(again, override_file, text);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/config.hpp"
@@ -131,7 +132,7 @@ void visit(Visitor& v, LayerConfig& c) {
   if (is("conv", "max_pool", "avg_pool")) {
     v("kernel", c.kernel, "height and width of the window", required(at_least(1)));
     v("stride", c.stride, "pixels between two windows, down and across", at_least(1));
-    v("padding", c.padding, "zeros added on each side, down and across", at_least(0));
+    v("padding", c.padding, "pixels added on each side, down and across", at_least(0));
   }
   if (is("conv")) {
     v("dilation", c.dilation, "pixels between two elements of the kernel, down and across", at_least(1));
@@ -156,7 +157,7 @@ template <class Visitor>
 void visit(Visitor& v, OptimizerConfig& c) {
   v("name", c.name, "how a gradient changes the weights", one_of({"sgd", "adam", "adamw", "adagrad"}));
   v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
-  v("momentum", c.momentum, "sgd", at_least_and_below(0, 1));
+  v("momentum", c.momentum, "sgd: share of the last update that is kept", at_least_and_below(0, 1));
   v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
   v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
   v("beta1", c.beta1, "adam, adamw: decay of the gradient's mean", at_least_and_below(0, 1));
@@ -169,7 +170,7 @@ void visit(Visitor& v, ScheduleConfig& c) {
   v("name", c.name, "how the learning rate goes down", one_of({"constant", "step", "cosine"}));
   v("warmup_epochs", c.warmup_epochs, "the rate first rises linearly from 0 over these", at_least(0));
   v("milestones", c.milestones, "step: epochs at which the rate is multiplied by gamma, ascending", above(0));
-  v("gamma", c.gamma, "step", above_and_at_most(0, 1));
+  v("gamma", c.gamma, "step: factor at each milestone", above_and_at_most(0, 1));
   v("final_factor", c.final_factor, "cosine: the factor at the end", between(0, 1));
 }
 

@@ -90,8 +90,9 @@ void require_layer_keys(const Node& table, const std::string& type) {
     for (const auto& each : layer_types) {
       if (contains(layer_keys(each), item.key)) takers.push_back(each);
     }
-    fail_at(item.key_place, "a " + type + " layer does not take \"" + item.key + "\"; only " + listed(takers) + " do",
-            "a " + type + " layer takes: " + listed(taken));
+    fail_at(item.key_place,
+            "layers of type " + type + " do not take \"" + item.key + "\"; only " + listed(takers) + " do",
+            "layers of type " + type + " take: " + listed(taken));
   }
 }
 
@@ -171,7 +172,7 @@ void TableReader::fail_type(const Node& node, const std::string& path, const std
 void TableReader::fail_missing(const std::string& key, const std::string& meaning) const {
   std::string label = prefix_.substr(0, prefix_.size() - 1);
   const Node* type = table_.find("type");
-  const std::string owner = key != "type" && type != nullptr ? "a " + type->string + " layer" : "[[" + label + "]]";
+  const std::string owner = key != "type" && type != nullptr ? "a layer of type " + type->string : "[[" + label + "]]";
   fail_at(table_.place, owner + " needs the key \"" + key + "\" (" + meaning + ")");
 }
 

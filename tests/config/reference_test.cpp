@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "config/fields.hpp"
+#include "config/write.hpp"
+
+namespace halograd {
+namespace {
+
+/// What the written text gives for a key after a table's header.
+std::string written_value(const std::string& text, const std::string& header, const std::string& key) {
+  const auto start = text.find("\n" + key + " = ", header.empty() ? 0 : text.find("\n" + header + "\n"));
+  const auto value = text.find(" = ", start) + 3;
+  return text.substr(value, std::min(text.find("  # ", value), text.find('\n', value)) - value);
+}
+
+/// A visitor that makes the row of docs/run-files.md for each key: key, type, default, what is allowed, meaning.
+class RowWriter {
+ public:
+  RowWriter(std::string text, std::string header) : text_(std::move(text)), header_(std::move(header)) {}
+
+  template <class Member>
+  void operator()(const char* key, Member& member, const char* meaning, const Allowed& allowed) {
+    const auto standard = allowed.required ? "required" : "`" + written_value(text_, header_, key) + "`";
+    auto limits = to_string(allowed);
+    std::replace(limits.begin(), limits.end(), '"', '`');
+    rows.push_back("| `" + std::string(key) + "` | " + type_name(member) + " | " + standard + " | " + limits + " | " +
+                   meaning + " |");
+  }
+  template <class Struct>
+  void section(const char* key, Struct& member, const char* meaning) {
+    const std::string header = "[" + std::string(key) + "]";
+    rows.push_back("## " + header);
+    rows.push_back(meaning);
+    RowWriter writer(text_, header);
+    visit(writer, member);
+    rows.insert(rows.end(), writer.rows.begin(), writer.rows.end());
+  }
+  void list(const char*, std::vector<LayerConfig>&, const char*) {}
+
+  std::vector<std::string> rows;
+
+ private:
+  std::string text_, header_;
+};
+
+std::vector<std::string> expected_rows() {
+  RunConfig config;
+  config.network.layers.resize(1);
+  LayerConfig& layer = config.network.layers[0];
+  RowWriter writer("\n" + to_toml(config), "");
+  visit(writer, config);
+  for (const auto& type : layer_types) {
+    layer.type = type;
+    RowWriter layer_writer("\n" + to_toml(config), "[[network.layer]]");
+    visit(layer_writer, layer);
+    writer.rows.push_back("### " + type);
+    // What every layer takes stands once, under the first type.
+    const auto skipped = static_cast<std::ptrdiff_t>(type == layer_types.front() ? 0 : 3);
+    writer.rows.insert(writer.rows.end(), layer_writer.rows.begin() + skipped, layer_writer.rows.end());
+  }
+  const auto first = std::find(writer.rows.begin(), writer.rows.end(), "### " + layer_types.front());
+  std::rotate(first, first + 1, first + 4);  // the keys of every layer, then the heading of the first type
+  writer.rows.insert(first, "## [[network.layer]]");
+  return writer.rows;
+}
+
+TEST(Reference, HasEveryKeyAndNoOther) {
+  std::ifstream file(HALOGRAD_SOURCE_DIR "/docs/run-files.md");
+  ASSERT_TRUE(file) << "docs/run-files.md cannot be opened";
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+
+  const auto expected = expected_rows();
+  auto at = lines.begin();
+  for (const auto& row : expected) {
+    const auto found = std::find(at, lines.end(), row);
+    EXPECT_NE(found, lines.end()) << "missing, or out of order: " << row;
+    if (found != lines.end()) at = found + 1;
+  }
+  for (const auto& line : lines) {
+    if (line.rfind("| `", 0) != 0) continue;
+    EXPECT_NE(std::find(expected.begin(), expected.end(), line), expected.end()) << "describes no key: " << line;
+  }
+}
+
+}  // namespace
+}  // namespace halograd
