@@ -1,0 +1,272 @@
+#include "kernels/batch_norm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/error.hpp"
+#include "tests/kernels/buffers.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr double epsilon = 1e-5;
+constexpr double momentum = 0.1;
+
+/// What one training call and its backward give.
+template <class T>
+struct Result {
+  std::vector<T> y, running_mean, running_var, mean, inverse_std, dx, dscale, dshift;
+};
+
+/// Inputs around `centre`, with a different offset and width for each channel.
+template <class T>
+struct Inputs {
+  long rows;
+  int channels;
+  std::vector<T> x, dy, scale, shift, running_mean, running_var, before;
+  Inputs(long row_count, int channel_count, double centre = 0)
+      : rows(row_count),
+        channels(channel_count),
+        x(noise<T>(row_count * channel_count, 1)),
+        dy(noise<T>(row_count * channel_count, 2)),
+        scale(noise<T>(channel_count, 3, 0.5, 1.5)),
+        shift(noise<T>(channel_count, 4)),
+        running_mean(noise<T>(channel_count, 5)),
+        running_var(noise<T>(channel_count, 6, 0.5, 1.5)),
+        before(noise<T>(row_count * channel_count, 7)) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const int c = static_cast<int>(i % channels);
+      x[i] = static_cast<T>(centre + c % 5 + static_cast<double>(x[i]) * (1 + c % 3));
+    }
+  }
+};
+
+template <class T>
+Result<T> train(const Inputs<T>& in, bool accumulate) {
+  const ExecutionSpace exec;
+  const auto channels = static_cast<std::size_t>(in.channels);
+  const auto x = to_device(in.x);
+  const auto scale = to_device(in.scale);
+  const auto running_mean = to_device(in.running_mean);
+  const auto running_var = to_device(in.running_var);
+  const Buffer<T> mean("mean", channels);
+  const Buffer<T> inverse_std("inverse_std", channels);
+  const Buffer<T> y("y", in.x.size());
+  const Buffer<T> dscale("dscale", channels);
+  const Buffer<T> dshift("dshift", channels);
+  const auto dx = to_device(in.before);
+  const Buffer<double> workspace("workspace", batch_norm_workspace(in.rows, in.channels));
+  Kokkos::deep_copy(workspace, std::nan(""));
+  batch_norm_forward_training<T>(exec, in.rows, in.channels, x, scale, to_device(in.shift), epsilon, momentum,
+                                 running_mean, running_var, mean, inverse_std, y, workspace);
+  exec.fence();
+  Kokkos::deep_copy(workspace, std::nan(""));
+  batch_norm_backward<T>(exec, in.rows, in.channels, x, to_device(in.dy), scale, mean, inverse_std, dx, dscale, dshift,
+                         accumulate, workspace);
+  exec.fence();
+  return {to_host(y),           to_host(running_mean), to_host(running_var), to_host(mean),
+          to_host(inverse_std), to_host(dx),           to_host(dscale),      to_host(dshift)};
+}
+
+/// The same in plain loops, long double throughout.
+template <class T>
+Result<double> plain(const Inputs<T>& in) {
+  using Wide = long double;
+  Result<double> out;
+  out.y.resize(in.x.size());
+  out.dx.resize(in.x.size());
+  for (int c = 0; c < in.channels; ++c) {
+    Wide sum = 0, squares = 0;
+    for (long r = 0; r < in.rows; ++r) sum += in.x[r * in.channels + c];
+    const Wide mean = sum / in.rows;
+    for (long r = 0; r < in.rows; ++r) squares += std::pow(Wide(in.x[r * in.channels + c]) - mean, 2);
+    const Wide variance = squares / in.rows;
+    const Wide inverse_std = 1 / std::sqrt(variance + Wide(epsilon));
+    Wide dshift = 0, dscale = 0;
+    for (long r = 0; r < in.rows; ++r) {
+      const long i = r * in.channels + c;
+      const Wide normal = (in.x[i] - mean) * inverse_std;
+      out.y[i] = static_cast<double>(normal * in.scale[c] + in.shift[c]);
+      dshift += in.dy[i];
+      dscale += in.dy[i] * normal;
+    }
+    for (long r = 0; r < in.rows; ++r) {
+      const long i = r * in.channels + c;
+      const Wide normal = (in.x[i] - mean) * inverse_std;
+      out.dx[i] =
+          static_cast<double>(in.scale[c] * inverse_std * (in.dy[i] - dshift / in.rows - normal * dscale / in.rows));
+    }
+    out.mean.push_back(static_cast<double>(mean));
+    out.inverse_std.push_back(static_cast<double>(inverse_std));
+    out.dshift.push_back(static_cast<double>(dshift));
+    out.dscale.push_back(static_cast<double>(dscale));
+    out.running_mean.push_back(static_cast<double>((1 - momentum) * in.running_mean[c] + momentum * mean));
+    out.running_var.push_back(
+        static_cast<double>((1 - momentum) * in.running_var[c] + momentum * squares / (in.rows - 1)));
+  }
+  return out;
+}
+
+template <class T>
+void expect_near(const std::vector<T>& found, const std::vector<double>& expected, double bound, const char* what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], bound * (1 + std::abs(expected[i]))) << what << " " << i;
+  }
+}
+
+template <class T>
+class BatchNormTest : public ::testing::Test {};
+using Reals = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(BatchNormTest, Reals);
+
+struct Extents {
+  long rows;
+  int channels;
+};
+const Extents shapes[] = {{2, 1},    {3, 3},     {17, 17},  {50, 1},    {1000, 3},  {4096, 16}, {777, 20},
+                          {300, 64}, {129, 100}, {64, 128}, {100, 130}, {2, 1000},  {37, 513},  {20000, 2},
+                          {70, 129}, {5, 33},    {16, 256}, {9, 127},   {100000, 3}};
+
+TYPED_TEST(BatchNormTest, AgreesWithAPlainLoop) {
+  using T = TypeParam;
+  for (const Extents& shape : shapes) {
+    SCOPED_TRACE(::testing::Message() << shape.rows << " x " << shape.channels);
+    const Inputs<T> in(shape.rows, shape.channels);
+    const auto expected = plain(in);
+    const auto found = train(in, false);
+    const double bound = 10 * tolerance<T>;
+    // Of two rows that happen to be close, the deviation is small and its relative error large.
+    const double loose = shape.rows < 4 ? 1000 * bound : bound;
+    expect_near(found.mean, expected.mean, bound, "mean");
+    expect_near(found.inverse_std, expected.inverse_std, bound, "inverse_std");
+    expect_near(found.running_mean, expected.running_mean, bound, "running_mean");
+    expect_near(found.running_var, expected.running_var, bound, "running_var");
+    expect_near(found.y, expected.y, loose, "y");
+    expect_near(found.dshift, expected.dshift, bound, "dshift");
+    expect_near(found.dscale, expected.dscale, loose, "dscale");
+    expect_near(found.dx, expected.dx, loose, "dx");
+    const auto added = train(in, true);
+    for (std::size_t i = 0; i < added.dx.size(); ++i) ASSERT_NEAR(added.dx[i], in.before[i] + found.dx[i], bound) << i;
+    EXPECT_EQ(added.y, found.y);  // and the same bits again
+    EXPECT_EQ(added.dscale, found.dscale);
+  }
+}
+
+TYPED_TEST(BatchNormTest, DataFarFromZeroKeepsItsVariance) {
+  using T = TypeParam;
+  for (const double centre : {100.0, 10000.0}) {
+    const Inputs<T> in(20000, 7, centre);
+    const auto expected = plain(in);
+    const auto found = train(in, false);
+    for (std::size_t c = 0; c < 7; ++c) {
+      EXPECT_NEAR(found.inverse_std[c] / expected.inverse_std[c], 1, 1e-6);
+      EXPECT_NEAR(found.mean[c] / expected.mean[c], 1, 1e-6);
+    }
+  }
+}
+
+TYPED_TEST(BatchNormTest, InferenceUsesTheRunningStatistics) {
+  using T = TypeParam;
+  const ExecutionSpace exec;
+  for (const Extents& shape : {Extents{0, 4}, Extents{1, 3}, Extents{100, 17}, Extents{600, 130}}) {
+    const Inputs<T> in(shape.rows, shape.channels);
+    const auto x = to_device(in.x);
+    const Buffer<T> y("y", in.x.size());
+    const auto scale = to_device(in.scale);
+    const auto shift = to_device(in.shift);
+    const auto mean = to_device(in.running_mean);
+    const auto variance = to_device(in.running_var);
+    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, y);
+    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, x);
+    exec.fence();
+    const auto found = to_host(y);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const std::size_t c = i % static_cast<std::size_t>(in.channels);
+      const double expected =
+          (static_cast<double>(in.x[i]) - in.running_mean[c]) / std::sqrt(in.running_var[c] + epsilon) * in.scale[c] +
+          in.shift[c];
+      ASSERT_NEAR(found[i], expected, 10 * tolerance<T>) << i;
+    }
+    EXPECT_EQ(to_host(x), found);
+  }
+}
+
+TYPED_TEST(BatchNormTest, BackwardMayOverwriteTheGradientItReads) {
+  using T = TypeParam;
+  const ExecutionSpace exec;
+  const Inputs<T> in(70, 20);
+  const auto expected = train(in, false);
+  const auto gradient = to_device(in.dy);
+  const Buffer<T> dscale("dscale", 20);
+  const Buffer<T> dshift("dshift", 20);
+  const Buffer<double> workspace("workspace", batch_norm_workspace(70, 20));
+  batch_norm_backward<T>(exec, 70, 20, to_device(in.x), gradient, to_device(in.scale), to_device(expected.mean),
+                         to_device(expected.inverse_std), gradient, dscale, dshift, false, workspace);
+  exec.fence();
+  EXPECT_EQ(to_host(gradient), expected.dx);
+}
+
+TEST(BatchNormGradientTest, AgreesWithCentralDifferences) {
+  for (const Extents& shape : {Extents{2, 1}, Extents{5, 3}, Extents{12, 17}}) {
+    const Inputs<double> in(shape.rows, shape.channels);
+    const auto found = train(in, false);
+    const double step = 1e-5;
+    const auto objective = [](const Inputs<double>& inputs) {
+      const auto y = train(inputs, false).y;
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += inputs.dy[i] * y[i];
+      return sum;
+    };
+    const auto check = [&](std::vector<double> Inputs<double>::*member, const std::vector<double>& gradient) {
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        Inputs<double> up = in;
+        Inputs<double> down = in;
+        (up.*member)[i] += step;
+        (down.*member)[i] -= step;
+        const double slope = (objective(up) - objective(down)) / (2 * step);
+        EXPECT_NEAR(gradient[i], slope, 1e-6 * (1 + std::abs(slope))) << i;
+      }
+    };
+    check(&Inputs<double>::x, found.dx);
+    check(&Inputs<double>::scale, found.dscale);
+    check(&Inputs<double>::shift, found.dshift);
+  }
+}
+
+TEST(BatchNormWorkspaceTest, GrowsWithTheRows) {
+  for (const int channels : {1, 3, 16, 500}) {
+    std::size_t last = 0;
+    for (long rows = 2; rows < 100000; rows += 1 + rows / 7) {
+      const std::size_t needed = batch_norm_workspace(rows, channels);
+      EXPECT_GE(needed, last);
+      last = needed;
+    }
+  }
+}
+
+TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
+  using T = TypeParam;
+  const ExecutionSpace exec;
+  const Buffer<T> c("c", 3);
+  const Buffer<T> x("x", 6);
+  const Buffer<T> shorter("shorter", 5);
+  const Buffer<double> workspace("workspace", batch_norm_workspace(2, 3));
+  const auto forward = [&](long rows, const Buffer<T>& y, const Buffer<double>& scratch) {
+    batch_norm_forward_training<T>(exec, rows, 3, x, c, c, epsilon, momentum, c, c, c, c, y, scratch);
+  };
+  EXPECT_NO_THROW(forward(2, x, workspace));
+  EXPECT_THROW(forward(1, x, workspace), Error);
+  EXPECT_THROW(forward(0, x, workspace), Error);
+  EXPECT_THROW(forward(3, x, workspace), Error);
+  EXPECT_THROW(forward(2, shorter, workspace), Error);
+  EXPECT_THROW(forward(2, x, Buffer<double>("workspace", 1)), Error);
+  EXPECT_THROW(batch_norm_backward<T>(exec, 1, 3, x, x, c, c, c, x, c, c, false, workspace), Error);
+  EXPECT_THROW(batch_norm_backward<T>(exec, 2, 3, x, x, c, c, c, shorter, c, c, false, workspace), Error);
+  EXPECT_THROW(batch_norm_forward_inference<T>(exec, 2, 3, x, c, c, epsilon, c, c, shorter), Error);
+  exec.fence();
+}
+
+}  // namespace
+}  // namespace halograd
