@@ -2,10 +2,21 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/session.hpp"
+
 /// The subcommands. Each function adds one, with its options and what it does, to the program.
 namespace halograd {
 
+/// `halograd train FILE`: trains the network of a run file.
+void add_train(CLI::App& app, Session& session);
+
+/// `halograd evaluate CHECKPOINT`: accuracy of a checkpoint's mean model and of its replicas.
+void add_evaluate(CLI::App& app, Session& session);
+
 /// `halograd topology`: edges, weights, spectral gap and bytes of a topology. Needs no MPI launch.
 void add_topology(CLI::App& app);
+
+/// `halograd inspect FILE`: what a checkpoint or metrics file holds. Needs no MPI launch.
+void add_inspect(CLI::App& app);
 
 }  // namespace halograd

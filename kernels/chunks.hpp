@@ -1,17 +1,12 @@
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/compat.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
 
-/// Whether kernels run on the host's own cores. A work item is then a long contiguous stretch for the vector unit; on
-/// accelerators it is one value, so that neighbouring threads touch neighbouring addresses.
-constexpr bool runs_on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
-
-/// The most values that one work item of for_each_chunk handles.
+/// The most values that one work item of for_each_chunk handles: on the host a long contiguous stretch for the vector
+/// unit, on accelerators one value, so that neighbouring threads touch neighbouring addresses.
 constexpr long chunk_length = runs_on_host ? 4096 : 1;
 
 using FlatRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;

@@ -2,6 +2,8 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <string>
+
 /// Says that the iterations of the next loop touch disjoint memory, so that it vectorises although its pointers may be
 /// equal.
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -22,5 +24,26 @@ namespace math = Kokkos;
 #else
 namespace math = Kokkos::Experimental;
 #endif
+
+/// Kokkos::initialize with a number of host threads and, on accelerators, a device (-1: Kokkos chooses).
+inline void start_kokkos(int threads, int device) {
+#if KOKKOS_VERSION >= 30700
+  Kokkos::InitializationSettings settings;
+  settings.set_num_threads(threads).set_disable_warnings(true);
+  if (device >= 0) settings.set_device_id(device);
+#else
+  Kokkos::InitArguments settings;
+  settings.num_threads = threads;
+  settings.disable_warnings = true;
+  settings.device_id = device;
+#endif
+  Kokkos::initialize(settings);
+}
+
+/// "3.4.1"
+inline std::string kokkos_version() {
+  return std::to_string(KOKKOS_VERSION / 10000) + "." + std::to_string(KOKKOS_VERSION / 100 % 100) + "." +
+         std::to_string(KOKKOS_VERSION % 100);
+}
 
 }  // namespace halograd

@@ -36,4 +36,10 @@ auto slice(const View& view, std::size_t begin, std::size_t length) {
   return Range(view.data() + begin, length);
 }
 
+/// `count` values of type T from byte `offset` of a range of bytes on.
+template <class T>
+Vector<T> values_at(const Vector<std::byte>& bytes, std::size_t offset, std::size_t count) {
+  return Vector<T>(reinterpret_cast<T*>(bytes.data() + offset), count);
+}
+
 }  // namespace halograd

@@ -40,15 +40,11 @@ class AllreduceAverager final : public Averager {
       wait_seconds_ += wait_politely(request);
     }
     staging_.upload(exec, gradient);
-    bytes_sent_ += bytes_per_step();
+    bytes_sent_ += allreduce_bytes(ranks_, length_);
   }
 
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
-  /// Of a ring or reduce-scatter all-reduce, which are the ones that send least; MPI chooses, and does not tell.
-  [[nodiscard]] std::int64_t bytes_per_step() const override {
-    return 2 * (ranks_ - 1) * static_cast<std::int64_t>(length_ * sizeof(float)) / ranks_;
-  }
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -61,6 +57,10 @@ class AllreduceAverager final : public Averager {
 };
 
 }  // namespace
+
+std::int64_t allreduce_bytes(int ranks, std::size_t length) {
+  return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
+}
 
 std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length) {
   return std::make_unique<AllreduceAverager>(comm, length);

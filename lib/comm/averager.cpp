@@ -16,4 +16,11 @@ std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const Co
   fail("averager.name is \"", averager.name, "\"; expected none, allreduce or neighbour");
 }
 
+std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length) {
+  const auto model = static_cast<std::int64_t>(length * sizeof(float));
+  if (averager.name == "allreduce") return allreduce_bytes(topology.ranks(), length);
+  if (averager.name == "neighbour") return static_cast<std::int64_t>(topology.out_neighbours(rank).size()) * model;
+  return 0;
+}
+
 }  // namespace halograd

@@ -27,13 +27,14 @@ class Averager {
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
-  /// Bytes a rank sends per step, for the start table.
-  [[nodiscard]] virtual std::int64_t bytes_per_step() const { return 0; }
 };
 
 /// The one factory. Collective; `length` is the number of weights, `first_step` the step that comes next.
 std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport,
                                         const Topology& topology, MPI_Comm comm, std::size_t length,
                                         std::int64_t first_step);
+
+/// Bytes that `rank` sends in a step of `length` weights.
+std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length);
 
 }  // namespace halograd

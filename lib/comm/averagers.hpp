@@ -17,6 +17,10 @@ std::unique_ptr<Averager> make_none_averager();
 /// batches of all. Collective.
 std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length);
 
+/// What it sends a rank and step: that of a ring or reduce-scatter algorithm, which send least; MPI chooses, and does
+/// not tell.
+std::int64_t allreduce_bytes(int ranks, std::size_t length);
+
 /// x_i <- W_ii x_i + sum_j W_ij x_j over the in-neighbours of a topology, synchronously, through a HaloWindow.
 /// Collective.
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager, const CommConfig& transport,

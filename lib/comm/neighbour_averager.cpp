@@ -50,9 +50,6 @@ class NeighbourAverager final : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
-  [[nodiscard]] std::int64_t bytes_per_step() const override {
-    return static_cast<std::int64_t>(out_degree_ * length_ * sizeof(float));
-  }
 
  private:
   static constexpr bool halos_are_in_reach = Kokkos::SpaceAccessibility<ExecutionSpace, Kokkos::HostSpace>::accessible;

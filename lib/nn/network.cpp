@@ -164,13 +164,12 @@ void Network::place_buffers() {
 
 Vector<float> Network::value(int index, int batch) const {
   const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1]->shape;
-  return {reinterpret_cast<float*>(arena_.data() + value_offset_[index]), shape.values() * static_cast<std::size_t>(batch)};
+  return values_at<float>(arena_, value_offset_[index], shape.values() * static_cast<std::size_t>(batch));
 }
 
 Vector<float> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
-  return {reinterpret_cast<float*>(arena_.data() + gradient_offset_[index]),
-          nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch)};
+  return values_at<float>(arena_, gradient_offset_[index], nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch));
 }
 
 double Network::forward_flops() const {

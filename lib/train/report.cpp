@@ -75,7 +75,7 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   }
   if (silent_ || header_printed_) return;
   header_printed_ = true;
-  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "test loss", "replicas %", "mean %", "consensus",
+  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "mean loss", "replicas %", "mean %", "consensus",
               "images/s", "wait", "time");
   std::fflush(stdout);
 }
@@ -114,7 +114,7 @@ void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
   clear_bar();
   const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch + 1), static_cast<long>(summary.epochs));
-  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss, summary.test_loss,
+  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss, summary.mean_model_loss,
               accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(), 100 * summary.mean_model_accuracy,
               summary.consensus_distance, summary.images_per_second, 100 * summary.wait_share, human_time(summary.seconds).c_str());
   std::fflush(stdout);

@@ -20,7 +20,7 @@ struct TrainingResult {
   double images_per_second = 0;        ///< of this call's training steps, over all ranks
   double wait_share = 0;               ///< of the ranks' step time spent waiting for others
   double bytes_sent = 0;               ///< a rank and step, on average over this call
-  double train_loss = 0, test_loss = 0;
+  double train_loss = 0, mean_model_loss = 0;
   double test_accuracy_lowest = 0, test_accuracy_highest = 0;  ///< over the replicas
   double mean_model_accuracy = 0, consensus_distance = 0;
   std::string folder, checkpoint, metrics, config;
@@ -29,7 +29,7 @@ struct TrainingResult {
 /// One epoch over all ranks.
 struct EpochSummary {
   std::int64_t epoch = 0, epochs = 0;
-  double train_loss = 0, test_loss = 0;
+  double train_loss = 0, mean_model_loss = 0;
   double accuracy_lowest = 0, accuracy_highest = 0, mean_model_accuracy = 0;
   double consensus_distance = 0;
   double images_per_second = 0;

@@ -65,6 +65,7 @@ Trainer::~Trainer() = default;
 StartFacts Trainer::facts() const { return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_); }
 
 TrainingResult Trainer::run(const TrainOptions& options) {
+  versions_ = options.versions;
   open_run(options);
   const std::int64_t epochs = config_.training.epochs;
   const std::int64_t last = options.stop_after > 0 ? std::min(epochs, epoch_ + options.stop_after) : epochs;
@@ -88,7 +89,7 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     summary.epochs = epochs;
     const double all_images = comm_.sum(epoch_images_);
     summary.train_loss = comm_.sum(epoch_loss_) / all_images;
-    summary.test_loss = row.mean_model_loss;
+    summary.mean_model_loss = row.mean_model_loss;
     summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
     summary.accuracy_highest = comm_.largest(row.test_accuracy);
     summary.mean_model_accuracy = row.mean_model_accuracy;
@@ -105,7 +106,7 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     waited += epoch_wait;
     result.seconds += summary.seconds;
     result.train_loss = summary.train_loss;
-    result.test_loss = summary.test_loss;
+    result.mean_model_loss = summary.mean_model_loss;
     result.test_accuracy_lowest = summary.accuracy_lowest;
     result.test_accuracy_highest = summary.accuracy_highest;
     result.mean_model_accuracy = summary.mean_model_accuracy;
@@ -257,7 +258,7 @@ void Trainer::save(std::int64_t epochs_done) {
   header.averager = config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
   header.config = to_toml(config_);
-  header.versions = versions();
+  header.versions = versions_;
   write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()), named(network_->statistics()));
 }
 

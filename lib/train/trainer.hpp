@@ -24,6 +24,7 @@ struct TrainOptions {
   bool resume = false;     ///< go on from the run folder's checkpoint, if there is one
   bool overwrite = false;  ///< replace a run that the folder holds
   int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
+  std::string versions;    ///< of the program and its libraries, for the checkpoint
 };
 
 /// A training: one replica on this rank, kept together with the others by an Averager.
@@ -51,6 +52,7 @@ class Trainer {
   [[nodiscard]] ReplicaState host_state();
 
   RunConfig config_;
+  std::string versions_;
   const Communicator& comm_;
   Report& report_;
   ExecutionSpace exec_;

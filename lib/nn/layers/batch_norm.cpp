@@ -16,34 +16,39 @@ class BatchNorm : public Layer {
   [[nodiscard]] std::vector<TensorSpec> statistics() const override {
     return {{"running_mean", {shape_.channels}, {}}, {"running_var", {shape_.channels}, {1, 0}}};
   }
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
     needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape_.channels);
+    needs.workspace_bytes = sizeof(double) * batch_norm_workspace(rows(largest_batch), shape_.channels);
     return needs;
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
     const Vector<const float>&scale = call.parameters[0], &shift = call.parameters[1];
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
     if (call.training) {
-      batch_norm_forward_training<float>(exec, rows(call), shape_.channels, call.inputs[0], scale, shift, epsilon_, momentum_, mean,
-                                         var, saved(call, 0), saved(call, 1), call.output);
+      batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift, epsilon_, momentum_, mean,
+                                         var, saved(call, 0), saved(call, 1), call.output, workspace(call));
     } else {
-      batch_norm_forward_inference<float>(exec, rows(call), shape_.channels, call.inputs[0], scale, shift, epsilon_, mean, var,
+      batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift, epsilon_, mean, var,
                                           call.output);
     }
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    batch_norm_backward<float>(exec, rows(call), shape_.channels, call.inputs[0], call.output_gradient, call.parameters[0],
+    batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient, call.parameters[0],
                                saved(call, 0), saved(call, 1), call.input_gradients[0], call.parameter_gradients[0],
-                               call.parameter_gradients[1], call.accumulate[0]);
+                               call.parameter_gradients[1], call.accumulate[0], workspace(call));
   }
 
  private:
-  [[nodiscard]] long rows(const LayerCall& call) const { return static_cast<long>(call.batch) * shape_.height * shape_.width; }
+  [[nodiscard]] long rows(int batch) const { return static_cast<long>(batch) * shape_.height * shape_.width; }
   /// 0: the batch's mean, 1: its inverse standard deviation.
-  [[nodiscard]] Vector<float> saved(const LayerCall& call, int which) const {
-    return {reinterpret_cast<float*>(call.saved.data()) + static_cast<std::ptrdiff_t>(which) * shape_.channels,
-            static_cast<std::size_t>(shape_.channels)};
+  [[nodiscard]] Vector<float> saved(const LayerCall& call, std::size_t which) const {
+    const std::size_t channels = static_cast<std::size_t>(shape_.channels);
+    return values_at<float>(call.saved, which * channels * sizeof(float), channels);
+  }
+
+  [[nodiscard]] static Vector<double> workspace(const LayerCall& call) {
+    return values_at<double>(call.workspace, 0, call.workspace.size() / sizeof(double));
   }
 
   Shape shape_;

@@ -42,7 +42,7 @@ class MaxPool : public Pool {
 
  private:
   static Vector<std::uint8_t> which(const LayerCall& call) {
-    return {reinterpret_cast<std::uint8_t*>(call.saved.data()), call.output.size()};
+    return values_at<std::uint8_t>(call.saved, 0, call.output.size());
   }
 };
 

@@ -1,0 +1,88 @@
+#include "train/evaluation.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "app/commands.hpp"
+#include "app/json.hpp"
+#include "config/read.hpp"
+#include "io/checkpoint.hpp"
+#include "nn/reference_networks.hpp"
+
+namespace halograd {
+namespace {
+
+struct EvaluateArguments {
+  std::string checkpoint;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+
+void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
+  const Communicator& comm = session.start_mpi();
+  CheckpointHeader header;
+  RunConfig config;
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Loader> loader;
+  std::unique_ptr<Network> network;
+  Replica replica;
+  comm.together([&] {
+    header = read_checkpoint_header(arguments.checkpoint);
+    config = parse_config(header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
+  });
+  session.start_kokkos(config.training.threads);
+  comm.together([&] {
+    data = open_dataset(config.data, Split::test, config.training.seed);
+    LoaderOptions options;
+    options.rank = comm.rank();
+    options.ranks = comm.ranks();
+    options.training = false;
+    options.global_batch = std::max(config.training.batch, comm.ranks());
+    options.prefetch = config.data.prefetch;
+    loader = std::make_unique<Loader>(*data, config.data, options);
+    const ImageShape image = data->shape();
+    network = std::make_unique<Network>(expand_network(config.network, data->classes()), Shape{image.height, image.width, image.channels},
+                                        data->classes(), std::max(1, loader->largest_batch()));
+    replica = network->make_replica(config.training.seed);
+    const auto parameters = Kokkos::create_mirror_view(replica.parameters);
+    const auto statistics = Kokkos::create_mirror_view(replica.statistics);
+    read_checkpoint_mean(arguments.checkpoint, parameters, statistics);
+    Kokkos::deep_copy(replica.parameters, parameters);
+    Kokkos::deep_copy(replica.statistics, statistics);
+  });
+  const Evaluation part = evaluate(ExecutionSpace(), *network, replica, *loader);
+  double sums[3] = {part.loss_sum, part.correct, part.images};
+  comm.sum(sums, 3);
+  if (comm.rank() != 0) return;
+  const double loss = sums[0] / sums[2], accuracy = sums[1] / sums[2];
+  if (arguments.json) {
+    JsonObject object;
+    object.add("checkpoint", arguments.checkpoint);
+    object.add("network", header.network);
+    object.add("step", static_cast<long>(header.step));
+    object.add("epoch", static_cast<long>(header.epoch));
+    object.add("images", static_cast<long>(sums[2]));
+    object.add("mean_model_loss", loss);
+    object.add("mean_model_accuracy", accuracy);
+    std::cout << object.text() << std::endl;
+  } else {
+    std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\nmean model: %.2f %% of %.0f test images, loss %.4f\n",
+                arguments.checkpoint.c_str(), header.network.c_str(), static_cast<long>(header.epoch), static_cast<long>(header.step),
+                header.ranks, 100 * accuracy, sums[2], loss);
+  }
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<EvaluateArguments>();
+  CLI::App* command = app.add_subcommand("evaluate", "Test accuracy of a checkpoint's mean model");
+  command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
+  command->add_option("--set", arguments->overrides, "Set a key of the checkpoint's run file, for example data.path=/data")->type_name("KEY=VALUE");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->callback([arguments, &session] { evaluate_checkpoint(*arguments, session); });
+}
+
+}  // namespace halograd

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace halograd {
+
+/// MPI and Kokkos for the life of the program: started when a subcommand needs them, so that those that need no MPI launch run on
+/// a login node, and ended in order, or aborted.
+class Session {
+ public:
+  Session(int argc, char** argv);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// MPI with threads. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
+  const Communicator& start_mpi();
+  /// Kokkos with `threads` a rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its ranks. After start_mpi.
+  void start_kokkos(int threads);
+
+  /// Says what went wrong, once where all ranks agree on it, and ends all ranks. Returns the exit status.
+  int fail(const std::string& message, bool on_all_ranks);
+
+ private:
+  int argc_;
+  char** argv_;
+  bool kokkos_ = false;
+  std::unique_ptr<Communicator> comm_;
+};
+
+/// The rank that the launcher gave this process, before MPI is started; 0 without a launcher.
+int launched_rank();
+
+/// Of halograd, Kokkos, MPI and HDF5, in one line.
+std::string versions();
+
+}  // namespace halograd

@@ -1,0 +1,79 @@
+#include "train/trainer.hpp"
+
+#include <iostream>
+#include <memory>
+
+#include "app/commands.hpp"
+#include "app/json.hpp"
+#include "config/read.hpp"
+#include "version.hpp"
+
+namespace halograd {
+namespace {
+
+struct TrainArguments {
+  std::string file;
+  std::vector<std::string> overrides;
+  TrainOptions options;
+  bool check = false;
+  bool json = false;
+};
+
+void print_json(const TrainingResult& result) {
+  JsonObject object;
+  object.add("epochs", static_cast<long>(result.epochs));
+  object.add("steps", static_cast<long>(result.steps));
+  object.add("seconds", result.seconds);
+  object.add("images_per_second", result.images_per_second);
+  object.add("wait_share", result.wait_share);
+  object.add("bytes_sent", result.bytes_sent);
+  object.add("train_loss", result.train_loss);
+  object.add("mean_model_loss", result.mean_model_loss);
+  object.add("test_accuracy", std::vector<double>{result.test_accuracy_lowest, result.test_accuracy_highest});
+  object.add("mean_model_accuracy", result.mean_model_accuracy);
+  object.add("consensus_distance", result.consensus_distance);
+  object.add("checkpoint", result.checkpoint);
+  object.add("metrics", result.metrics);
+  object.add("config", result.config);
+  std::cout << object.text() << std::endl;
+}
+
+void train(const TrainArguments& arguments, Session& session) {
+  const Communicator& comm = session.start_mpi();
+  RunConfig config;
+  comm.together([&] { config = read_config(arguments.file, arguments.overrides); });
+  session.start_kokkos(config.training.threads);
+
+  const bool speaks = comm.rank() == 0;
+  Report report(!speaks || arguments.json, config.output.print_steps);
+  Trainer trainer(config, comm, report);
+  report.start(std::string("halograd ") + HALOGRAD_VERSION + ": " + config.name, trainer.facts());
+  if (arguments.check) {
+    report.line("Checked: data, network, topology and memory are in order; nothing was trained or written");
+    return;
+  }
+  const TrainingResult result = trainer.run(arguments.options);
+  report.end(result);
+  if (speaks && arguments.json) print_json(result);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = app.add_subcommand("train", "Train the network of a run file");
+  command->add_option("file", arguments->file, "Run file (TOML)")->required();
+  command->add_option("--set", arguments->overrides, "Set a key of the run file, for example training.epochs=2")->type_name("KEY=VALUE");
+  command->add_option("--stop-after", arguments->options.stop_after, "End, with a checkpoint, after so many epochs of this call")
+      ->check(CLI::PositiveNumber);
+  CLI::Option* resume = command->add_flag("--resume", arguments->options.resume, "Go on from the run folder's checkpoint, if there is one");
+  command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")->excludes(resume);
+  command->add_flag("--check", arguments->check, "Validate everything, train nothing");
+  command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else");
+  command->callback([arguments, &session] {
+    arguments->options.versions = versions();
+    train(*arguments, session);
+  });
+}
+
+}  // namespace halograd
