@@ -85,6 +85,28 @@ Handle open_data(const Handle& file, const std::string& name, const std::string&
   return dataset;
 }
 
+/// Opens the images with a cache that holds one chunk at least: read in ascending order, no chunk is then decompressed
+/// twice in a batch.
+Handle open_images(const Handle& file, const std::string& name, const std::string& where) {
+  std::size_t bytes = 0;
+  {
+    const Handle dataset = open_data(file, name, where);
+    const Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
+    if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return open_data(file, name, where);
+    hsize_t chunk[H5S_MAX_RANK];
+    const int rank = H5Pget_chunk(properties.id(), H5S_MAX_RANK, chunk);
+    const Handle type(H5Dget_type(dataset.id()), H5Tclose);
+    bytes = H5Tget_size(type.id());
+    for (int i = 0; i < rank; ++i) bytes *= static_cast<std::size_t>(chunk[i]);
+  }
+  constexpr std::size_t least = std::size_t{8} << 20U;
+  const Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
+  H5Pset_chunk_cache(access.id(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, std::max(least, bytes), H5D_CHUNK_CACHE_W0_DEFAULT);
+  Handle images(H5Dopen2(file.id(), name.c_str(), access.id()), H5Dclose);
+  HALOGRAD_REQUIRE(images.id() >= 0, where, ": cannot be opened: ", reason());
+  return images;
+}
+
 std::vector<hsize_t> extents_of(const Handle& dataset, int rank, const char* layout, const std::string& where) {
   const Handle space(H5Dget_space(dataset.id()), H5Sclose);
   const int found = H5Sget_simple_extent_ndims(space.id());
@@ -163,7 +185,7 @@ class Hdf5Dataset final : public Dataset {
   Hdf5Dataset(const fs::path& path, const std::string& group, Handle file, Labels labels)
       : where_(path.string() + ":" + group + "/images"),
         file_(std::move(file)),
-        images_(open_data(file_, group + "/images", where_)),
+        images_(open_images(file_, group + "/images", where_)),
         labels_(std::move(labels)) {
     const std::vector<hsize_t> extents = extents_of(images_, 4, "(N,H,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
@@ -207,31 +229,28 @@ class Hdf5Dataset final : public Dataset {
     std::sort(places_.begin(), places_.end(), [&](std::size_t a, std::size_t b) { return indices[a] < indices[b]; });
   }
 
-  /// Reads the distinct images, ascending, into staging_, neighbouring ones as one run; all in one call, so that a
-  /// chunk is decompressed once even where it does not fit HDF5's cache.
+  /// Reads the distinct images into staging_, ascending, neighbouring ones as one run. A read a run takes half the time
+  /// of one read of a union of hyperslabs.
   void stage(std::span<const long> indices) const {
     const Session session;
     const Handle space(H5Dget_space(images_.id()), H5Sclose);
     const hsize_t height = shape_.height, width = shape_.width, channels = shape_.channels;
-    H5Sselect_none(space.id());
-    std::size_t distinct = 0;
+    const std::size_t image_bytes = static_cast<std::size_t>(shape_.values()) * (bytes_ ? 1 : sizeof(float));
+    staging_.resize(indices.size() * image_bytes);
+    std::uint8_t* staged = staging_.data();
     for (std::size_t i = 0; i < places_.size();) {
       const long first = indices[places_[i]];
       long last = first;
       while (i < places_.size() && indices[places_[i]] <= last + 1) last = indices[places_[i++]];
       const hsize_t start[4] = {static_cast<hsize_t>(first), 0, 0, 0};
       const hsize_t count[4] = {static_cast<hsize_t>(last - first + 1), height, width, channels};
-      HALOGRAD_REQUIRE(H5Sselect_hyperslab(space.id(), H5S_SELECT_OR, start, nullptr, count, nullptr) >= 0, where_,
-                       ": images ", first, "..", last, ": ", reason());
-      distinct += static_cast<std::size_t>(count[0]);
+      const Handle memory(H5Screate_simple(4, count, nullptr), H5Sclose);
+      const bool read = H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start, nullptr, count, nullptr) >= 0 &&
+                        H5Dread(images_.id(), bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, memory.id(), space.id(),
+                                H5P_DEFAULT, staged) >= 0;
+      HALOGRAD_REQUIRE(read, where_, ": cannot read images ", first, " to ", last, ": ", reason());
+      staged += count[0] * image_bytes;
     }
-    const hsize_t memory_extent = distinct * height * width * channels;
-    const Handle memory(H5Screate_simple(1, &memory_extent, nullptr), H5Sclose);
-    staging_.resize(memory_extent * (bytes_ ? 1 : 4));
-    const herr_t status = H5Dread(images_.id(), bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, memory.id(), space.id(),
-                                  H5P_DEFAULT, staging_.data());
-    HALOGRAD_REQUIRE(status >= 0, where_, ": cannot read ", distinct, " images between ", indices[places_.front()],
-                     " and ", indices[places_.back()], ": ", reason());
   }
 
   void convert(const std::uint8_t* staged, long index, float* image) const {

@@ -246,7 +246,7 @@ TEST(Hdf5Dataset, RefusesADamagedChunk) {
   std::vector<float> image(values);
   std::int32_t label = 0;
   expect_error([&] { set->read(std::vector<long>{9}, image.data(), &label); },
-               {"set.h5:/train/images", "cannot read 1 images between 9 and 9"});
+               {"set.h5:/train/images", "cannot read images 9 to 9"});
 }
 
 TEST(Hdf5Dataset, SaysWhatIsMissingOrOfAnotherKind) {
