@@ -9,6 +9,7 @@
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
 #include "train/schedule.hpp"
+#include "train/start_facts.hpp"
 
 namespace halograd {
 namespace {
