@@ -4,24 +4,26 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
-build=${1:-build/ci}
+build=$(realpath "${1:-build/ci}")
 pattern=${2:-^$root/(kernels|lib|app|tests)/}
 [[ -e $build/compile_commands.json ]] || {
   echo "tidy: no $build/compile_commands.json; configure first" >&2
   exit 2
 }
 
-# clang brings no omp.h of its own here; the compiler's, alone in a folder, serves.
+# clang brings no omp.h of its own here; g++'s, alone in a folder, serves without the attribute that clang does not know.
 omp=$build/tidy
+rm -rf "$omp"
 mkdir -p "$omp"
-ln -sf "$(g++ -print-file-name=include/omp.h)" "$omp/omp.h"
+sed -E 's/__malloc__ \([^)]*\)/__malloc__/' "$(g++ -print-file-name=include/omp.h)" >"$omp/omp.h"
 
 start=$SECONDS
 log=$build/tidy.log
 # gcc's options that clang does not know are no findings.
-if ! run-clang-tidy -quiet -j "$(nproc)" -p "$build" -extra-arg="-isystem$root/$omp" -extra-arg=-Wno-unknown-warning-option \
+if ! run-clang-tidy -quiet -j "$(nproc)" -p "$build" -extra-arg="-isystem$omp" -extra-arg=-Wno-unknown-warning-option \
   -extra-arg=-Wno-ignored-optimization-argument "$pattern" >"$log" 2>&1; then
-  grep -E -A 6 '(error|warning): ' "$log" || tail -n 40 "$log"
+  sed -i 's/\x1b\[[0-9;]*m//g' "$log" # colours
+  grep -E -A 2 '(error|warning): ' "$log" || tail -n 40 "$log"
   echo "tidy: failed; all of its output is in $log" >&2
   exit 1
 fi
