@@ -121,6 +121,7 @@ class HaloWindow::Implementation {
   bool needs_progress_ = false;  // some neighbour's operations go through this rank's MPI
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
+  std::vector<MPI_Request> puts_;       // since the last flush
   std::int64_t version_ = 0;            // last put
   bool flushed_ = true;
   double wait_seconds_ = 0;
@@ -129,7 +130,7 @@ class HaloWindow::Implementation {
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
     : layout_(checked_layout(comm, topology, length, options)),
-      segment_(comm, layout_.bytes()),
+      segment_(comm, layout_.bytes(), options.force_put),
       length_(length),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
       slots_(options.slots) {
@@ -182,7 +183,8 @@ void HaloWindow::Implementation::write(const Edge& edge, std::int64_t version, c
   for (std::size_t begin = 0; begin < length_; begin += put_floats_) {
     const int count = static_cast<int>(std::min(put_floats_, length_ - begin));
     const auto place = static_cast<MPI_Aint>(slot + begin * sizeof(float));
-    MPI_Put(weights.data() + begin, count, MPI_FLOAT, edge.rank, place, count, MPI_FLOAT, segment_.window());
+    MPI_Rput(weights.data() + begin, count, MPI_FLOAT, edge.rank, place, count, MPI_FLOAT, segment_.window(),
+             &puts_.emplace_back());
   }
 }
 
@@ -209,7 +211,11 @@ void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
   if (!needs_progress_) return;
+  // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
+  // core, leaves it little to wait for.
   const PolitePause time;
+  for (MPI_Request& request : puts_) wait_politely(request);
+  puts_.clear();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
   for (const Edge& edge : out_edges_) {
     if (edge.shared == nullptr) MPI_Win_flush(edge.rank, segment_.window());

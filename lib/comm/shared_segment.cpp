@@ -32,20 +32,26 @@ bool is_unified(MPI_Win window) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes) : exceptions_(std::uncaught_exceptions()) {
+SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes, bool force_rma)
+    : exceptions_(std::uncaught_exceptions()) {
   MPI_Comm_dup(comm, &comm_);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
   require_memory(bytes);
   allocate(bytes);
   map_ranks();
-  MPI_Win_create(own(), static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, comm_, &window_);
-  fail_together(comm_, is_unified(window_) && is_unified(node_window_)
-                           ? ""
-                           : "this MPI offers one-sided communication only with separate public and private memory "
-                             "(MPI_WIN_SEPARATE); neighbour averaging needs MPI_WIN_UNIFIED");
+  int ranks = 0, node_ranks = 0;
+  MPI_Comm_size(comm_, &ranks);
+  MPI_Comm_size(node_, &node_ranks);
+  if (ranks > 1 && (force_rma || node_ranks < ranks)) {
+    MPI_Win_create(own(), static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, comm_, &window_);
+  }
+  const bool unified = is_unified(node_window_) && (window_ == MPI_WIN_NULL || is_unified(window_));
+  fail_together(comm_, unified ? ""
+                               : "this MPI offers one-sided communication only with separate public and private memory "
+                                 "(MPI_WIN_SEPARATE); neighbour averaging needs MPI_WIN_UNIFIED");
   MPI_Win_lock_all(MPI_MODE_NOCHECK, node_window_);
-  MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+  if (window_ != MPI_WIN_NULL) MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
   std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
   sync();
   sync_node();
@@ -54,9 +60,11 @@ SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes) : exceptions_(std
 
 SharedSegment::~SharedSegment() {
   if (std::uncaught_exceptions() > exceptions_) return;
-  MPI_Win_unlock_all(window_);
+  if (window_ != MPI_WIN_NULL) {
+    MPI_Win_unlock_all(window_);
+    MPI_Win_free(&window_);
+  }
   MPI_Win_unlock_all(node_window_);
-  MPI_Win_free(&window_);
   MPI_Win_free(&node_window_);
   MPI_Comm_free(&node_);
   MPI_Comm_free(&comm_);

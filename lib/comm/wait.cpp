@@ -12,16 +12,20 @@ namespace halograd {
 namespace {
 
 constexpr int free_probes = 300;
-// A yield costs next to nothing where no other rank wants the core, and a message in flight seldom takes longer than
-// these; the sleeps after them are for stragglers.
-constexpr int yields = 3000;
+// A yield costs next to nothing where nobody else wants the core, and a message in flight seldom takes longer than
+// this. Where the core is wanted, a yield lasts as long as the others please, and a sleeper is woken sooner.
+constexpr double yield_seconds = 0.1e-3;
 constexpr long longest_sleep = 100'000;  // nanoseconds
 
 }  // namespace
 
 void PolitePause::operator()() {
-  if (pauses_ < free_probes + yields) {
-    if (pauses_++ >= free_probes) sched_yield();
+  if (probes_ < free_probes) {
+    ++probes_;
+    return;
+  }
+  if (seconds() < yield_seconds) {
+    sched_yield();
     return;
   }
   const timespec sleep{0, sleep_nanoseconds_};

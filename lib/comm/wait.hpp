@@ -7,8 +7,8 @@
 
 namespace halograd {
 
-/// The pauses of a waiting loop: none at first, then yields of the core, then sleeps of 20 to 100 microseconds.
-/// Spinning alone, as MPI_Wait does, starves the other ranks where there are more ranks than cores.
+/// The pauses of a waiting loop: none at first, then yields of the core for 0.1 ms, then sleeps of 20 to
+/// 100 microseconds. Spinning alone, as MPI_Wait does, starves the other ranks where there are more ranks than cores.
 class PolitePause {
  public:
   /// Between two probes.
@@ -18,7 +18,7 @@ class PolitePause {
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  int pauses_ = 0;
+  int probes_ = 0;
   long sleep_nanoseconds_ = 20'000;
 };
 

@@ -154,9 +154,11 @@ int ranks_that_differ(const std::vector<float>& a, const std::vector<float>& b) 
   return static_cast<int>(differ);
 }
 
-class NeighbourAverager : public testing::TestWithParam<std::tuple<std::string, std::string, bool>> {
+// Making a window is collective, and slow where ranks share cores: each property is tested on the graphs that can break
+// it.
+class NeighbourAverager : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
-  Choice choice_{"neighbour", std::get<1>(GetParam()), std::get<0>(GetParam()), std::get<2>(GetParam()), 2};
+  Choice choice_{"neighbour", std::get<1>(GetParam()), std::get<0>(GetParam()), false, 2};
 };
 
 TEST_P(NeighbourAverager, FollowsItsRuleAsSimulatedInOneProcess) {
@@ -168,33 +170,34 @@ TEST_P(NeighbourAverager, FollowsItsRuleAsSimulatedInOneProcess) {
   EXPECT_LT(error, 2e-6);
 }
 
-TEST_P(NeighbourAverager, IsBitwiseTheSameInEveryRun) {
-  EXPECT_EQ(ranks_that_differ(trained(choice_, 1001, 8), trained(choice_, 1001, 8)), 0);
-}
-
-TEST_P(NeighbourAverager, GoesOnFromAnyStepBitwise) {
-  constexpr std::size_t length = 301;
-  const std::vector<float> straight = trained(choice_, length, 9);
-  Values weights(start_of(this_rank(), length));
-  {
-    const auto averager = make(choice_, length);
-    train(*averager, weights, 0, 4, 1);
-  }
-  const auto averager = make(choice_, length, 4);
-  train(*averager, weights, 4, 9, 1);
-  EXPECT_EQ(ranks_that_differ(straight, weights.get()), 0);
-}
-
-INSTANTIATE_TEST_SUITE_P(Edges, NeighbourAverager,
+INSTANTIATE_TEST_SUITE_P(Graphs, NeighbourAverager,
                          testing::Combine(testing::Values("ring", "torus2d", "exponential", "complete"),
-                                          testing::Values("combine_then_adapt", "adapt_then_combine"), testing::Bool()),
+                                          testing::Values("combine_then_adapt", "adapt_then_combine")),
                          [](const auto& instance) {
-                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param) +
-                                  (std::get<2>(instance.param) ? "_put" : "_store");
+                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param);
                          });
 
+TEST(Averager, NeighbourIsBitwiseTheSameInEveryRunAndGoesOnFromAnyStep) {
+  constexpr std::size_t length = 1001;
+  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+    for (const bool force_put : {false, true}) {
+      const Choice choice{"neighbour", order, "exponential", force_put, 2};
+      const std::vector<float> straight = trained(choice, length, 9);
+      EXPECT_EQ(ranks_that_differ(straight, trained(choice, length, 9)), 0) << order << force_put;
+      Values weights(start_of(this_rank(), length));
+      {
+        const auto averager = make(choice, length);
+        train(*averager, weights, 0, 4, 1);
+      }
+      const auto averager = make(choice, length, 4);
+      train(*averager, weights, 4, 9, 1);
+      EXPECT_EQ(ranks_that_differ(straight, weights.get()), 0) << order << force_put;
+    }
+  }
+}
+
 TEST(Averager, StoresAndPutsGiveTheSameBits) {
-  for (const char* kind : {"ring", "exponential", "complete"}) {
+  for (const char* kind : {"ring", "complete"}) {
     for (const int slots : {2, 3}) {
       const std::vector<float> stored = trained({"neighbour", "combine_then_adapt", kind, false, slots}, 1001, 8);
       const std::vector<float> put = trained({"neighbour", "combine_then_adapt", kind, true, slots}, 1001, 8);
@@ -292,10 +295,10 @@ Consensus consensus_of(const std::vector<float>& x) {
   return consensus;
 }
 
-class Decay : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+class Decay : public testing::TestWithParam<std::string> {};
 
 TEST_P(Decay, WithoutGradientsTheReplicasAgreeAtTheSpectralRateAndKeepTheirMean) {
-  const auto& [kind, order] = GetParam();
+  const std::string kind = GetParam();
   constexpr std::size_t length = 2000;
   const double second = 1 - spectral_gap(topology_of(kind));
   const bool at_once = second < 1e-6;  // one step brings agreement: no rate to measure
@@ -304,7 +307,7 @@ TEST_P(Decay, WithoutGradientsTheReplicasAgreeAtTheSpectralRateAndKeepTheirMean)
   const int first = last / 2;
 
   Values weights(start_of(this_rank(), length));
-  const auto averager = make({"neighbour", order, kind}, length);
+  const auto averager = make({"neighbour", "combine_then_adapt", kind}, length);
   const Buffer<float> gradient("gradient", length);
   const ExecutionSpace exec;
   const Consensus start = consensus_of(weights.get());
@@ -324,12 +327,8 @@ TEST_P(Decay, WithoutGradientsTheReplicasAgreeAtTheSpectralRateAndKeepTheirMean)
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, Decay,
-                         testing::Combine(testing::Values("ring", "torus2d", "exponential", "complete"),
-                                          testing::Values("combine_then_adapt", "adapt_then_combine")),
-                         [](const auto& instance) {
-                           return std::get<0>(instance.param) + "_" + std::get<1>(instance.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(Graphs, Decay, testing::Values("ring", "torus2d", "exponential", "complete"),
+                         [](const auto& instance) { return instance.param; });
 
 }  // namespace
 }  // namespace halograd

@@ -144,25 +144,9 @@ TEST_P(HaloWindowTest, AFastWriterFillsTheSlotsButCannotLapASlowReader) {
   EXPECT_EQ(total(wrong), 0);
 }
 
-TEST_P(HaloWindowTest, GoesOnFromAnyVersion) {
-  HaloWindow window(MPI_COMM_WORLD, topology_, 10, options_);
-  window.start_at(1'000'000'000'041);
-  long wrong = 0;
-  for (std::int64_t version = 1'000'000'000'042; version < 1'000'000'000'050; ++version) {
-    const std::vector<float> weights = weights_of(this_rank(), version, 10);
-    window.put(version, view(weights));
-    window.flush();
-    for (int edge = 0; edge < static_cast<int>(in_.size()); ++edge) {
-      wrong += wrong_entries(window.wait(edge, version), in_[edge].rank, version);
-      window.release(edge, version);
-    }
-  }
-  EXPECT_EQ(total(wrong), 0);
-}
-
 INSTANTIATE_TEST_SUITE_P(Edges, HaloWindowTest,
-                         testing::Combine(testing::Values("ring", "exponential", "complete", "one_way"),
-                                          testing::Values(2, 3), testing::Bool()),
+                         testing::Combine(testing::Values("exponential", "one_way"), testing::Values(2, 3),
+                                          testing::Bool()),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_slots" + std::to_string(std::get<1>(instance.param)) +
                                   (std::get<2>(instance.param) ? "_put" : "_store");
@@ -183,6 +167,27 @@ TEST(HaloWindow, MayBeEmpty) {
   window.put(1, HostVector<const float>());
   window.flush();
   EXPECT_EQ(window.bytes_sent(), 0);
+}
+
+TEST(HaloWindow, GoesOnFromAnyVersion) {
+  constexpr std::int64_t before = 1'000'000'000'041;  // beyond what int holds
+  const Topology topology = topology_of("ring");
+  const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
+  for (const bool force_put : {false, true}) {
+    HaloWindow window(MPI_COMM_WORLD, topology, 10, {2, force_put});
+    window.start_at(before);
+    long wrong = 0;
+    for (std::int64_t version = before + 1; version < before + 8; ++version) {
+      const std::vector<float> weights = weights_of(this_rank(), version, 10);
+      window.put(version, view(weights));
+      window.flush();
+      for (int edge = 0; edge < static_cast<int>(in.size()); ++edge) {
+        wrong += wrong_entries(window.wait(edge, version), in[edge].rank, version);
+        window.release(edge, version);
+      }
+    }
+    EXPECT_EQ(total(wrong), 0);
+  }
 }
 
 TEST(HaloWindow, RefusesVersionsOutOfTurn) {

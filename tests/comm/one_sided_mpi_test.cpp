@@ -62,10 +62,10 @@ HALOGRAD_COUNTED(Recv, (void* data, int n, MPI_Datatype type, int from, int tag,
 HALOGRAD_COUNTED(Irecv, (void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request),
                  (data, n, type, from, tag, comm, request))
 
-int MPI_Put(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint place, int m, MPI_Datatype out_type,
-            MPI_Win window) {
+int MPI_Rput(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint place, int m, MPI_Datatype out_type,
+             MPI_Win window, MPI_Request* request) {
   ++put_calls;
-  return PMPI_Put(data, n, type, rank, place, m, out_type, window);
+  return PMPI_Rput(data, n, type, rank, place, m, out_type, window, request);
 }
 }
 
