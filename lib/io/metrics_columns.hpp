@@ -1,15 +1,12 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
+#include "io/formats.hpp"
 #include "io/metrics.hpp"
 
 /// The quantities of a metrics file: one table for the writer, the reader and the documentation's test.
 namespace halograd {
-
-inline constexpr const char* metrics_format = "halograd metrics";
-inline constexpr std::int64_t metrics_format_version = 1;
 
 template <class Row>
 struct MetricsColumn {
