@@ -24,7 +24,8 @@ StepMetrics step_row(std::int64_t step, int rank) {
 
 EpochMetrics epoch_row(std::int64_t epoch, int rank) {
   const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(epoch); };
-  return {value(1) + rank, value(2) + rank, value(3) + rank, value(4), value(5), value(6), value(7)};
+  return {value(1) + rank, value(2) + rank, value(3) + rank, value(4),
+          value(5),        value(6),        value(7),        (epoch + 1) * steps_in_epoch};
 }
 
 void write_epochs(MetricsFile& file, std::int64_t first, std::int64_t last) {
