@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   halograd::add_train(app, session);
   halograd::add_evaluate(app, session);
   halograd::add_topology(app);
-//INSPECT halograd::add_inspect(app);
+  halograd::add_inspect(app);
 
   try {
     app.parse(argc, argv);  // runs the subcommand

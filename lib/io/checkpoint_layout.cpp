@@ -69,6 +69,21 @@ CheckpointLayout layout_of(const ReplicaState& state, int ranks) {
           static_cast<std::int64_t>(state.statistics.size())};
 }
 
+CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
+  require_format(file, checkpoint_format, checkpoint_format_version, path);
+  CheckpointHeader header;
+  header.step = read_integer_attribute(file, "step", path);
+  header.epoch = read_integer_attribute(file, "epoch", path);
+  header.step_in_epoch = read_integer_attribute(file, "step_in_epoch", path);
+  header.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
+  header.network = read_string_attribute(file, "network", path);
+  header.averager = read_string_attribute(file, "averager", path);
+  header.topology = read_string_attribute(file, "topology", path);
+  header.config = read_string_attribute(file, "config", path);
+  header.versions = read_string_attribute(file, "versions", path);
+  return header;
+}
+
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
   const auto extents_of = [&](const char* name, std::size_t dimensions) {
     const auto extents = dataset_extents(open_dataset(file, name, path), name, path);

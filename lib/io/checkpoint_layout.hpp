@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "io/checkpoint.hpp"
+#include "io/formats.hpp"
 #include "io/hdf5.hpp"
 
 /// What the writer and the readers of a checkpoint share: names, extents, checksums and the transfer of rows.
 namespace halograd {
-
-inline constexpr const char* checkpoint_format = "halograd checkpoint";
-inline constexpr std::int64_t checkpoint_format_version = 1;
 
 /// Values of one transfer: MPI-IO counts in int bytes, so a row of 2 GB or more goes in pieces.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 26;
@@ -43,6 +41,9 @@ std::vector<std::vector<HostVector<float>>> replica_buffers(const ReplicaState& 
 
 /// The layout of a rank's state. Throws Error where the optimizer's buffers are not as long as the parameters.
 CheckpointLayout layout_of(const ReplicaState& state, int ranks);
+
+/// The root attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
+CheckpointHeader read_header(const Hdf5File& file, const std::string& path);
 
 /// Throws Error where a dataset of /replica is missing or of other extents than the rest.
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);

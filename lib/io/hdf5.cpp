@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "io/durable.hpp"
+#include "io/formats.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -211,6 +212,15 @@ void require_format(const Hdf5File& opened, const std::string& format, std::int6
   HALOGRAD_REQUIRE(found_version >= 1 && found_version <= version, file, ": format_version ", found_version, " of ",
                    format, " is not known to this program, which reads up to ", version,
                    "; read it with a newer halograd");
+}
+
+std::string read_format(const std::string& path) {
+  const auto lock = hdf5_session();
+  // as beside a writer: a metrics file may be in use
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
+  HALOGRAD_REQUIRE(has_attribute(file, "format", path), path,
+                   ": an HDF5 file, but none of halograd: its root has no attribute 'format'");
+  return read_string_attribute(file, "format", path);
 }
 
 }  // namespace halograd

@@ -44,7 +44,8 @@ class Hdf5Handle {
   herr_t close() {
     if (id_ < 0) return 0;
     const auto lock = hdf5_lock();
-    return Close(std::exchange(id_, H5I_INVALID_HID));
+    const hid_t id = std::exchange(id_, H5I_INVALID_HID);
+    return H5Iis_valid(id) > 0 ? Close(id) : 0;  // MPI_Finalize closes what is open, before an object that outlives it
   }
 
  private:

@@ -104,7 +104,7 @@ void make_file(const std::string& path, int ranks, const MetricsTable* kept, std
 class MetricsFile::Implementation {
  public:
   Implementation(MPI_Comm comm, std::string path, std::int64_t steps, std::int64_t epochs)
-      : comm_(comm), path_(std::move(path)) {
+      : comm_(comm), path_(std::move(path)), steps_(std::max<std::int64_t>(steps, 0)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &ranks_);
     together(comm, [&] {
@@ -129,12 +129,14 @@ class MetricsFile::Implementation {
                                           rows_.begin() + static_cast<std::ptrdiff_t>(end));
       for (std::size_t i = 0; i < step_columns.size(); ++i) append_gathered(step_columns[i], step_datasets_, i, rows);
     }
+    steps_ += static_cast<std::int64_t>(rows_.size());
     rows_.clear();
     finish();
   }
 
-  void add_epoch(const EpochMetrics& row) {
+  void add_epoch(EpochMetrics row) {
     flush();
+    row.steps = steps_;
     for (std::size_t i = 0; i < epoch_columns.size(); ++i) append_gathered(epoch_columns[i], epoch_datasets_, i, {row});
     finish();
   }
@@ -219,6 +221,7 @@ class MetricsFile::Implementation {
   std::string path_;
   int rank_ = 0;
   int ranks_ = 1;
+  std::int64_t steps_ = 0;  ///< in the file
   std::string error_;
   std::vector<StepMetrics> rows_;
   // in this order, so that the datasets are closed before the file; on rank 0 only

@@ -21,7 +21,7 @@ struct StepMetrics {
   std::int64_t bytes_sent = 0;
 };
 
-/// One row of /epoch, as rank `r` sees it; the last three are the same on all ranks.
+/// One row of /epoch, as rank `r` sees it; from mean_model_loss on the same on all ranks.
 struct EpochMetrics {
   double train_loss = 0;     ///< mean over the epoch's images of this rank
   double test_loss = 0;      ///< this rank's replica on the whole test set
@@ -30,6 +30,7 @@ struct EpochMetrics {
   double mean_model_accuracy = 0;  ///< the mean of the replicas, 0..1
   double consensus_distance = 0;   ///< sqrt(mean_i ||x_i - mean x||^2)
   double seconds = 0;              ///< wall time of the epoch
+  std::int64_t steps = 0;          ///< done at the end of the epoch; MetricsFile counts them and sets this
 };
 
 /// metrics.h5: /step/<quantity> (S,R) and /epoch/<quantity> (E,R) or (E), extendible, written by rank 0 in SWMR mode so

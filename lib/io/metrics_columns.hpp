@@ -1,15 +1,12 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
+#include "io/formats.hpp"
 #include "io/metrics.hpp"
 
 /// The quantities of a metrics file: one table for the writer, the reader and the documentation's test.
 namespace halograd {
-
-inline constexpr const char* metrics_format = "halograd metrics";
-inline constexpr std::int64_t metrics_format_version = 1;
 
 template <class Row>
 struct MetricsColumn {
@@ -39,7 +36,7 @@ inline constexpr std::array<MetricsColumn<StepMetrics>, 8> step_columns{{
      [](const StepMetrics& row) { return static_cast<double>(row.bytes_sent); }, true, true},
 }};
 
-inline constexpr std::array<MetricsColumn<EpochMetrics>, 7> epoch_columns{{
+inline constexpr std::array<MetricsColumn<EpochMetrics>, 8> epoch_columns{{
     {"/epoch/train_loss", "1", "mean loss over this rank's images of the epoch",
      [](const EpochMetrics& row) { return row.train_loss; }},
     {"/epoch/test_loss", "1", "loss of this rank's replica on the test set",
@@ -53,6 +50,8 @@ inline constexpr std::array<MetricsColumn<EpochMetrics>, 7> epoch_columns{{
     {"/epoch/consensus_distance", "1", "sqrt(mean over replicas of |x_i - mean x|^2) of the parameters",
      [](const EpochMetrics& row) { return row.consensus_distance; }, false},
     {"/epoch/seconds", "s", "wall time of the epoch", [](const EpochMetrics& row) { return row.seconds; }, false},
+    {"/epoch/steps", "1", "steps done at the end of the epoch",
+     [](const EpochMetrics& row) { return static_cast<double>(row.steps); }, false, true},
 }};
 
 }  // namespace halograd

@@ -191,6 +191,13 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
   });
 }
 
+TEST(Checkpoint, H5pyReadsIt) {
+  const Folder folder;
+  Replica replica(rank_of());
+  write(folder.file("c.h5"), replica);
+  check_with_h5py("--checkpoint " + folder.file("c.h5"));
+}
+
 TEST(Checkpoint, ReplacesTheOneBefore) {
   const Folder folder;
   Replica before(rank_of()), after(rank_of() + 50), read(rank_of());
@@ -246,11 +253,14 @@ TEST(Checkpoint, RefusesAFileThatIsCutShort) {
 TEST(Checkpoint, RefusesDamagedValues) {
   const Folder folder;
   Replica replica(rank_of());
+  write(folder.file("whole.h5"), replica);
   const std::string path = folder.file("c.h5");
   const int last = ranks_of() - 1;
   const auto damage = [&](const char* dataset, std::size_t position) {
-    write(path, replica);
-    on_root([&] { flip_bit(path, dataset, position); });
+    on_root([&] {
+      put_bytes(path, bytes_of(folder.file("whole.h5")));
+      flip_bit(path, dataset, position);
+    });
   };
   const std::string row = "row " + std::to_string(last);
   damage("/replica/parameters", last * Replica::parameter_count + 40);

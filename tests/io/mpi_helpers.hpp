@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "kernels/error.hpp"
 
@@ -78,6 +79,25 @@ std::string error_of(Action&& action) {
     return error.what();
   }
   return "";
+}
+
+/// A Python that has h5py; empty where there is none.
+inline std::string python_with_h5py() {
+  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+    if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) == 0) return python;
+  }
+  return "";
+}
+
+/// Collective. Has tests/io/read_with_h5py.py check a file on rank 0; skips where there is no h5py.
+inline void check_with_h5py(const std::string& arguments) {
+  const std::string script = std::filesystem::path(__FILE__).replace_filename("read_with_h5py.py").string();
+  on_root([&] {
+    const std::string python = python_with_h5py();
+    if (python.empty()) GTEST_SKIP() << "no Python with h5py";
+    const std::string command = python + " " + script + " " + arguments + " --ranks " + std::to_string(ranks_of());
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  });
 }
 
 /// Every text has to be in the message of the Error.

@@ -1,0 +1,151 @@
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands.hpp"
+#include "app/json.hpp"
+#include "io/formats.hpp"
+#include "io/metrics_read.hpp"
+#include "io/summary.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+std::string extents_text(const std::vector<long>& extents) {
+  std::string text;
+  for (const long extent : extents) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text.empty() ? "1" : text;
+}
+
+void print_json(const CheckpointSummary& summary) {
+  JsonObject object;
+  object.add("format", checkpoint_format);
+  object.add("step", summary.header.step);
+  object.add("epoch", summary.header.epoch);
+  object.add("step_in_epoch", summary.header.step_in_epoch);
+  object.add("ranks", summary.header.ranks);
+  object.add("network", summary.header.network);
+  object.add("averager", summary.header.averager);
+  object.add("topology", summary.header.topology);
+  object.add("config", summary.header.config);
+  object.add("versions", summary.header.versions);
+  object.add("parameters", summary.parameters);
+  object.add("optimizer_buffers", summary.optimizer_buffers);
+  object.add("statistics", summary.statistics);
+  std::vector<JsonObject> tensors;
+  for (const TensorSummary& tensor : summary.tensors) {
+    JsonObject& entry = tensors.emplace_back();
+    entry.add("layer", tensor.tensor.layer);
+    entry.add("tensor", tensor.tensor.name);
+    entry.add("kind", tensor.statistic ? "statistic" : "parameter");
+    entry.add("extents", tensor.tensor.extents);
+    entry.add("norm", tensor.norm);
+  }
+  object.add("mean", tensors);
+  std::vector<double> norms, distances;
+  for (const ReplicaSummary& replica : summary.replicas) {
+    norms.push_back(replica.norm);
+    distances.push_back(replica.distance);
+  }
+  object.add("norm", norms);
+  object.add("distance", distances);
+  object.add("consensus_distance", summary.consensus_distance);
+  object.add("damaged", summary.damaged);
+  std::printf("%s\n", object.text().c_str());
+}
+
+void print_table(const std::string& path, const CheckpointSummary& summary) {
+  const auto line = [](const char* name, const std::string& value) {
+    std::printf("  %-20s %s\n", name, value.c_str());
+  };
+  std::printf("checkpoint %s\n", path.c_str());
+  line("network", summary.header.network);
+  line("step", std::to_string(summary.header.step));
+  line("epoch",
+       std::to_string(summary.header.epoch) + ", and " + std::to_string(summary.header.step_in_epoch) + " steps");
+  line("ranks", std::to_string(summary.header.ranks));
+  line("averager", summary.header.averager);
+  line("topology", summary.header.topology);
+  line("parameters", std::to_string(summary.parameters));
+  line("optimizer buffers", std::to_string(summary.optimizer_buffers));
+  line("statistics", std::to_string(summary.statistics));
+  line("written by", summary.header.versions);
+  std::printf("\n  %-20s %-18s %-20s %14s\n", "layer", "tensor", "extents", "norm of mean");
+  for (const TensorSummary& tensor : summary.tensors) {
+    std::printf("  %-20s %-18s %-20s %14.6g\n", tensor.tensor.layer.c_str(), tensor.tensor.name.c_str(),
+                extents_text(tensor.tensor.extents).c_str(), tensor.norm);
+  }
+  std::printf("\n  %-20s %14s %20s\n", "replica", "norm", "distance from mean");
+  for (std::size_t rank = 0; rank < summary.replicas.size(); ++rank) {
+    std::printf("  %-20zu %14.6g %20.6g\n", rank, summary.replicas[rank].norm, summary.replicas[rank].distance);
+  }
+  std::printf("\n  %-20s %g\n", "consensus distance", summary.consensus_distance);
+  line("checksums", summary.damaged.empty() ? "all right" : "wrong");
+  for (const std::string& object : summary.damaged) line("", object);
+}
+
+void inspect_checkpoint(const std::string& path, bool as_json) {
+  const CheckpointSummary summary = summarize_checkpoint(path);
+  if (as_json) {
+    print_json(summary);
+  } else {
+    print_table(path, summary);
+  }
+  HALOGRAD_REQUIRE(summary.damaged.empty(), path, ": damaged: ", summary.damaged.size(),
+                   " checksums are wrong, the first that of ", summary.damaged.front());
+}
+
+void inspect_metrics(const std::string& path, bool as_json) {
+  const MetricsTable table = read_metrics(path);
+  // the last row of each column, which is a number a rank or one number
+  const auto last_row = [&](const std::string& column) {
+    const std::vector<double>& values = table.columns.at(column);
+    const std::int64_t rows = column.rfind("/step/", 0) == 0 ? table.steps : table.epochs;
+    return rows == 0
+               ? std::vector<double>{}
+               : std::vector<double>(values.end() - static_cast<std::ptrdiff_t>(values.size()) / rows, values.end());
+  };
+  if (as_json) {
+    JsonObject object, last;
+    object.add("format", metrics_format);
+    object.add("ranks", table.ranks);
+    object.add("steps", table.steps);
+    object.add("epochs", table.epochs);
+    for (const auto& [column, values] : table.columns) last.add(column, last_row(column));
+    object.add("last", last);
+    std::printf("%s\n", object.text().c_str());
+    return;
+  }
+  std::printf("metrics %s\n  %d ranks, %lld steps, %lld epochs\n\n  %-28s last values, one a rank\n", path.c_str(),
+              table.ranks, static_cast<long long>(table.steps), static_cast<long long>(table.epochs), "quantity");
+  for (const auto& [column, values] : table.columns) {
+    std::printf("  %-28s", column.c_str());
+    for (const double value : last_row(column)) std::printf(" %.6g", value);
+    std::printf("\n");
+  }
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  struct Options {
+    std::string path;
+    bool as_json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("inspect", "Show what a checkpoint or a metrics file holds");
+  command->add_option("file", options->path, "checkpoint or metrics file (HDF5)")->required();
+  command->add_flag("--json", options->as_json, "print one JSON object");
+  command->callback([options] {
+    const std::string format = read_format(options->path);
+    if (format == checkpoint_format) return inspect_checkpoint(options->path, options->as_json);
+    if (format == metrics_format) return inspect_metrics(options->path, options->as_json);
+    fail(options->path, ": root attribute 'format' is '", format, "', expected '", checkpoint_format, "' or '",
+         metrics_format, "'");
+  });
+}
+
+}  // namespace halograd

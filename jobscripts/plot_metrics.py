@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Draws a run's metrics: loss, accuracy, consensus distance and where the time went.
+
+    plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE]
+
+One picture per call, metrics.png in the (first) run folder unless --output says otherwise; several runs are compared in it.
+Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
+"""
+
+import argparse
+import os
+import sys
+
+import h5py
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402: after the backend is chosen
+from matplotlib.ticker import MaxNLocator  # noqa: E402
+
+FORMAT = "halograd metrics"
+FORMAT_VERSION = 1
+RUN_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]  # told apart by all eyes
+TIMES = [  # what a step is made of, its colour
+    ("compute", "compute_seconds", "#4c78a8"),
+    ("update", "update_seconds", "#72b7b2"),
+    ("wait for neighbours", "wait_seconds", "#e45756"),
+    ("wait for data", "data_seconds", "#eeca3b"),
+]
+
+
+class Run:
+    """The columns of one metrics file, cut to the rows that all of them have (a writer may be between two of them)."""
+
+    def __init__(self, folder):
+        path = os.path.join(folder, "metrics.h5") if os.path.isdir(folder) else folder
+        if not os.path.exists(path):
+            raise ValueError(f"{path}: no such file; is {folder} a run folder?")
+        if not h5py.is_hdf5(path):
+            raise ValueError(f"{path}: not an HDF5 file")
+        try:
+            with h5py.File(path, "r", libver="latest", swmr=True) as file:
+                self._read(file, path)
+        except (OSError, KeyError) as error:
+            raise ValueError(f"{path}: cannot be read: {error}") from error
+        self.folder = os.path.dirname(path) or "."
+        self.name = os.path.basename(os.path.abspath(self.folder))
+
+    def _read(self, file, path):
+        found = file.attrs.get("format")
+        if found != FORMAT:
+            raise ValueError(f"{path}: no metrics file: its attribute 'format' is {found!r}, expected {FORMAT!r}")
+        version = int(file.attrs["format_version"])
+        if version > FORMAT_VERSION:
+            raise ValueError(f"{path}: format_version {version}; this script reads up to {FORMAT_VERSION}")
+        self.epoch = self._read_group(file["epoch"])
+        self.step = self._read_group(file["step"])
+        self.epochs = len(self.epoch["seconds"])
+        self.ranks = int(file.attrs["ranks"])
+        if self.epochs == 0:
+            raise ValueError(f"{path}: no epoch is finished yet")
+
+    @staticmethod
+    def _read_group(group):
+        columns = {name: dataset[()] for name, dataset in group.items()}
+        rows = min(len(column) for column in columns.values())
+        return {name: column[:rows] for name, column in columns.items()}
+
+    def seconds_by_epoch(self, name):
+        """Mean over the ranks of a time's sum over each epoch's steps, in seconds."""
+        ends = np.minimum(self.epoch["steps"], len(self.step[name]))
+        starts = np.concatenate(([0], ends[:-1]))
+        return np.array([self.step[name][begin:end].sum(axis=0).mean() for begin, end in zip(starts, ends)])
+
+
+def draw_loss(axes, runs):
+    for run, colour, label in runs:
+        x = np.arange(1, run.epochs + 1)
+        axes.plot(x, run.epoch["train_loss"].mean(axis=1), "--", color=colour, label=f"{label}training")
+        axes.plot(x, run.epoch["mean_model_loss"], "-", color=colour, linewidth=2, label=f"{label}test, mean model")
+    axes.set(title="Loss", xlabel="epoch", ylabel="cross-entropy")
+
+
+def draw_accuracy(axes, runs):
+    for run, colour, label in runs:
+        x = np.arange(1, run.epochs + 1)
+        replicas = 100 * run.epoch["test_accuracy"]
+        lines = axes.plot(x, replicas, "-", color=colour, linewidth=0.7, alpha=0.45)
+        lines[0].set_label(f"{label}replicas")
+        mean = 100 * run.epoch["mean_model_accuracy"]
+        axes.plot(x, mean, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {mean[-1]:.2f} %")
+    axes.set(title="Test accuracy", xlabel="epoch", ylabel="correct / %")
+
+
+def draw_consensus(axes, runs):
+    drawn = False
+    for run, colour, label in runs:
+        distance = np.where(run.epoch["consensus_distance"] > 0, run.epoch["consensus_distance"], np.nan)
+        drawn = drawn or np.isfinite(distance).any()
+        axes.plot(np.arange(1, run.epochs + 1), distance, "o-", color=colour, markersize=3.5,
+                  label=label.rstrip(": ") or "replicas")
+    if drawn:
+        axes.set_yscale("log")
+    else:
+        axes.text(0.5, 0.5, "the replicas are equal", transform=axes.transAxes, ha="center", color="0.4")
+    axes.set(title="Consensus distance", xlabel="epoch", ylabel=r"root mean square of $\|x_i-\bar{x}\|$")
+
+
+def draw_times(axes, runs):
+    width = 0.8 / len(runs)
+    for place, (run, _, _) in enumerate(runs):
+        x = np.arange(1, run.epochs + 1) + (place - (len(runs) - 1) / 2) * width
+        bottom = np.zeros(run.epochs)
+        for name, column, colour in TIMES:
+            seconds = run.seconds_by_epoch(column)
+            axes.bar(x, seconds, 0.92 * width, bottom=bottom, color=colour, label=name if place == 0 else None)
+            bottom += seconds
+        rest = np.maximum(run.epoch["seconds"] - bottom, 0)
+        axes.bar(x, rest, 0.92 * width, bottom=bottom, color="0.85", label="evaluation and other" if place == 0 else None)
+    note = "" if len(runs) == 1 else " (runs from left to right)"
+    axes.set(title=f"Time per epoch{note}", xlabel="epoch", ylabel="time / s, mean of ranks")
+
+
+def draw(runs, output):
+    plt.rcParams.update({
+        "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.spines.top": False,
+        "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9", "axes.axisbelow": True,
+        "legend.frameon": False, "legend.fontsize": 8,
+    })
+    figure, ((loss, accuracy), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
+    compared = [(run, RUN_COLOURS[i % len(RUN_COLOURS)], f"{run.name}: " if len(runs) > 1 else "")
+                for i, run in enumerate(runs)]
+    draw_loss(loss, compared)
+    draw_accuracy(accuracy, compared)
+    draw_consensus(consensus, compared)
+    draw_times(times, compared)
+    for axes in (loss, accuracy, consensus, times):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    loss.legend()
+    accuracy.legend(loc="lower right")
+    if len(runs) > 1:
+        consensus.legend()
+    times.set_ylim(top=1.3 * times.get_ylim()[1])  # room for the legend above the bars
+    times.legend(ncol=3, loc="upper center", fontsize=7, columnspacing=1.2)
+    titles = [f"{run.name} ({run.ranks} rank{'s' if run.ranks > 1 else ''})" for run in runs]
+    figure.suptitle(",   ".join(titles), fontsize=11)
+    partial = output + ".partial"
+    figure.savefig(partial, dpi=160, format="png")
+    os.replace(partial, output)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="a folder with metrics.h5, or such a file")
+    parser.add_argument("--output", help="the picture's path (default: metrics.png in the first run folder)")
+    arguments = parser.parse_args()
+    try:
+        runs = [Run(folder) for folder in arguments.runs]
+        output = arguments.output or os.path.join(runs[0].folder, "metrics.png")
+        draw(runs, output)
+    except (ValueError, OSError) as error:
+        sys.exit(f"plot_metrics: {error}")
+    print(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#include "io/summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/checkpoint_layout.hpp"
+#include "io/hdf5.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+double norm_of(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+/// The mean of the replicas as /mean holds it; tensors with a wrong checksum are named in `damaged`.
+std::vector<float> summarize_mean(const Hdf5File& file, const std::string& path, CheckpointSummary& summary) {
+  std::vector<float> parameters(static_cast<std::size_t>(summary.parameters)), values;
+  for (const MeanTensor& mean : read_mean_tensors(file, path)) {
+    values.resize(mean.count);
+    try {
+      read_mean_tensor(file, mean, values.data(), path);
+    } catch (const Error&) {
+      summary.damaged.push_back("/mean/" + mean.tensor.layer + "/" + mean.tensor.name);
+    }
+    summary.tensors.push_back({mean.tensor, mean.statistic, norm_of(values)});
+    if (mean.statistic) continue;
+    HALOGRAD_REQUIRE(mean.tensor.offset <= parameters.size() && mean.count <= parameters.size() - mean.tensor.offset,
+                     path, ": /mean/", mean.tensor.layer, "/", mean.tensor.name, " does not fit the replica's length");
+    std::copy(values.begin(), values.end(), parameters.begin() + static_cast<std::ptrdiff_t>(mean.tensor.offset));
+  }
+  return parameters;
+}
+
+}  // namespace
+
+CheckpointSummary summarize_checkpoint(const std::string& path) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  CheckpointSummary summary;
+  summary.header = read_header(file, path);
+  const CheckpointLayout layout = read_layout(file, path);
+  summary.parameters = layout.parameters;
+  summary.optimizer_buffers = layout.optimizer_buffers;
+  summary.statistics = layout.statistics;
+  const std::vector<float> mean = summarize_mean(file, path, summary);
+  double squares = 0;
+  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
+  for (const ReplicaDataset& shape : datasets) {
+    const Hdf5Dataset dataset = open_dataset(file, shape.path, path);
+    const auto expected = read_checksums_attribute(dataset, "crc32", path);
+    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
+                     expected.size(), " checksums, expected ", shape.ranks);
+    std::vector<float> values(static_cast<std::size_t>(shape.length));
+    for (std::int64_t row = 0; row < shape.ranks; ++row) {
+      std::uint32_t crc = 0;
+      for (std::int64_t part = 0; part < shape.parts; ++part) {
+        read_part(dataset, shape, row, part, HostVector<float>(values.data(), values.size()), H5P_DEFAULT, path);
+        crc = checksum(values.data(), values.size(), crc);
+      }
+      if (crc != expected[static_cast<std::size_t>(row)]) {
+        summary.damaged.push_back(std::string(shape.path) + " row " + std::to_string(row));
+      }
+      if (&shape != &datasets.front()) continue;  // the first are the parameters
+      const double norm = norm_of(values);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= mean[i];
+      summary.replicas.push_back({norm, norm_of(values)});
+      squares += summary.replicas.back().distance * summary.replicas.back().distance;
+    }
+  }
+  summary.consensus_distance = std::sqrt(squares / static_cast<double>(layout.ranks));
+  return summary;
+}
+
+}  // namespace halograd
