@@ -8,7 +8,8 @@ namespace halograd {
 template <class T>
 void relu_forward(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y);
 
-/// dx = dy where y > 0, else 0; with `accumulate`, added to dx. y is relu_forward's output. dx may be dy when not accumulating.
+/// dx = dy where y > 0, else 0; with `accumulate`, added to dx. y is relu_forward's output. dx may be dy when not
+/// accumulating.
 template <class T>
 void relu_backward(const ExecutionSpace& exec, Vector<const T> y, Vector<const T> dy, Vector<T> dx, bool accumulate);
 
@@ -20,8 +21,8 @@ void add_forward(const ExecutionSpace& exec, Vector<const T> x, Vector<const T> 
 template <class T>
 void copy_gradient(const ExecutionSpace& exec, Vector<const T> dy, Vector<T> dx, bool accumulate);
 
-/// y = x / (1 - p) where random_uniform(key, index) >= p, else 0 (inverted dropout; Srivastava et al., JMLR 2014). y may be x.
-/// Backward is the same function on the gradients, with the same key.
+/// y = x / (1 - p) where random_uniform(key, index) >= p, else 0 (inverted dropout; Srivastava et al., JMLR 2014). y
+/// may be x. Backward is the same function on the gradients, with the same key.
 template <class T>
 void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double probability, std::uint64_t key,
              bool accumulate);

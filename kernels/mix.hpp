@@ -7,8 +7,8 @@ namespace halograd {
 /// The most halos that one pass of mix reads.
 constexpr int mix_width = 4;
 
-/// x = self_weight x + sum_{j < count} weights[j] halos[j], all (n), count <= mix_width, in one pass over memory. Sums in that order.
-/// More neighbours take further passes with self_weight = 1.
+/// x = self_weight x + sum_{j < count} weights[j] halos[j], all (n), count <= mix_width, in one pass over memory. Sums
+/// in that order. More neighbours take further passes with self_weight = 1.
 struct MixTerms {
   double self_weight = 1;
   int count = 0;

@@ -1,15 +1,18 @@
 #include "kernels/pool.hpp"
 
+#include "kernels/pack.hpp"
 #include "kernels/pool_windows.hpp"
 
 namespace halograd {
 
 namespace {
 
-/// True also for a NaN: a diverged run must show.
-template <class T>
-KOKKOS_INLINE_FUNCTION bool beats(T value, T best) {
-  return value > best || value != value;
+/// Takes the values that are larger, and their place. A NaN wins as well: a diverged run must show.
+template <class Value, class Index>
+KOKKOS_FORCEINLINE_FUNCTION void take_larger(const Value& value, int place, Value& best, Index& winner) {
+  const auto wins = (value > best) | (value != value);
+  best = wins ? value : best;
+  winner = wins ? Index{} + place : winner;
 }
 
 template <class T>
@@ -40,46 +43,43 @@ struct MaxPoolForward {
     const T* const right = from + shape.channels;
     const T* const below = from + static_cast<long>(shape.width) * shape.channels;
     const T* const last = below + shape.channels;
-    HALOGRAD_IVDEP
-    for (int c = 0; c < count; ++c) {
-      const T b = right[c], d = below[c], e = last[c];
-      T best = from[c];
-      int winner = 0;
-      winner = beats(b, best) ? 1 : winner;
-      best = beats(b, best) ? b : best;
-      winner = beats(d, best) ? 2 : winner;
-      best = beats(d, best) ? d : best;
-      winner = beats(e, best) ? 3 : winner;
-      best = beats(e, best) ? e : best;
-      to[c] = best;
-      place[c] = static_cast<std::uint8_t>(winner);
-    }
+    for_each_pack<true>(count, [=](int c, auto lanes) {
+      typename Pack<T, lanes>::Value best, value;
+      typename Pack<T, lanes>::Index winner{};
+      typename Pack<T, lanes>::Bytes bytes;
+      load_pack(from + c, best);
+      load_pack(right + c, value);
+      take_larger(value, 1, best, winner);
+      load_pack(below + c, value);
+      take_larger(value, 2, best, winner);
+      load_pack(last + c, value);
+      take_larger(value, 3, best, winner);
+      store_pack(best, to + c);
+      convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
+      store_pack(bytes, place + c);
+    });
   }
 
   KOKKOS_FUNCTION void largest(const Reach& rows, const Reach& columns, const T* from, T* to, std::uint8_t* place,
                                int count) const {
-    T best[channel_tile];
-    int winner[channel_tile];
-    for (int c = 0; c < count; ++c) {
-      best[c] = from[c];
-      winner[c] = rows.begin * shape.kernel_w + columns.begin;
-    }
-    for (int r = rows.begin; r < rows.end; ++r) {
-      for (int s = columns.begin; s < columns.end; ++s) {
-        const T* const values =
-            from + (static_cast<long>(r - rows.begin) * shape.width + (s - columns.begin)) * shape.channels;
-        const int here = r * shape.kernel_w + s;
-        for (int c = 0; c < count; ++c) {
-          const bool wins = beats(values[c], best[c]);
-          best[c] = wins ? values[c] : best[c];
-          winner[c] = wins ? here : winner[c];
+    const PoolShape s = shape;
+    for_each_pack<true>(count, [=](int c, auto lanes) {
+      typename Pack<T, lanes>::Value best, value;
+      typename Pack<T, lanes>::Index winner =
+          typename Pack<T, lanes>::Index{} + (rows.begin * s.kernel_w + columns.begin);
+      typename Pack<T, lanes>::Bytes bytes;
+      load_pack(from + c, best);
+      for (int r = rows.begin; r < rows.end; ++r) {
+        for (int column = columns.begin; column < columns.end; ++column) {
+          const long skip = static_cast<long>(r - rows.begin) * s.width + (column - columns.begin);
+          load_pack(from + skip * s.channels + c, value);
+          take_larger(value, r * s.kernel_w + column, best, winner);
         }
       }
-    }
-    for (int c = 0; c < count; ++c) {
-      to[c] = best[c];
-      place[c] = static_cast<std::uint8_t>(winner[c]);
-    }
+      store_pack(best, to + c);
+      convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
+      store_pack(bytes, place + c);
+    });
   }
 };
 
@@ -93,18 +93,24 @@ struct AvgPoolForward {
   KOKKOS_FUNCTION void operator()(int n, int p, int q, int channel, int count) const {
     const Reach rows = reach_of(p, shape.stride_h, shape.pad_h, shape.kernel_h, shape.height);
     const Reach columns = reach_of(q, shape.stride_w, shape.pad_w, shape.kernel_w, shape.width);
-    T sum[channel_tile];
-    for (int c = 0; c < count; ++c) sum[c] = T(0);
-    for (int r = rows.begin; r < rows.end; ++r) {
-      for (int s = columns.begin; s < columns.end; ++s) {
-        const T* const values =
-            x + pixel_offset(n, rows.start + r, columns.start + s, shape.height, shape.width, shape.channels) + channel;
-        for (int c = 0; c < count; ++c) sum[c] += values[c];
-      }
-    }
     const T share = T(1) / T(shape.kernel_h * shape.kernel_w);
+    const T* const from = x +
+                          pixel_offset(n, rows.start + rows.begin, columns.start + columns.begin, shape.height,
+                                       shape.width, shape.channels) +
+                          channel;
     T* const to = y + pixel_offset(n, p, q, out_height, out_width, shape.channels) + channel;
-    for (int c = 0; c < count; ++c) to[c] = sum[c] * share;
+    const PoolShape s = shape;
+    for_each_pack<true>(count, [=](int c, auto lanes) {
+      typename Pack<T, lanes>::Value sum{}, value;
+      for (int r = 0; r < rows.end - rows.begin; ++r) {
+        for (int column = 0; column < columns.end - columns.begin; ++column) {
+          load_pack(from + (static_cast<long>(r) * s.width + column) * s.channels + c, value);
+          sum += value;
+        }
+      }
+      sum *= share;
+      store_pack(sum, to + c);
+    });
   }
 };
 

@@ -4,7 +4,8 @@
 
 namespace halograd {
 
-/// Windows of a 2-d pooling: x (N, H, W, C), y (N, P, Q, C) with P = (H + 2 pad_h - R) / stride_h + 1, Q likewise.
+/// Windows of a 2-d pooling; the kernels throw Error unless 0 <= pad < kernel <= extent + 2 pad and stride >= 1: x (N,
+/// H, W, C), y (N, P, Q, C) with P = (H + 2 pad_h - R) / stride_h + 1, Q likewise.
 struct PoolShape {
   int batch = 0;
   int height = 0, width = 0, channels = 0;
@@ -15,12 +16,14 @@ struct PoolShape {
   [[nodiscard]] KOKKOS_FUNCTION int out_width() const { return (width + 2 * pad_w - kernel_w) / stride_w + 1; }
 };
 
-/// Largest value of each window; padding never wins. `which` (N, P, Q, C) keeps its place in the window (r * S + s) for backward.
+/// Largest value of each window; padding never wins. `which` (N, P, Q, C) keeps its place in the window (r * S + s) for
+/// backward, so that R * S is at most 256.
 template <class T>
 void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y,
                       Vector<std::uint8_t> which);
 
-/// dx = the sum over the windows that took x of their dy; with `accumulate`, added to dx. Written as a gather over inputs (no atomics).
+/// dx = the sum over the windows that took x of their dy; with `accumulate`, added to dx. No atomics: the same
+/// bits for any number of threads.
 template <class T>
 void max_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy,
                        Vector<const std::uint8_t> which, Vector<T> dx, bool accumulate);
@@ -30,6 +33,7 @@ template <class T>
 void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y);
 
 template <class T>
-void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy, Vector<T> dx, bool accumulate);
+void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy, Vector<T> dx,
+                       bool accumulate);
 
 }  // namespace halograd

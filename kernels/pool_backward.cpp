@@ -1,3 +1,4 @@
+#include "kernels/pack.hpp"
 #include "kernels/pool_windows.hpp"
 
 namespace halograd {
@@ -7,55 +8,77 @@ namespace {
 /// What the inputs of a window get of its dy: the one that won, all of it.
 template <class T>
 struct MaxShare {
-  struct Output {
-    T gradient;
-    int winner;
-    KOKKOS_FUNCTION T for_place(int place) const { return winner == place ? gradient : T(0); }
-  };
   const T* dy;
   const std::uint8_t* which;
-  KOKKOS_FUNCTION Output at(long output) const { return {dy[output], which[output]}; }
+  template <int lanes>
+  struct Output {
+    typename Pack<T, lanes>::Value gradient;
+    typename Pack<T, lanes>::Index winner;
+    KOKKOS_FORCEINLINE_FUNCTION void load(const MaxShare& share, long output) {
+      typename Pack<T, lanes>::Bytes bytes;
+      load_pack(share.dy + output, gradient);
+      load_pack(share.which + output, bytes);
+      convert_pack<typename Pack<T, lanes>::Shorts>(bytes, winner);
+    }
+    KOKKOS_FORCEINLINE_FUNCTION void add_to(int place, typename Pack<T, lanes>::Value& sum) const {
+      sum += winner == place ? gradient : typename Pack<T, lanes>::Value{};
+    }
+  };
 };
 
 /// Each the same.
 template <class T>
 struct AvgShare {
-  struct Output {
-    T gradient;
-    KOKKOS_FUNCTION T for_place(int) const { return gradient; }
-  };
   const T* dy;
   T factor;
-  KOKKOS_FUNCTION Output at(long output) const { return {dy[output] * factor}; }
+  template <int lanes>
+  struct Output {
+    typename Pack<T, lanes>::Value gradient;
+    KOKKOS_FORCEINLINE_FUNCTION void load(const AvgShare& share, long output) {
+      load_pack(share.dy + output, gradient);
+      gradient *= share.factor;
+    }
+    KOKKOS_FORCEINLINE_FUNCTION void add_to(int, typename Pack<T, lanes>::Value& sum) const { sum += gradient; }
+  };
 };
 
+/// Writes or adds what a window's `place` gets.
+template <class T, int lanes, bool Add, class Output>
+KOKKOS_FORCEINLINE_FUNCTION void give(const Output& output, int place, T* to) {
+  typename Pack<T, lanes>::Value sum{};
+  if constexpr (Add) load_pack(to, sum);
+  output.add_to(place, sum);
+  store_pack(sum, to);
+}
+
 /// Any windows: each input gathers from those that hold it.
-template <class T, class Share>
+template <class T, class Share, bool Add>
 struct GatherBackward {
   PoolShape shape;
   int out_height, out_width;
   Share share;
   T* dx;
-  bool accumulate;
 
   KOKKOS_FUNCTION void operator()(int n, int row, int column, int channel, int count) const {
     const Reach rows = windows_over(row, shape.stride_h, shape.pad_h, shape.kernel_h, out_height);
     const Reach columns = windows_over(column, shape.stride_w, shape.pad_w, shape.kernel_w, out_width);
-    T sum[channel_tile];
-    for (int c = 0; c < count; ++c) sum[c] = T(0);
-    for (int p = rows.begin; p < rows.end; ++p) {
-      for (int q = columns.begin; q < columns.end; ++q) {
-        const int place = (rows.start - p * shape.stride_h) * shape.kernel_w + (columns.start - q * shape.stride_w);
-        const long output = pixel_offset(n, p, q, out_height, out_width, shape.channels) + channel;
-        for (int c = 0; c < count; ++c) sum[c] += share.at(output + c).for_place(place);
-      }
-    }
     T* const to = dx + pixel_offset(n, row, column, shape.height, shape.width, shape.channels) + channel;
-    if (accumulate) {
-      for (int c = 0; c < count; ++c) to[c] += sum[c];
-    } else {
-      for (int c = 0; c < count; ++c) to[c] = sum[c];
-    }
+    const GatherBackward local = *this;
+    for_each_pack<!Add>(count, [=](int c, auto lanes) {
+      typename Pack<T, lanes>::Value sum{};
+      typename Share::template Output<lanes> given;
+      if constexpr (Add) load_pack(to + c, sum);
+      for (int p = rows.begin; p < rows.end; ++p) {
+        for (int q = columns.begin; q < columns.end; ++q) {
+          const int place = (rows.start - p * local.shape.stride_h) * local.shape.kernel_w +
+                            (columns.start - q * local.shape.stride_w);
+          given.load(local.share,
+                     pixel_offset(n, p, q, local.out_height, local.out_width, local.shape.channels) + channel + c);
+          given.add_to(place, sum);
+        }
+      }
+      store_pack(sum, to + c);
+    });
   }
 };
 
@@ -97,37 +120,33 @@ struct ScatterBackward {
     }
   }
 
-  KOKKOS_FUNCTION static void put(T& to, T value) {
-    if constexpr (Add) {
-      to += value;
-    } else {
-      to = value;
-    }
-  }
-
   KOKKOS_FUNCTION void write_four(long output, T* to) const {
     T* const right = to + shape.channels;
     T* const below = to + static_cast<long>(shape.width) * shape.channels;
     T* const last = below + shape.channels;
-    const int channels = shape.channels;
-    HALOGRAD_IVDEP
-    for (int c = 0; c < channels; ++c) {
-      const auto given = share.at(output + c);
-      put(to[c], given.for_place(0));
-      put(right[c], given.for_place(1));
-      put(below[c], given.for_place(2));
-      put(last[c], given.for_place(3));
-    }
+    const Share source = share;
+    for_each_pack<!Add>(shape.channels, [=](int c, auto lanes) {
+      typename Share::template Output<lanes> given;
+      given.load(source, output + c);
+      give<T, lanes, Add>(given, 0, to + c);
+      give<T, lanes, Add>(given, 1, right + c);
+      give<T, lanes, Add>(given, 2, below + c);
+      give<T, lanes, Add>(given, 3, last + c);
+    });
   }
 
   KOKKOS_FUNCTION void write(const Reach& rows, const Reach& columns, long output, T* to) const {
     const int channels = shape.channels;
+    const Share source = share;
     for (int r = rows.begin; r < rows.end; ++r) {
       for (int s = columns.begin; s < columns.end; ++s) {
         T* const values = to + (static_cast<long>(r - rows.begin) * shape.width + (s - columns.begin)) * channels;
         const int place = r * shape.kernel_w + s;
-        HALOGRAD_IVDEP
-        for (int c = 0; c < channels; ++c) put(values[c], share.at(output + c).for_place(place));
+        for_each_pack<!Add>(channels, [=](int c, auto lanes) {
+          typename Share::template Output<lanes> given;
+          given.load(source, output + c);
+          give<T, lanes, Add>(given, place, values + c);
+        });
       }
     }
   }
@@ -140,8 +159,13 @@ void pool_backward(const ExecutionSpace& exec, const char* label, const PoolShap
   const int out_width = shape.out_width();
   const bool disjoint = shape.stride_h >= shape.kernel_h && shape.stride_w >= shape.kernel_w;
   if (!runs_on_host || !disjoint) {
-    for_each_pixel(exec, label, shape.batch, shape.height, shape.width, shape.channels,
-                   GatherBackward<T, Share>{shape, out_height, out_width, share, dx, accumulate});
+    if (accumulate) {
+      for_each_pixel(exec, label, shape.batch, shape.height, shape.width, shape.channels,
+                     GatherBackward<T, Share, true>{shape, out_height, out_width, share, dx});
+    } else {
+      for_each_pixel(exec, label, shape.batch, shape.height, shape.width, shape.channels,
+                     GatherBackward<T, Share, false>{shape, out_height, out_width, share, dx});
+    }
     return;
   }
   const FlatRange lines(exec, 0, static_cast<long>(shape.batch) * out_height);

@@ -6,10 +6,7 @@
 
 namespace halograd {
 
-/// Channels that one call of a body handles, with their partial results in registers.
-constexpr int channel_tile = runs_on_host ? 64 : 1;
-
-/// Calls body(n, row, column, channel, channels) for all pixels of (N, rows, columns, C): a host's work item is a row
+/// Calls body(n, row, column, channel, count) for all pixels of (N, rows, columns, C): a host's work item is a row
 /// of pixels, an accelerator's a single value.
 template <class Body>
 struct PixelItem {
@@ -21,9 +18,7 @@ struct PixelItem {
       const int n = static_cast<int>(item / rows);
       const int row = static_cast<int>(item % rows);
       for (int column = 0; column < columns; ++column) {
-        for (int channel = 0; channel < channels; channel += channel_tile) {
-          local(n, row, column, channel, channels - channel < channel_tile ? channels - channel : channel_tile);
-        }
+        local(n, row, column, 0, channels);
       }
     } else {
       const long pixel = item / channels;

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/chunks.hpp"
+
+namespace halograd {
+
+/// `lanes` values of T, the integers of a comparison between two of them, and as many bytes. On hosts these are the
+/// compiler's vectors, for loops that its vectoriser leaves scalar: selections between floats and bytes over few
+/// channels. One lane, all there is on accelerators, is plain scalars: the same expressions serve both.
+template <class T, int lanes>
+struct Pack;
+
+template <class T>
+struct Pack<T, 1> {
+  using Value = T;
+  using Index = int;
+  using Bytes = std::uint8_t;
+  using Shorts = std::uint16_t;
+};
+
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+constexpr int pack_lanes = runs_on_host ? 16 : 1;
+
+template <class T, int lanes>
+struct Pack {
+  using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  typedef T Value __attribute__((vector_size(lanes * sizeof(T))));
+  typedef Integer Index __attribute__((vector_size(lanes * sizeof(T))));
+  typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
+  typedef std::uint16_t Shorts __attribute__((vector_size(2 * lanes)));
+};
+
+/// Between bytes and integers, by way of 16 bits: g++ converts at once by taking the lanes apart.
+template <class Shorts, class To, class From>
+KOKKOS_FORCEINLINE_FUNCTION void convert_pack(const From& from, To& to) {
+  if constexpr (std::is_arithmetic_v<To>) {
+    to = static_cast<To>(from);
+  } else {
+    to = __builtin_convertvector(__builtin_convertvector(from, Shorts), To);
+  }
+}
+#else
+constexpr int pack_lanes = 1;
+
+template <class Shorts, class To, class From>
+KOKKOS_FORCEINLINE_FUNCTION void convert_pack(const From& from, To& to) {
+  to = static_cast<To>(from);
+}
+#endif
+
+// By reference: a vector passed by value has another ABI on each vector unit.
+template <class T, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void load_pack(const T* from, Value& to) {
+  if constexpr (std::is_same_v<T, Value>) {
+    to = *from;
+  } else {
+    std::memcpy(&to, from, sizeof(Value));
+  }
+}
+
+template <class T, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Value& from, T* to) {
+  if constexpr (std::is_same_v<T, Value>) {
+    *to = from;
+  } else {
+    std::memcpy(to, &from, sizeof(Value));
+  }
+}
+
+/// Calls body(index, lanes) for pieces of [0, count), with lanes a compile-time 16, 4 or 1. A body that may be repeated
+/// gets no scalar remainder: its last piece overlaps the one before.
+template <bool repeatable, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_pack(int count, const Body& body) {
+  int index = 0;
+  if constexpr (pack_lanes > 1) {
+    constexpr std::integral_constant<int, pack_lanes> wide;
+    constexpr std::integral_constant<int, pack_lanes / 4> narrow;
+    for (; index + wide <= count; index += wide) body(index, wide);
+    if (repeatable && index < count && count >= wide) {
+      body(count - wide, wide);
+      return;
+    }
+    for (; index + narrow <= count; index += narrow) body(index, narrow);
+    if (repeatable && index < count && count >= narrow) {
+      body(count - narrow, narrow);
+      return;
+    }
+  }
+  for (; index < count; ++index) body(index, std::integral_constant<int, 1>());
+}
+
+}  // namespace halograd
