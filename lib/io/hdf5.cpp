@@ -72,19 +72,22 @@ void fail_hdf5(std::string_view file, std::string_view object, std::string_view 
   fail(file, ": ", object, ": ", call.substr(0, call.find('(')), " failed: ", reason);
 }
 
-Hdf5PropertyList serial_file_access(H5F_libver_t low) {
+Hdf5PropertyList serial_file_access(H5F_libver_t low, bool locked) {
   Hdf5PropertyList access(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_ACCESS), "HDF5", "file access"));
   HALOGRAD_HDF5(H5Pset_libver_bounds(access, low, H5F_LIBVER_V110), "HDF5", "file access");
+  (void)locked;  // unused where HDF5 cannot be told
 #if H5_VERSION_GE(1, 10, 7) && (H5_VERS_MINOR != 12 || H5_VERS_RELEASE > 0)
   // parallel file systems are often mounted without locks; that must not keep anybody from reading
-  HALOGRAD_HDF5(H5Pset_file_locking(access, true, true), "HDF5", "file access");
+  HALOGRAD_HDF5(H5Pset_file_locking(access, locked, true), "HDF5", "file access");
 #endif
   return access;
 }
 
 Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   require_signature(path);
-  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
+  // a writer beside readers takes no lock, or a plot drawn at the wrong moment would end a run; the flags that HDF5
+  // keeps in the file still refuse a second writer
+  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18, (flags & H5F_ACC_SWMR_WRITE) == 0);
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), flags, access), path, "file (cut short, damaged or in use?)"));
 }
 
