@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
@@ -10,7 +12,8 @@ namespace {
 
 const std::size_t lengths[] = {0, 1, 15, 31, 33, 4096, 4100, 50000};
 
-TEST(MixTest, IsTheWeightedSum) {
+/// Rounded once: weights or partial sums in float would let the mean of the replicas drift.
+TEST(MixTest, IsTheWeightedSumRoundedOnce) {
   const ExecutionSpace exec;
   for (const std::size_t n : lengths) {
     for (int count = 0; count <= mix_width; ++count) {
@@ -33,24 +36,11 @@ TEST(MixTest, IsTheWeightedSum) {
       for (std::size_t i = 0; i < n; ++i) {
         double expected = 0.3 * x[i];
         for (int j = 0; j < count; ++j) expected += 0.1 * (j + 1) * halos[j][i];
-        ASSERT_NEAR(found[i], expected, 1e-7) << i << " of " << n << " with " << count;
+        ASSERT_LE(std::abs(found[i] - expected), 0x1.000001p-24 * std::abs(expected))
+            << i << " of " << n << " with " << count;
       }
     }
   }
-}
-
-TEST(MixTest, RepeatedThirdsDoNotDrift) {
-  const ExecutionSpace exec;
-  const std::size_t n = 40;
-  const auto x = to_device(std::vector<float>(n, 1.0F));
-  const auto other = to_device(std::vector<float>(n, 1.0F));
-  MixTerms terms;
-  terms.self_weight = terms.weights[0] = terms.weights[1] = 1.0 / 3;
-  terms.halos[0] = terms.halos[1] = other.data();
-  terms.count = 2;
-  for (int k = 0; k < 1000; ++k) mix(exec, terms, x);
-  exec.fence();
-  for (const float value : to_host(x)) EXPECT_EQ(value, 1.0F);
 }
 
 TEST(MixTest, RefusesMoreHalosThanItReads) {
