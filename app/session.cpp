@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "io/hdf5_version.hpp"
-#include "kernels/compat.hpp"
+#include "kernels/error.hpp"
+
 #include "kernels/types.hpp"
 #include "version.hpp"
 

@@ -3,9 +3,9 @@
 
 #include "comm/averagers.hpp"
 #include "comm/host_staging.hpp"
-#include "comm/wait.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "comm/wait.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -84,11 +84,9 @@ std::vector<double> Communicator::gather(double value) const {
   return values;
 }
 
-void Communicator::agree(const std::string& message) const { fail_together(comm_, message); }
-
 void Communicator::require_same(const std::string& text, const std::string& what) const {
   const std::string difference = first_difference(text, broadcast(comm_, text));
-  agree(difference.empty() ? "" : "rank " + std::to_string(rank_) + " was started with another " + what + " than rank 0: " + difference);
+  fail_together(comm_, difference.empty() ? "" : "rank " + std::to_string(rank_) + " was started with another " + what + " than rank 0: " + difference);
 }
 
 }  // namespace halograd

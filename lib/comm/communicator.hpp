@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/error.hpp"
 #include "kernels/types.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 
@@ -36,25 +36,16 @@ class Communicator {
   /// Collective: the value of every rank, on every rank.
   [[nodiscard]] std::vector<double> gather(double value) const;
 
-  /// Collective: runs `work` on every rank; where it throws Error on any, throws CollectiveError with that message on all.
+  /// Collective: runs `work` on every rank; where it throws on any, throws CollectiveError with that message on all.
   template <class Work>
   void together(const Work& work) const {
-    std::string message;
-    try {
-      work();
-    } catch (const Error& error) {
-      message = error.what();
-      if (message.empty()) message = "unknown error";
-    }
-    agree(message);
+    halograd::together(comm_, work);
   }
 
   /// Collective: throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
   void require_same(const std::string& text, const std::string& what) const;
 
  private:
-  void agree(const std::string& message) const;
-
   MPI_Comm comm_;
   int rank_ = 0, ranks_ = 1, node_rank_ = 0, node_ranks_ = 1, nodes_ = 1;
 };

@@ -9,9 +9,9 @@
 
 #include "comm/halo_layout.hpp"
 #include "comm/shared_segment.hpp"
-#include "comm/wait.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 

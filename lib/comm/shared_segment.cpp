@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "comm/wait.hpp"
 #include "kernels/error.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include "io/agree.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -53,7 +53,7 @@ void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState&
   std::array<std::int64_t, 3> lengths{layout.parameters, layout.optimizer_buffers, layout.statistics};
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(lengths.data(), 3, MPI_INT64_T, 0, comm, &request);
-  await(request);
+  wait_politely(request);
   const CheckpointLayout of_first{ranks, lengths[0], lengths[1], lengths[2]};
   together(comm, [&] {
     HALOGRAD_REQUIRE(layout == of_first, path, ": rank ", rank, " has another network or optimizer than rank 0");

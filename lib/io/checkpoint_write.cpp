@@ -5,12 +5,12 @@
 #include <functional>
 #include <numeric>
 
-#include "io/agree.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/durable.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -40,7 +40,7 @@ std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
     gathered.resize(static_cast<std::size_t>(share) * ranks);
     MPI_Ialltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
                    mine_starts.data(), MPI_FLOAT, comm, &request);
-    await(request);
+    wait_politely(request);
     sums.resize(static_cast<std::size_t>(share));
     for (int i = 0; i < share; ++i) {
       double sum = 0;
@@ -49,7 +49,7 @@ std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
     }
     MPI_Igatherv(sums.data(), share, MPI_FLOAT, rank == 0 ? mean.data() + begin : nullptr, counts.data(), starts.data(),
                  MPI_FLOAT, 0, comm, &request);
-    await(request);
+    wait_politely(request);
   }
   return mean;
 }
@@ -66,7 +66,7 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const R
     for (const HostVector<float>& buffer : buffers) crc = checksum(buffer.data(), buffer.size(), crc);
     std::vector<std::uint32_t> column(rank == 0 ? ranks : 0);
     MPI_Igather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm, &request);
-    await(request);
+    wait_politely(request);
     rows.push_back(std::move(column));
   }
   return rows;
@@ -79,7 +79,7 @@ void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
   std::array<std::int64_t, 6> most{};
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(both.data(), most.data(), 6, MPI_INT64_T, MPI_MAX, comm, &request);
-  await(request);
+  wait_politely(request);
   const bool same = most[0] == -most[3] && most[1] == -most[4] && most[2] == -most[5];
   HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", -most[3], " to ", most[0], " parameters, ", -most[4],
                    " to ", most[1], " optimizer buffers, ", -most[5], " to ", most[2], " statistics");

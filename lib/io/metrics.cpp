@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 
-#include "io/agree.hpp"
 #include "io/durable.hpp"
 #include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
 #include "kernels/error.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -166,7 +166,7 @@ class MetricsFile::Implementation {
     std::array<std::int64_t, 2> most{};
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Iallreduce(both.data(), most.data(), 2, MPI_INT64_T, MPI_MAX, comm_, &request);
-    await(request);
+    wait_politely(request);
     HALOGRAD_REQUIRE(most[0] == -most[1], path_, ": the ranks report different numbers of steps: ", -most[1], " to ",
                      most[0]);
   }
@@ -182,7 +182,7 @@ class MetricsFile::Implementation {
       std::vector<double> gathered(rank_ == 0 ? mine.size() * static_cast<std::size_t>(ranks_) : 0);
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Igather(mine.data(), count, MPI_DOUBLE, gathered.data(), count, MPI_DOUBLE, 0, comm_, &request);
-      await(request);
+      wait_politely(request);
       values.resize(gathered.size());
       for (std::size_t i = 0; i < gathered.size(); ++i) {
         const std::size_t rank = i / mine.size(), row = i % mine.size();

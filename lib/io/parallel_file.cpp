@@ -1,7 +1,7 @@
 #include "io/parallel_file.hpp"
 
-#include "io/agree.hpp"
 #include "kernels/error.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 

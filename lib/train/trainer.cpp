@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "config/write.hpp"
+#include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"

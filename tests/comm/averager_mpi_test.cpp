@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/wait.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/halo_window.hpp"
-#include "comm/wait.hpp"
+#include "support/wait.hpp"
 
 namespace {
 int synchronising_calls = 0;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/halo_window.hpp"
-#include "comm/wait.hpp"
+#include "support/wait.hpp"
 
 namespace {
 

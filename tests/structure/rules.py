@@ -11,7 +11,7 @@ CODE_ENDINGS = (".hpp", ".cpp")
 TEXT_ENDINGS = (*CODE_ENDINGS, ".cmake", ".py", ".sh", ".txt")
 MOST_LINES = 350
 
-BASE = {"kernels", "support"}  # lib/support: small helpers on the standard library
+BASE = {"kernels", "support"}  # lib/support: what comm, io and data share
 SIDE_BY_SIDE = {"nn", "data", "comm", "io"}  # these never include each other
 MAY_INCLUDE = {
     "kernels": {"kernels"},
@@ -24,7 +24,7 @@ MAY_INCLUDE = {
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).
 LIBRARY_HEADERS = {
-    r"mpi\.h": r"(lib/(comm|io)|app)/",
+    r"mpi\.h": r"(lib/(comm|io|support)|app)/",
     r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/io/|lib/data/hdf5)",
     r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|comm/topology_file\.cpp)",
     r"CLI(11)?(/.*)?\.hpp": r"app/",

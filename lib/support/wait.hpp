@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <exception>
 #include <string>
 
 namespace halograd {
@@ -29,8 +30,21 @@ double wait_politely(MPI_Request& request);
 void barrier(MPI_Comm comm);
 void sum_over_ranks(MPI_Comm comm, double* values, int count);
 
-/// Collective. Throws Error on all ranks where any rank comes with a message that is not empty: that of the lowest such
-/// rank. A rank that threw alone would leave the others waiting for it.
+/// Collective. Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the
+/// lowest such rank. A rank that threw alone would leave the others waiting for it.
 void fail_together(MPI_Comm comm, const std::string& message);
+
+/// Collective. Runs `action` on each rank and throws CollectiveError on all of them where it threw on any.
+template <class Action>
+void together(MPI_Comm comm, Action&& action) {
+  std::string message;
+  try {
+    action();
+  } catch (const std::exception& exception) {
+    message = exception.what();
+    if (message.empty()) message = "unknown error";
+  }
+  fail_together(comm, message);
+}
 
 }  // namespace halograd

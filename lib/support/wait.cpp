@@ -1,4 +1,4 @@
-#include "comm/wait.hpp"
+#include "support/wait.hpp"
 
 #include <sched.h>
 
@@ -75,7 +75,7 @@ void fail_together(MPI_Comm comm, const std::string& message) {
   text.resize(length);
   MPI_Ibcast(text.data(), length, MPI_CHAR, speaker, comm, &request);
   wait_politely(request);
-  fail(text);
+  throw CollectiveError(text);
 }
 
 }  // namespace halograd
