@@ -43,8 +43,9 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
     const ImageShape image = data->shape();
-    network = std::make_unique<Network>(expand_network(config.network, data->classes()), Shape{image.height, image.width, image.channels},
-                                        data->classes(), std::max(1, loader->largest_batch()));
+    network = std::make_unique<Network>(expand_network(config.network, data->classes()),
+                                        Shape{image.height, image.width, image.channels}, data->classes(),
+                                        std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);
     const auto parameters = Kokkos::create_mirror_view(replica.parameters);
     const auto statistics = Kokkos::create_mirror_view(replica.statistics);
@@ -69,8 +70,8 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     std::cout << object.text() << std::endl;
   } else {
     std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\nmean model: %.2f %% of %.0f test images, loss %.4f\n",
-                arguments.checkpoint.c_str(), header.network.c_str(), static_cast<long>(header.epoch), static_cast<long>(header.step),
-                header.ranks, 100 * accuracy, sums[2], loss);
+                arguments.checkpoint.c_str(), header.network.c_str(), static_cast<long>(header.epoch),
+                static_cast<long>(header.step), header.ranks, 100 * accuracy, sums[2], loss);
   }
 }
 
@@ -80,7 +81,9 @@ void add_evaluate(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<EvaluateArguments>();
   CLI::App* command = app.add_subcommand("evaluate", "Test accuracy of a checkpoint's mean model");
   command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
-  command->add_option("--set", arguments->overrides, "Set a key of the checkpoint's run file, for example data.path=/data")->type_name("KEY=VALUE");
+  command
+      ->add_option("--set", arguments->overrides, "Set a key of the checkpoint's run file, for example data.path=/data")
+      ->type_name("KEY=VALUE");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments, &session] { evaluate_checkpoint(*arguments, session); });
 }

@@ -24,8 +24,8 @@ int positive_number(const char* variable) {
   return text == nullptr ? 0 : std::max(0, std::atoi(text));
 }
 
-/// Cores that this node's ranks may use together, over its ranks: right for ranks that a launcher bound to cores of their own
-/// as well as for ranks that share all.
+/// Cores that this node's ranks may use together, over its ranks: right for ranks that a launcher bound to cores of
+/// their own as well as for ranks that share all.
 int cores_a_rank(const Communicator& comm) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
@@ -97,8 +97,8 @@ std::string versions() {
   std::string mpi(text.data());
   mpi = mpi.substr(0, mpi.find('\n'));
   std::replace(mpi.begin(), mpi.end(), '\t', ' ');
-  return std::string("halograd ") + HALOGRAD_VERSION + " (" + HALOGRAD_GIT_REVISION + "), Kokkos " + kokkos_version() + " (" +
-         ExecutionSpace::name() + "), " + mpi + ", HDF5 " + hdf5_version();
+  return std::string("halograd ") + HALOGRAD_VERSION + " (" + HALOGRAD_GIT_REVISION + "), Kokkos " + kokkos_version() +
+         " (" + ExecutionSpace::name() + "), " + mpi + ", HDF5 " + hdf5_version();
 }
 
 }  // namespace halograd

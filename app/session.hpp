@@ -7,8 +7,8 @@
 
 namespace halograd {
 
-/// MPI and Kokkos for the life of the program: started when a subcommand needs them, so that those that need no MPI launch run on
-/// a login node, and ended in order, or aborted.
+/// MPI and Kokkos for the life of the program: started when a subcommand needs them, so that those that need no MPI
+/// launch run on a login node, and ended in order, or aborted.
 class Session {
  public:
   Session(int argc, char** argv);
@@ -18,7 +18,8 @@ class Session {
 
   /// MPI with threads. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
   const Communicator& start_mpi();
-  /// Kokkos with `threads` a rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its ranks. After start_mpi.
+  /// Kokkos with `threads` a rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its ranks.
+  /// After start_mpi.
   void start_kokkos(int threads);
 
   /// Says what went wrong, once where all ranks agree on it, and ends all ranks. Returns the exit status.

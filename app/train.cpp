@@ -63,11 +63,16 @@ void add_train(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* command = app.add_subcommand("train", "Train the network of a run file");
   command->add_option("file", arguments->file, "Run file (TOML)")->required();
-  command->add_option("--set", arguments->overrides, "Set a key of the run file, for example training.epochs=2")->type_name("KEY=VALUE");
-  command->add_option("--stop-after", arguments->options.stop_after, "End, with a checkpoint, after so many epochs of this call")
+  command->add_option("--set", arguments->overrides, "Set a key of the run file, for example training.epochs=2")
+      ->type_name("KEY=VALUE");
+  command
+      ->add_option("--stop-after", arguments->options.stop_after,
+                   "End, with a checkpoint, after so many epochs of this call")
       ->check(CLI::PositiveNumber);
-  CLI::Option* resume = command->add_flag("--resume", arguments->options.resume, "Go on from the run folder's checkpoint, if there is one");
-  command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")->excludes(resume);
+  CLI::Option* resume = command->add_flag("--resume", arguments->options.resume,
+                                          "Go on from the run folder's checkpoint, if there is one");
+  command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")
+      ->excludes(resume);
   command->add_flag("--check", arguments->check, "Validate everything, train nothing");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else");
   command->callback([arguments, &session] {

@@ -15,7 +15,9 @@ ConvShape::Spatial ConvShape::out_extent() const {
   return out;
 }
 
-long ConvShape::in_pixels() const { return static_cast<long>(batch) * extent[0] * extent[1] * extent[2]; }
+long ConvShape::in_pixels() const {
+  return static_cast<long>(batch) * extent[0] * extent[1] * extent[2];
+}
 
 long ConvShape::out_pixels() const {
   const Spatial out = out_extent();
@@ -71,13 +73,13 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                         \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                            \
-  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,             \
-                                Vector<const T>, Vector<T>, Vector<std::byte>);                                        \
-  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,       \
-                                      Vector<T>, bool, Vector<std::byte>);                                             \
-  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
+#define HALOGRAD_INSTANTIATE(T)                                                                                     \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
+  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
+                                Vector<const T>, Vector<T>, Vector<std::byte>);                                     \
+  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
+                                      Vector<T>, bool, Vector<std::byte>);                                          \
+  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
                                          Vector<T>, Vector<T>, Vector<std::byte>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

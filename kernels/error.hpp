@@ -29,7 +29,7 @@ template <class... Parts>
 }  // namespace halograd
 
 /// Throws halograd::Error with the given parts as message unless the condition holds.
-#define HALOGRAD_REQUIRE(condition, ...)               \
-  do {                                                 \
-    if (!(condition)) ::halograd::fail(__VA_ARGS__);   \
+#define HALOGRAD_REQUIRE(condition, ...)             \
+  do {                                               \
+    if (!(condition)) ::halograd::fail(__VA_ARGS__); \
   } while (false)

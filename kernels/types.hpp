@@ -31,8 +31,8 @@ using HostVector = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokk
 template <class View>
 auto slice(const View& view, std::size_t begin, std::size_t length) {
   using Value = typename View::value_type;
-  using Range = Kokkos::View<Value*, Kokkos::LayoutRight, typename View::memory_space,
-                             Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  using Range =
+      Kokkos::View<Value*, Kokkos::LayoutRight, typename View::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
   return Range(view.data() + begin, length);
 }
 

@@ -97,8 +97,8 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                         Vector<T> dx, bool accumulate) {
   const Geometry g(shape);
   Kokkos::parallel_for(
-      "halograd::conv_backward_data",
-      Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.in_pixels() * shape.channels), KOKKOS_LAMBDA(const long index) {
+      "halograd::conv_backward_data", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.in_pixels() * shape.channels),
+      KOKKOS_LAMBDA(const long index) {
         const int channel = static_cast<int>(index % g.channels);
         const int group = channel / g.in_group;
         long at[4];
@@ -147,12 +147,12 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
       });
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                        \
-  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,            \
-                                Vector<const T>, Vector<T>);                                                           \
-  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,      \
-                                      Vector<T>, bool);                                                                \
-  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,   \
+#define HALOGRAD_INSTANTIATE(T)                                                                                     \
+  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
+                                Vector<const T>, Vector<T>);                                                        \
+  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
+                                      Vector<T>, bool);                                                             \
+  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
                                          Vector<T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

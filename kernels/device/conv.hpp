@@ -2,7 +2,8 @@
 
 #include "kernels/conv.hpp"
 
-/// Convolution on devices: one thread a result, each a plain sum in a fixed order, so that no scratch and no atomics are needed.
+/// Convolution on devices: one thread a result, each a plain sum in a fixed order, so that no scratch and no atomics
+/// are needed.
 namespace halograd::device {
 
 template <class T>

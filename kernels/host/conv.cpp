@@ -44,7 +44,9 @@ class Scratch {
   std::size_t used_ = 0;
 };
 
-int concurrency() { return std::max(1, static_cast<int>(Exec().concurrency())); }
+int concurrency() {
+  return std::max(1, static_cast<int>(Exec().concurrency()));
+}
 
 template <class Function>
 void parallel_tasks(const Exec& exec, const char* label, int tasks, const Function& function) {
@@ -67,7 +69,8 @@ struct GatherScratch {
   int* slots;
   long* b_offsets;
   GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
-      : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth * ColumnBlocks<T>{columns}.padded())),
+      : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth *
+                               ColumnBlocks<T>{columns}.padded())),
         bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded())),
         zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
@@ -95,8 +98,8 @@ struct TaskLists {
   long* b_offsets;
 };
 
-/// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is C/G, columns
-/// are K/G; transposed: the other way round, and taps from last to first, as TapMap::transposed has them.
+/// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is
+/// C/G, columns are K/G; transposed: the other way round, and taps from last to first, as TapMap::transposed has them.
 template <class T>
 void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bool transposed, T* packed) {
   const int in_group = shape.channels / shape.groups;
@@ -117,7 +120,8 @@ void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bo
       const int first = blocks.begin(block);
       const int width = blocks.packs_of(block) * lanes<T>;
       const int columns = std::min(width, blocks.columns - first);
-      const T* from = weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
+      const T* from =
+          weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
       T* to = packed + group * taps * depth * blocks.padded() + static_cast<long>(taps) * depth * first +
               static_cast<long>(transposed ? taps - 1 - tap : tap) * depth * width;
       for (int d = 0; d < depth; ++d, to += width, from += depth_pitch) {
@@ -134,9 +138,9 @@ struct GatherProduct {
   const ConvShape* shape;
   const TapMap* map;
   Lattice lattice;
-  int depth, columns;      ///< in a group
+  int depth, columns;  ///< in a group
   const T* in;
-  long in_pitch;           ///< values a pixel
+  long in_pitch;  ///< values a pixel
   T* out;
   long out_pitch;
   bool accumulate;
@@ -152,9 +156,12 @@ struct GatherProduct {
 template <class T>
 void run_tile(int packs, const GatherTile<T>& tile) {
   switch (packs) {
-    case 1: return gather_tile<T, 1>(tile);
-    case 2: return gather_tile<T, 2>(tile);
-    default: break;
+    case 1:
+      return gather_tile<T, 1>(tile);
+    case 2:
+      return gather_tile<T, 2>(tile);
+    default:
+      break;
   }
   if constexpr (largest_tile_packs > 2) return packs == 3 ? gather_tile<T, 3>(tile) : gather_tile<T, 4>(tile);
 }
@@ -162,9 +169,12 @@ void run_tile(int packs, const GatherTile<T>& tile) {
 template <class T>
 void run_tile(int packs, const OuterTile<T>& tile) {
   switch (packs) {
-    case 1: return outer_tile<T, 1>(tile);
-    case 2: return outer_tile<T, 2>(tile);
-    default: break;
+    case 1:
+      return outer_tile<T, 1>(tile);
+    case 2:
+      return outer_tile<T, 2>(tile);
+    default:
+      break;
   }
   if constexpr (largest_tile_packs > 2) return packs == 3 ? outer_tile<T, 3>(tile) : outer_tile<T, 4>(tile);
 }
@@ -172,8 +182,8 @@ void run_tile(int packs, const OuterTile<T>& tile) {
 /// The tiles of one stretch of pixels and some blocks of columns.
 template <class T>
 void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
-                    const TapTable<T>& table, const TaskLists& lists, T* const* out, int valid, int group, int first_block,
-                    int last_block) {
+                    const TapTable<T>& table, const TaskLists& lists, T* const* out, int valid, int group,
+                    int first_block, int last_block) {
   T* block_out[table_pixels];
   const long taps = product.shape->taps();
   for (int block = first_block; block < last_block; ++block) {
@@ -207,7 +217,8 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
 }
 
 template <class T>
-void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product, const GatherScratch<T>& scratch) {
+void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product,
+                    const GatherScratch<T>& scratch) {
   const ColumnBlocks<T> blocks{product.columns};
   const int taps = product.shape->taps();
   const int groups = product.shape->groups;
@@ -217,7 +228,8 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches * blocks.count(), task, tasks);
     TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
-    const TaskLists lists{scratch.slots + static_cast<long>(task) * taps, scratch.b_offsets + static_cast<long>(task) * taps};
+    const TaskLists lists{scratch.slots + static_cast<long>(task) * taps,
+                          scratch.b_offsets + static_cast<long>(task) * taps};
     T* out[table_pixels];
     for (long unit = share.begin; unit < share.end;) {
       const long first_pixel = unit / blocks.count() * table_pixels;
@@ -374,9 +386,11 @@ void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x,
               offset[m] = static_cast<int>(at % slot_rows) + group * in_group;
             }
             const long group_columns = static_cast<long>(group) * (pad ? blocks.padded() : blocks.columns);
-            run_tile(packs, OuterTile<T>{count, row_table, offset, right + group_columns + blocks.begin(block), right_pitch,
-                                         dweights + row * shape.filters + static_cast<long>(group) * blocks.columns + blocks.begin(block),
-                                         shape.filters, valid, blocks.columns - blocks.begin(block), first > 0});
+            run_tile(packs,
+                     OuterTile<T>{count, row_table, offset, right + group_columns + blocks.begin(block), right_pitch,
+                                  dweights + row * shape.filters + static_cast<long>(group) * blocks.columns +
+                                      blocks.begin(block),
+                                  shape.filters, valid, blocks.columns - blocks.begin(block), first > 0});
           }
         }
       }
@@ -384,10 +398,10 @@ void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x,
   });
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                         \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                            \
-  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*);          \
-  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*);        \
+#define HALOGRAD_INSTANTIATE(T)                                                                                 \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                     \
+  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*);   \
+  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*); \
   template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

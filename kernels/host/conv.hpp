@@ -2,8 +2,8 @@
 
 #include "kernels/conv.hpp"
 
-/// Convolution on the host's cores, on plain pointers: implicit GEMM through tables of row pointers (the idea of M. Dukhan,
-/// "The Indirect Convolution Algorithm", 2019): no image is unrolled, padding is a pointer to a row of zeros.
+/// Convolution on the host's cores, on plain pointers: implicit GEMM through tables of row pointers (the idea of M.
+/// Dukhan, "The Indirect Convolution Algorithm", 2019): no image is unrolled, padding is a pointer to a row of zeros.
 namespace halograd::host {
 
 using Exec = Kokkos::DefaultHostExecutionSpace;

@@ -47,8 +47,9 @@ struct Pixel {
   }
 };
 
-/// Where the taps of a pixel read in another image: forwards (an output pixel reads the input) or transposed (an input pixel reads
-/// the output gradients that it took part in). Taps are in the order in which their pixels follow one another.
+/// Where the taps of a pixel read in another image: forwards (an output pixel reads the input) or transposed (an input
+/// pixel reads the output gradients that it took part in). Taps are in the order in which their pixels follow one
+/// another.
 class TapMap {
  public:
   /// Forward: all taps, for every output pixel.
@@ -118,15 +119,16 @@ class TapMap {
       : image_(image), multiply_(multiply), divide_(divide) {}
 
   [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const {
-    return {pixel.d * multiply_[0] / divide_[0], pixel.h * multiply_[1] / divide_[1], pixel.w * multiply_[2] / divide_[2]};
+    return {pixel.d * multiply_[0] / divide_[0], pixel.h * multiply_[1] / divide_[1],
+            pixel.w * multiply_[2] / divide_[2]};
   }
   [[nodiscard]] long position(const Pixel& pixel) const {
     const ConvShape::Spatial base = scaled(pixel);
     return ((static_cast<long>(pixel.n) * image_[0] + base[0]) * image_[1] + base[1]) * image_[2] + base[2];
   }
 
-  // Output o reads input o stride - padding + k dilation; so input i is read by output (i + padding - k dilation) / stride, where
-  // that is whole. With i = stride q + phase that output is q + (phase + padding - k dilation) / stride.
+  // Output o reads input o stride - padding + k dilation; so input i is read by output (i + padding - k dilation) /
+  // stride, where that is whole. With i = stride q + phase that output is q + (phase + padding - k dilation) / stride.
   void add(const ConvShape& shape, int index, int sign, const ConvShape::Spatial& phase) {
     const int at[3] = {index / (shape.kernel[1] * shape.kernel[2]), index / shape.kernel[2] % shape.kernel[1],
                        index % shape.kernel[2]};
@@ -150,17 +152,18 @@ class TapMap {
   int run_ = 1;
 };
 
-/// The row pointers of a stretch of pixels: one line a slot, one column a pixel. A slot is a tap or, where every pixel of the stretch is
-/// inside the image, a run of taps that reads one stretch of memory.
+/// The row pointers of a stretch of pixels: one line a slot, one column a pixel. A slot is a tap or, where every pixel
+/// of the stretch is inside the image, a run of taps that reads one stretch of memory.
 template <class T>
 class TapTable {
  public:
   /// `storage`: (taps, width) pointers.
   TapTable(const TapMap& map, const T** storage, int width) : map_(map), storage_(storage), width_(width) {}
 
-  /// Fills the columns of pixels [first, first + count) of the lattice; further columns up to the width read zeros. `image`
-  /// has `depth` values a pixel; slots can be runs only where a tap reads all of them.
-  void fill(const Lattice& lattice, long first, int count, const T* image, long depth, bool whole_pixels, const T* zeros) {
+  /// Fills the columns of pixels [first, first + count) of the lattice; further columns up to the width read zeros.
+  /// `image` has `depth` values a pixel; slots can be runs only where a tap reads all of them.
+  void fill(const Lattice& lattice, long first, int count, const T* image, long depth, bool whole_pixels,
+            const T* zeros) {
     inside_ = true;
     Pixel pixel(lattice, first);
     for (int p = 0; p < count && inside_; ++p, pixel.next(lattice)) inside_ = map_.inside(pixel);

@@ -53,10 +53,18 @@ inline void store(const Pack<T>& pack, T* to) {
 
 #if defined(__AVX512F__)
 // A copy of a length known at run time would cost more than the products of a short row: use the mask registers.
-inline __m512 masked_load(unsigned mask, const float* from) { return _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from); }
-inline __m512d masked_load(unsigned mask, const double* from) { return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from); }
-inline void masked_store(unsigned mask, __m512 pack, float* to) { _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), pack); }
-inline void masked_store(unsigned mask, __m512d pack, double* to) { _mm512_mask_storeu_pd(to, static_cast<__mmask8>(mask), pack); }
+inline __m512 masked_load(unsigned mask, const float* from) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+}
+inline __m512d masked_load(unsigned mask, const double* from) {
+  return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from);
+}
+inline void masked_store(unsigned mask, __m512 pack, float* to) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), pack);
+}
+inline void masked_store(unsigned mask, __m512d pack, double* to) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>(mask), pack);
+}
 #endif
 
 /// Loads the first `count` lanes, the others zero; `count` may be more than there are, or negative.
@@ -89,7 +97,8 @@ inline void store_part(const Pack<T>& pack, T* to, int count) {
 }
 
 /// Loops over the accumulators are unrolled in full and never indexed at run time, so that they stay in registers.
-/// A tile is tile_rows(V) rows of V packs: the accumulators, V packs of the other operand and one broadcast value fill the registers.
+/// A tile is tile_rows(V) rows of V packs: the accumulators, V packs of the other operand and one broadcast value fill
+/// the registers.
 constexpr int largest_tile_packs = simd_registers >= 32 ? 4 : 2;
 constexpr int tile_rows(int packs) {
   const int rows = (simd_registers - packs - 1) / packs;
@@ -104,16 +113,16 @@ static_assert(table_pixels % tile_rows(1) == 0 && table_pixels % tile_rows(2) ==
 /// One tile of y[m][column] (+)= bias[column] + sum over slots t and depth d of rows[t][m][d] * b[t][d][column].
 template <class T>
 struct GatherTile {
-  int slots;              ///< that reach these rows
-  int depth;              ///< values read at a slot
-  const int* slot;        ///< (slots): its line in the table
-  const long* b_offset;   ///< (lines of the table): where its packed weights start, in values a column
-  const T* const* rows;   ///< (lines, table_pixels): where row m reads; a row of zeros outside the image
-  const T* b;             ///< (depth of all taps, packs * lanes): packed, zero-padded
-  const T* bias;          ///< (packs * lanes)
-  T* const* out;          ///< (valid_rows)
+  int slots;             ///< that reach these rows
+  int depth;             ///< values read at a slot
+  const int* slot;       ///< (slots): its line in the table
+  const long* b_offset;  ///< (lines of the table): where its packed weights start, in values a column
+  const T* const* rows;  ///< (lines, table_pixels): where row m reads; a row of zeros outside the image
+  const T* b;            ///< (depth of all taps, packs * lanes): packed, zero-padded
+  const T* bias;         ///< (packs * lanes)
+  T* const* out;         ///< (valid_rows)
   int valid_rows;
-  int columns;            ///< valid ones of packs * lanes
+  int columns;  ///< valid ones of packs * lanes
   bool accumulate;
 };
 
@@ -165,7 +174,7 @@ struct OuterTile {
   const int* offset;            ///< (M): which value there
   const T* right;               ///< (pixels, right_stride), readable for packs * lanes values a pixel
   long right_stride;
-  T* out;                       ///< (valid_rows, out_stride)
+  T* out;  ///< (valid_rows, out_stride)
   long out_stride;
   int valid_rows;
   int columns;

@@ -56,13 +56,21 @@ Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
 
 Communicator::~Communicator() = default;
 
-void Communicator::sum(double* values, int count) const { sum_over_ranks(comm_, values, count); }
+void Communicator::sum(double* values, int count) const {
+  sum_over_ranks(comm_, values, count);
+}
 
-double Communicator::sum(double value) const { return reduce(comm_, value, MPI_SUM); }
+double Communicator::sum(double value) const {
+  return reduce(comm_, value, MPI_SUM);
+}
 
-double Communicator::largest(double value) const { return reduce(comm_, value, MPI_MAX); }
+double Communicator::largest(double value) const {
+  return reduce(comm_, value, MPI_MAX);
+}
 
-double Communicator::smallest(double value) const { return reduce(comm_, value, MPI_MIN); }
+double Communicator::smallest(double value) const {
+  return reduce(comm_, value, MPI_MIN);
+}
 
 void Communicator::mean(HostVector<float> values) const {
   constexpr std::size_t piece = std::size_t{1} << 28U;  // counts are int
@@ -86,7 +94,9 @@ std::vector<double> Communicator::gather(double value) const {
 
 void Communicator::require_same(const std::string& text, const std::string& what) const {
   const std::string difference = first_difference(text, broadcast(comm_, text));
-  fail_together(comm_, difference.empty() ? "" : "rank " + std::to_string(rank_) + " was started with another " + what + " than rank 0: " + difference);
+  fail_together(comm_, difference.empty() ? ""
+                                          : "rank " + std::to_string(rank_) + " was started with another " + what +
+                                                " than rank 0: " + difference);
 }
 
 }  // namespace halograd

@@ -22,7 +22,7 @@ class Communicator {
   [[nodiscard]] MPI_Comm handle() const { return comm_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
-  [[nodiscard]] int node_rank() const { return node_rank_; }    ///< among the ranks that share this one's memory
+  [[nodiscard]] int node_rank() const { return node_rank_; }  ///< among the ranks that share this one's memory
   [[nodiscard]] int node_ranks() const { return node_ranks_; }
   [[nodiscard]] int nodes() const { return nodes_; }
 
@@ -42,7 +42,8 @@ class Communicator {
     halograd::together(comm_, work);
   }
 
-  /// Collective: throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
+  /// Collective: throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's
+  /// text.
   void require_same(const std::string& text, const std::string& what) const;
 
  private:

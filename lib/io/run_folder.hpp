@@ -18,8 +18,8 @@ struct RunFolder {
 /// What to do with a folder that holds a run already.
 enum class ExistingRun { refuse, overwrite, keep };
 
-/// Makes the folder ready and writes config.toml; for one rank alone. Throws Error where the folder cannot be written, or holds a run and
-/// that is to be refused. Nothing is removed unless all else has succeeded.
+/// Makes the folder ready and writes config.toml; for one rank alone. Throws Error where the folder cannot be written,
+/// or holds a run and that is to be refused. Nothing is removed unless all else has succeeded.
 void prepare_run_folder(const RunFolder& folder, const std::string& config_text, ExistingRun existing);
 
 }  // namespace halograd

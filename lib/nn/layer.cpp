@@ -10,7 +10,8 @@ std::string to_string(const Shape& shape) {
 }
 
 const Shape& single_input(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  HALOGRAD_REQUIRE(inputs.size() == 1, "layer ", config.name, " (", config.type, "): one input expected, ", inputs.size(), " given");
+  HALOGRAD_REQUIRE(inputs.size() == 1, "layer ", config.name, " (", config.type, "): one input expected, ",
+                   inputs.size(), " given");
   return inputs[0];
 }
 

@@ -10,7 +10,8 @@
 
 namespace halograd {
 
-/// Extents of one sample; a batch of it is stored (N, H, W, C), channels fastest. Flat features have height = width = 1.
+/// Extents of one sample; a batch of it is stored (N, H, W, C), channels fastest. Flat features have height = width
+/// = 1.
 struct Shape {
   int height = 1;
   int width = 1;
@@ -38,9 +39,9 @@ struct TensorSpec {
 struct LayerNeeds {
   bool backward_reads_input = true;
   bool backward_reads_output = false;
-  bool in_place = false;           ///< the output may overwrite the first input
-  std::size_t saved_bytes = 0;     ///< kept from forward to backward
-  std::size_t workspace_bytes = 0; ///< scratch within one call
+  bool in_place = false;            ///< the output may overwrite the first input
+  std::size_t saved_bytes = 0;      ///< kept from forward to backward
+  std::size_t workspace_bytes = 0;  ///< scratch within one call
 };
 
 /// A layer's buffers for one call. `batch` images are valid in each.
@@ -56,8 +57,8 @@ struct LayerCall {
   Vector<std::byte> workspace;
   // backward only
   Vector<const float> output_gradient;
-  std::vector<Vector<float>> input_gradients;  ///< empty where nobody needs it
-  std::vector<bool> accumulate;                ///< add to input_gradients[i] instead of overwriting
+  std::vector<Vector<float>> input_gradients;      ///< empty where nobody needs it
+  std::vector<bool> accumulate;                    ///< add to input_gradients[i] instead of overwriting
   std::vector<Vector<float>> parameter_gradients;  ///< overwritten
 };
 

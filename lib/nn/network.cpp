@@ -36,9 +36,9 @@ Network::Network(const NetworkConfig& config, const Shape& input, int classes, i
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
   build_nodes(config, input);
   const Node& last = *nodes_.back();
-  HALOGRAD_REQUIRE((last.shape == Shape{1, 1, classes}), "network '", config.name, "': the last layer, ", last.config.name,
-                   ", has outputs of shape ", to_string(last.shape), ", but the data have ", classes, " classes (1x1x", classes,
-                   " expected)");
+  HALOGRAD_REQUIRE((last.shape == Shape{1, 1, classes}), "network '", config.name, "': the last layer, ",
+                   last.config.name, ", has outputs of shape ", to_string(last.shape), ", but the data have ", classes,
+                   " classes (1x1x", classes, " expected)");
   place_buffers();
   labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch));
 }
@@ -56,7 +56,8 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input) {
     }
     for (const std::string& name : layer_config.inputs) {
       const auto found = value_of.find(name);
-      HALOGRAD_REQUIRE(found != value_of.end(), "layer ", layer_config.name, ": its input '", name, "' is no earlier layer");
+      HALOGRAD_REQUIRE(found != value_of.end(), "layer ", layer_config.name, ": its input '", name,
+                       "' is no earlier layer");
       node->inputs.push_back(found->second);
     }
     std::vector<Shape> input_shapes;
@@ -76,8 +77,8 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input) {
     };
     append(node->layer->parameters(), parameters_, parameter_specs_, parameter_count_);
     append(node->layer->statistics(), statistics_, statistic_specs_, statistic_count_);
-    HALOGRAD_REQUIRE(value_of.emplace(layer_config.name, static_cast<int>(shapes.size())).second, "layer ", layer_config.name,
-                     ": this name stands twice");
+    HALOGRAD_REQUIRE(value_of.emplace(layer_config.name, static_cast<int>(shapes.size())).second, "layer ",
+                     layer_config.name, ": this name stands twice");
     shapes.push_back(node->shape);
     nodes_.push_back(std::move(node));
   }
@@ -99,7 +100,8 @@ void Network::place_buffers() {
   std::vector<Lifetime> buffers(static_cast<std::size_t>(2 * values + count));
   std::vector<int> place(values);  // the value whose place a value shares
   const auto bytes = [&](int value) {
-    return (value == 0 ? input_shape_ : nodes_[value - 1]->shape).values() * sizeof(float) * static_cast<std::size_t>(largest_batch_);
+    return (value == 0 ? input_shape_ : nodes_[value - 1]->shape).values() * sizeof(float) *
+           static_cast<std::size_t>(largest_batch_);
   };
   for (int value = 0; value < values; ++value) {
     const int producer = value - 1;
@@ -169,7 +171,8 @@ Vector<float> Network::value(int index, int batch) const {
 
 Vector<float> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
-  return values_at<float>(arena_, gradient_offset_[index], nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch));
+  return values_at<float>(arena_, gradient_offset_[index],
+                          nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch));
 }
 
 double Network::forward_flops() const {
@@ -190,9 +193,11 @@ std::string Network::describe() const {
 }
 
 Replica Network::make_replica(std::uint64_t seed) const {
-  Replica replica{Buffer<float>("halograd::parameters", parameter_count_), Buffer<float>("halograd::gradients", parameter_count_),
+  Replica replica{Buffer<float>("halograd::parameters", parameter_count_),
+                  Buffer<float>("halograd::gradients", parameter_count_),
                   Buffer<float>("halograd::statistics", statistic_count_)};
-  const auto fill = [&](const std::vector<TensorInfo>& tensors, const std::vector<TensorSpec>& specs, const Buffer<float>& to) {
+  const auto fill = [&](const std::vector<TensorInfo>& tensors, const std::vector<TensorSpec>& specs,
+                        const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror_view(to);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       initialise(specs[i].initial, tensor_key(seed, tensors[i].layer, tensors[i].name), host.data() + tensors[i].offset,
@@ -206,15 +211,16 @@ Replica Network::make_replica(std::uint64_t seed) const {
 }
 
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
-  HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size, " images for a network built for 1 to ",
-                   largest_batch_);
+  HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
+                   " images for a network built for 1 to ", largest_batch_);
   const Vector<float> images = value(0, batch.size);
   Kokkos::deep_copy(exec, images, HostVector<const float>(batch.images, images.size()));
   const std::size_t size = static_cast<std::size_t>(batch.size);
   Kokkos::deep_copy(exec, slice(labels_, 0, size), HostVector<const std::int32_t>(batch.labels, size));
 }
 
-void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key) {
+void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
+                      std::uint64_t random_key) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
@@ -252,12 +258,13 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
   }
 }
 
-LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key) {
+LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                       std::uint64_t random_key) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
   const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = softmax_cross_entropy<float>(exec, batch.size, classes_, value(last, batch.size), labels_, 1.0 / batch.size,
-                                                   gradient(last, batch.size));
+  const LossSum sum = softmax_cross_entropy<float>(exec, batch.size, classes_, value(last, batch.size), labels_,
+                                                   1.0 / batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -266,8 +273,8 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return softmax_cross_entropy<float>(exec, batch.size, classes_, value(static_cast<int>(nodes_.size()), batch.size), labels_, 0,
-                                      Vector<float>());
+  return softmax_cross_entropy<float>(exec, batch.size, classes_, value(static_cast<int>(nodes_.size()), batch.size),
+                                      labels_, 0, Vector<float>());
 }
 
 }  // namespace halograd

@@ -20,8 +20,8 @@ struct TensorInfo {
   [[nodiscard]] std::size_t size() const;
 };
 
-/// What a rank trains: all parameters in one buffer, their gradients in a second, batch-norm statistics in a third. Where each tensor lies
-/// is the Network's to say.
+/// What a rank trains: all parameters in one buffer, their gradients in a second, batch-norm statistics in a third.
+/// Where each tensor lies is the Network's to say.
 struct Replica {
   Buffer<float> parameters;
   Buffer<float> gradients;
@@ -35,8 +35,8 @@ struct HostBatch {
   const std::int32_t* labels = nullptr;  ///< (size)
 };
 
-/// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their gradients
-/// share one arena, planned by liveness when the network is built; nothing is allocated afterwards.
+/// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their
+/// gradients share one arena, planned by liveness when the network is built; nothing is allocated afterwards.
 class Network {
  public:
   /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
@@ -59,7 +59,8 @@ class Network {
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
 
-  /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides dropout.
+  /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides
+  /// dropout.
   LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key);
 
   /// Forward alone, with running statistics and without dropout.

@@ -10,7 +10,8 @@ ArenaPlan plan_arena(const std::vector<Lifetime>& buffers) {
   const auto padded = [&](std::size_t i) { return (buffers[i].bytes + alignment - 1) / alignment * alignment; };
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
 
   ArenaPlan plan;
   plan.offsets.assign(buffers.size(), 0);

@@ -18,8 +18,8 @@ struct ArenaPlan {
   std::size_t bytes = 0;
 };
 
-/// Places buffers so that no two that live at the same time overlap: largest first, each at the lowest offset that is free
-/// for its whole life. Offsets are multiples of 64 bytes.
+/// Places buffers so that no two that live at the same time overlap: largest first, each at the lowest offset that is
+/// free for its whole life. Offsets are multiples of 64 bytes.
 ArenaPlan plan_arena(const std::vector<Lifetime>& buffers);
 
 }  // namespace halograd

@@ -120,7 +120,8 @@ NetworkConfig expand_network(const NetworkConfig& config, int classes) {
   } else if (config.name == "resnet18") {
     expanded.layers = resnet({64, 128, 256, 512}, 2, classes);
   } else {
-    fail("network.name: '", config.name, "' is no reference network (lenet5, vgg_small, resnet20, resnet18) and no layers are given");
+    fail("network.name: '", config.name,
+         "' is no reference network (lenet5, vgg_small, resnet20, resnet18) and no layers are given");
   }
   return expanded;
 }

@@ -4,8 +4,8 @@
 
 namespace halograd {
 
-/// The network's layers, written out: those of the run file or, where it has none, those of the reference network of that name,
-/// ending in `classes` outputs. Throws Error for an unknown name.
+/// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
+/// that name, ending in `classes` outputs. Throws Error for an unknown name.
 ///   lenet5     1x28x28: 5x5 convolutions of 20 and 50 channels, 500 hidden units (LeCun et al., 1998, as Caffe has it)
 ///   vgg_small  3x32x32: six 3x3 convolutions of 64 to 256 channels, 256 hidden units (after Simonyan, Zisserman, 2015)
 ///   resnet20   3x32x32: 16, 32, 64 channels, three blocks each (He et al., 2016, section 4.2, projection shortcuts)

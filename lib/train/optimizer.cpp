@@ -29,7 +29,8 @@ class Adam : public Optimizer {
   }
   void step(const ExecutionSpace& exec, double rate, std::int64_t count, Vector<float> weights,
             Vector<const float> gradient) override {
-    const AdamStep step{rate, config_.beta1, config_.beta2, config_.epsilon, config_.weight_decay, decoupled_, static_cast<long>(count)};
+    const AdamStep step{rate,       config_.beta1,           config_.beta2, config_.epsilon, config_.weight_decay,
+                        decoupled_, static_cast<long>(count)};
     adam<float>(exec, step, weights, gradient, state_[0], state_[1]);
   }
 

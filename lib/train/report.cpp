@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 
 namespace halograd {
 namespace {
@@ -23,7 +23,9 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-std::string accuracy_range(double lowest, double highest) { return format("%.2f-%.2f", 100 * lowest, 100 * highest); }
+std::string accuracy_range(double lowest, double highest) {
+  return format("%.2f-%.2f", 100 * lowest, 100 * highest);
+}
 
 }  // namespace
 
@@ -52,7 +54,8 @@ void Report::start(const std::string& title, const StartFacts& facts) {
   std::printf("%s\n", title.c_str());
   std::size_t width = 0;
   for (const auto& fact : facts) width = std::max(width, fact.first.size());
-  for (const auto& [what, value] : facts) std::printf("  %-*s  %s\n", static_cast<int>(width), what.c_str(), value.c_str());
+  for (const auto& [what, value] : facts)
+    std::printf("  %-*s  %s\n", static_cast<int>(width), what.c_str(), value.c_str());
   std::fflush(stdout);
 }
 
@@ -75,8 +78,8 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   }
   if (silent_ || header_printed_) return;
   header_printed_ = true;
-  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "mean loss", "replicas %", "mean %", "consensus",
-              "images/s", "wait", "time");
+  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "mean loss", "replicas %", "mean %",
+              "consensus", "images/s", "wait", "time");
   std::fflush(stdout);
 }
 
@@ -97,9 +100,11 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
     last_bar_ = now;
     constexpr int width = 30;
     const int filled = static_cast<int>(share * width);
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(width - filled), '.');
+    const std::string bar =
+        std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(width - filled), '.');
     std::printf("\r\033[Kepoch %ld/%ld [%s] %3.0f %%  loss %.4f  %.0f images/s  %s left", static_cast<long>(epoch_ + 1),
-                static_cast<long>(epochs_), bar.c_str(), 100 * share, loss, rate, human_time(seconds_left(share)).c_str());
+                static_cast<long>(epochs_), bar.c_str(), 100 * share, loss, rate,
+                human_time(seconds_left(share)).c_str());
     bar_shown_ = true;
     std::fflush(stdout);
   } else if (print_steps_ > 0 && step_in_epoch % print_steps_ == 0 && step_in_epoch < steps_) {
@@ -114,24 +119,26 @@ void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
   clear_bar();
   const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch + 1), static_cast<long>(summary.epochs));
-  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss, summary.mean_model_loss,
-              accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(), 100 * summary.mean_model_accuracy,
-              summary.consensus_distance, summary.images_per_second, 100 * summary.wait_share, human_time(summary.seconds).c_str());
+  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss,
+              summary.mean_model_loss, accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(),
+              100 * summary.mean_model_accuracy, summary.consensus_distance, summary.images_per_second,
+              100 * summary.wait_share, human_time(summary.seconds).c_str());
   std::fflush(stdout);
 }
 
 void Report::end(const TrainingResult& result) {
   if (silent_) return;
-  start("Done", {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
-                 {"mean model", format("%.2f %% of the test set", 100 * result.mean_model_accuracy)},
-                 {"replicas", accuracy_range(result.test_accuracy_lowest, result.test_accuracy_highest) + " %"},
-                 {"consensus distance", format("%.4g", result.consensus_distance)},
-                 {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
-                 {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
-                 {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
-                 {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
-                 {"metrics", result.metrics},
-                 {"resolved run file", result.config}});
+  start("Done",
+        {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
+         {"mean model", format("%.2f %% of the test set", 100 * result.mean_model_accuracy)},
+         {"replicas", accuracy_range(result.test_accuracy_lowest, result.test_accuracy_highest) + " %"},
+         {"consensus distance", format("%.4g", result.consensus_distance)},
+         {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
+         {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
+         {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
+         {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
+         {"metrics", result.metrics},
+         {"resolved run file", result.config}});
 }
 
 void Report::clear_bar() {

@@ -37,7 +37,8 @@ struct EpochSummary {
   double seconds = 0;
 };
 
-/// What rank 0 tells its user on standard output: a progress bar on a terminal, plain lines elsewhere. Other ranks' reports are silent.
+/// What rank 0 tells its user on standard output: a progress bar on a terminal, plain lines elsewhere. Other ranks'
+/// reports are silent.
 class Report {
  public:
   /// `print_steps`: without a terminal, a line every so many steps; 0: none.

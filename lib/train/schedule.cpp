@@ -7,7 +7,8 @@
 
 namespace halograd {
 
-double schedule_factor(const ScheduleConfig& config, std::int64_t step, std::int64_t steps_per_epoch, std::int64_t epochs) {
+double schedule_factor(const ScheduleConfig& config, std::int64_t step, std::int64_t steps_per_epoch,
+                       std::int64_t epochs) {
   const double warmup = config.warmup_epochs * static_cast<double>(steps_per_epoch);
   const double now = static_cast<double>(step);
   if (now < warmup) return (now + 1) / (warmup + 1);

@@ -22,20 +22,24 @@ std::string significant(double value) {
 
 }  // namespace
 
-StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network, const Topology& topology,
-                       const Dataset& train_set, const Dataset& test_set, const Loader& loader) {
+StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
+                       const Topology& topology, const Dataset& train_set, const Dataset& test_set,
+                       const Loader& loader) {
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
-  add("device", std::string(ExecutionSpace::name()) + ", " + count(ExecutionSpace().concurrency(), "thread") + " a rank");
+  add("device",
+      std::string(ExecutionSpace::name()) + ", " + count(ExecutionSpace().concurrency(), "thread") + " a rank");
 
   const ImageShape image = train_set.shape();
-  add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " + std::to_string(train_set.size()) + " + " +
-                  std::to_string(test_set.size()) + " images of " + to_string(Shape{image.height, image.width, image.channels}) + ", " +
+  add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
+                  std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
+                  to_string(Shape{image.height, image.width, image.channels}) + ", " +
                   std::to_string(train_set.classes()) + " classes");
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
-  add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" + human_bytes(model_bytes) +
-                     "), " + significant(network.forward_flops() * 1e-6) + " MFLOP forward an image");
+  add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +
+                     human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +
+                     " MFLOP forward an image");
   add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations a rank, for " +
                     count(network.largest_batch(), "image"));
   add("batch", std::to_string(config.training.batch) + " images, " + count(config.training.epochs, "epoch") + " of " +

@@ -10,7 +10,8 @@
 namespace halograd {
 
 /// The start table: what this training is about to do, on what, and at what cost. Collective.
-StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network, const Topology& topology,
-                       const Dataset& train_set, const Dataset& test_set, const Loader& loader);
+StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
+                       const Topology& topology, const Dataset& train_set, const Dataset& test_set,
+                       const Loader& loader);
 
 }  // namespace halograd

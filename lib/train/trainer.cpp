@@ -15,7 +15,9 @@
 namespace halograd {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
   std::vector<NamedTensor> result;
@@ -23,7 +25,9 @@ std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
   return result;
 }
 
-Shape network_input(const ImageShape& image) { return {image.height, image.width, image.channels}; }
+Shape network_input(const ImageShape& image) {
+  return {image.height, image.width, image.channels};
+}
 
 }  // namespace
 
@@ -34,8 +38,8 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     const std::uint64_t seed = config_.training.seed;
     train_set_ = open_dataset(config_.data, Split::train, seed);
     test_set_ = open_dataset(config_.data, Split::test, seed);
-    HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(), "data at ",
-                     config_.data.path, ": training and test images differ in shape or classes");
+    HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(),
+                     "data at ", config_.data.path, ": training and test images differ in shape or classes");
     LoaderOptions options;
     options.global_batch = config_.training.batch;
     options.rank = comm_.rank();
@@ -53,7 +57,8 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
     config_.network = expand_network(config_.network, train_set_->classes());
-    network_ = std::make_unique<Network>(config_.network, network_input(train_set_->shape()), train_set_->classes(), largest);
+    network_ =
+        std::make_unique<Network>(config_.network, network_input(train_set_->shape()), train_set_->classes(), largest);
     topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
@@ -64,7 +69,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
 
 Trainer::~Trainer() = default;
 
-StartFacts Trainer::facts() const { return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_); }
+StartFacts Trainer::facts() const {
+  return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_);
+}
 
 TrainingResult Trainer::run(const TrainOptions& options) {
   versions_ = options.versions;
@@ -131,26 +138,30 @@ void Trainer::open_run(const TrainOptions& options) {
   bool resuming = false;
   comm_.together([&] {
     resuming = options.resume && folder_.holds_checkpoint();
-    const ExistingRun existing = options.overwrite ? ExistingRun::overwrite : resuming ? ExistingRun::keep : ExistingRun::refuse;
+    const ExistingRun existing = options.overwrite ? ExistingRun::overwrite
+                                 : resuming        ? ExistingRun::keep
+                                                   : ExistingRun::refuse;
     // The checkpoint is looked at before anything in the folder is touched.
     if (resuming) {
       const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
       HALOGRAD_REQUIRE(header.ranks == comm_.ranks(), "checkpoint ", folder_.checkpoint(), " is of ", header.ranks,
                        " ranks, but this job has ", comm_.ranks(), ": resume it with ", header.ranks, " ranks");
-      HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ", header.epoch,
-                       " epochs, more than training.epochs = ", config_.training.epochs);
+      HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ",
+                       header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
     }
     if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), existing);
   });
   if (resuming) {
     resume();
     metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_);
-    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs, " + std::to_string(step_) + " steps done");
+    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs, " +
+                 std::to_string(step_) + " steps done");
   } else {
     if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
     metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics());
   }
-  averager_ = make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
+  averager_ =
+      make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
 }
 
 void Trainer::train_epoch(std::int64_t epoch) {
@@ -197,8 +208,9 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   ++step_;
 
   row.loss = loss.loss / batch.size;
-  HALOGRAD_REQUIRE(std::isfinite(row.loss), "step ", step_, ": the loss is ", row.loss,
-                   "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is untouched)");
+  HALOGRAD_REQUIRE(
+      std::isfinite(row.loss), "step ", step_, ": the loss is ", row.loss,
+      "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is untouched)");
   row.learning_rate = rate;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
@@ -251,17 +263,20 @@ void Trainer::save(std::int64_t epochs_done) {
   const ReplicaState state = host_state();
   Kokkos::deep_copy(state.parameters, replica_.parameters);
   Kokkos::deep_copy(state.statistics, replica_.statistics);
-  for (std::size_t i = 0; i < state.optimizer.size(); ++i) Kokkos::deep_copy(state.optimizer[i], optimizer_->state()[i]);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i)
+    Kokkos::deep_copy(state.optimizer[i], optimizer_->state()[i]);
   CheckpointHeader header;
   header.step = step_;
   header.epoch = epochs_done;
   header.ranks = comm_.ranks();
   header.network = config_.network.name;
-  header.averager = config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
+  header.averager =
+      config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
   header.config = to_toml(config_);
   header.versions = versions_;
-  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()), named(network_->statistics()));
+  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()),
+                   named(network_->statistics()));
 }
 
 void Trainer::resume() {
@@ -270,7 +285,8 @@ void Trainer::resume() {
   read_checkpoint(comm_.handle(), folder_.checkpoint(), state);
   Kokkos::deep_copy(replica_.parameters, state.parameters);
   Kokkos::deep_copy(replica_.statistics, state.statistics);
-  for (std::size_t i = 0; i < state.optimizer.size(); ++i) Kokkos::deep_copy(optimizer_->state()[i], state.optimizer[i]);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i)
+    Kokkos::deep_copy(optimizer_->state()[i], state.optimizer[i]);
   step_ = header.step;
   epoch_ = header.epoch;
 }

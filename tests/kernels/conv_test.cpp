@@ -18,7 +18,8 @@ static void PrintTo(const ConvShape& s, std::ostream* out) {
   *out << "N " << s.batch << " C " << s.channels << " K " << s.filters << " G " << s.groups;
   const char* names[] = {" extent", " kernel", " stride", " padding", " dilation"};
   const ConvShape::Spatial* values[] = {&s.extent, &s.kernel, &s.stride, &s.padding, &s.dilation};
-  for (int i = 0; i < 5; ++i) *out << names[i] << ' ' << (*values[i])[0] << ',' << (*values[i])[1] << ',' << (*values[i])[2];
+  for (int i = 0; i < 5; ++i)
+    *out << names[i] << ' ' << (*values[i])[0] << ',' << (*values[i])[1] << ',' << (*values[i])[2];
 }
 
 namespace {
@@ -30,7 +31,8 @@ std::vector<double> random_values(long count, std::mt19937& generator) {
   return values;
 }
 
-/// The definition, in double: calls visit(input index, weight index, output index) for every product of the convolution.
+/// The definition, in double: calls visit(input index, weight index, output index) for every product of the
+/// convolution.
 template <class Visit>
 void for_each_product(const ConvShape& s, const Visit& visit) {
   const auto out = s.out_extent();
@@ -48,10 +50,13 @@ void for_each_product(const ConvShape& s, const Visit& visit) {
                 if (d < 0 || h < 0 || w < 0 || d >= s.extent[0] || h >= s.extent[1] || w >= s.extent[2]) continue;
                 for (int k = 0; k < s.filters; ++k)
                   for (int c = 0; c < in_group; ++c) {
-                    const long in = (((static_cast<long>(n) * s.extent[0] + d) * s.extent[1] + h) * s.extent[2] + w) * s.channels +
-                                    k / out_group * in_group + c;
-                    const long weight = (((static_cast<long>(t) * s.kernel[1] + r) * s.kernel[2] + q) * in_group + c) * s.filters + k;
-                    const long result = (((static_cast<long>(n) * out[0] + od) * out[1] + oh) * out[2] + ow) * s.filters + k;
+                    const long in =
+                        (((static_cast<long>(n) * s.extent[0] + d) * s.extent[1] + h) * s.extent[2] + w) * s.channels +
+                        k / out_group * in_group + c;
+                    const long weight =
+                        (((static_cast<long>(t) * s.kernel[1] + r) * s.kernel[2] + q) * in_group + c) * s.filters + k;
+                    const long result =
+                        (((static_cast<long>(n) * out[0] + od) * out[1] + oh) * out[2] + ow) * s.filters + k;
                     visit(in, weight, result);
                   }
               }
@@ -95,11 +100,11 @@ template <class T>
 void check_passes(const ConvShape& s, double tolerance) {
   const Reference reference(s, 7);
   const ExecutionSpace exec;
-  const auto x = to_device<T>(reference.x), weights = to_device<T>(reference.weights), bias = to_device<T>(reference.bias),
-             dy = to_device<T>(reference.dy);
+  const auto x = to_device<T>(reference.x), weights = to_device<T>(reference.weights),
+             bias = to_device<T>(reference.bias), dy = to_device<T>(reference.dy);
   const Buffer<std::byte> workspace("workspace", conv_workspace<T>(s));
-  const Buffer<T> y("y", reference.y.size()), dx("dx", reference.x.size()), dweights("dweights", reference.weights.size()),
-      dbias("dbias", reference.bias.size());
+  const Buffer<T> y("y", reference.y.size()), dx("dx", reference.x.size()),
+      dweights("dweights", reference.weights.size()), dbias("dbias", reference.bias.size());
   conv_forward<T>(exec, s, x, weights, bias, y, workspace);
   expect_near(reference.y, y, tolerance, "y");
   conv_backward_data<T>(exec, s, dy, weights, dx, false, workspace);
@@ -121,8 +126,8 @@ void check_passes(const ConvShape& s, double tolerance) {
   expect_near(reference.dbias, dbias, tolerance, "device dbias");
 }
 
-ConvShape image(int batch, int height, int width, int channels, int filters, int kernel, int stride = 1, int padding = 0,
-                int dilation = 1, int groups = 1) {
+ConvShape image(int batch, int height, int width, int channels, int filters, int kernel, int stride = 1,
+                int padding = 0, int dilation = 1, int groups = 1) {
   ConvShape s;
   s.batch = batch;
   s.channels = channels;
@@ -138,8 +143,12 @@ ConvShape image(int batch, int height, int width, int channels, int filters, int
 
 class ConvShapes : public ::testing::TestWithParam<ConvShape> {};
 
-TEST_P(ConvShapes, MatchesDefinitionInDouble) { check_passes<double>(GetParam(), 1e-12); }
-TEST_P(ConvShapes, MatchesDefinitionInFloat) { check_passes<float>(GetParam(), 3e-6); }
+TEST_P(ConvShapes, MatchesDefinitionInDouble) {
+  check_passes<double>(GetParam(), 1e-12);
+}
+TEST_P(ConvShapes, MatchesDefinitionInFloat) {
+  check_passes<float>(GetParam(), 3e-6);
+}
 
 ConvShape volume() {
   ConvShape s;
@@ -155,13 +164,15 @@ ConvShape volume() {
   return s;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layers, ConvShapes,
-    ::testing::Values(image(3, 28, 28, 1, 20, 5), image(2, 12, 12, 20, 50, 5), image(2, 9, 9, 3, 64, 3, 1, 1),
-                      image(2, 8, 8, 16, 16, 3, 1, 1), image(2, 8, 8, 16, 32, 3, 2, 1), image(2, 8, 8, 16, 32, 1, 2),
-                      image(1, 7, 5, 17, 33, 3, 1, 1), image(5, 1, 1, 100, 70, 1), image(50, 1, 1, 37, 10, 1),
-                      image(1, 1, 1, 1, 1, 1), image(1, 1, 1, 4, 4, 3, 1, 1), image(2, 11, 9, 8, 12, 3, 1, 2, 2, 4),
-                      image(1, 15, 15, 3, 8, 7, 2, 3), image(2, 6, 6, 8, 8, 3, 1, 1, 1, 8), image(1, 10, 10, 2, 2, 2, 3), volume()));
+INSTANTIATE_TEST_SUITE_P(Layers, ConvShapes,
+                         ::testing::Values(image(3, 28, 28, 1, 20, 5), image(2, 12, 12, 20, 50, 5),
+                                           image(2, 9, 9, 3, 64, 3, 1, 1), image(2, 8, 8, 16, 16, 3, 1, 1),
+                                           image(2, 8, 8, 16, 32, 3, 2, 1), image(2, 8, 8, 16, 32, 1, 2),
+                                           image(1, 7, 5, 17, 33, 3, 1, 1), image(5, 1, 1, 100, 70, 1),
+                                           image(50, 1, 1, 37, 10, 1), image(1, 1, 1, 1, 1, 1),
+                                           image(1, 1, 1, 4, 4, 3, 1, 1), image(2, 11, 9, 8, 12, 3, 1, 2, 2, 4),
+                                           image(1, 15, 15, 3, 8, 7, 2, 3), image(2, 6, 6, 8, 8, 3, 1, 1, 1, 8),
+                                           image(1, 10, 10, 2, 2, 2, 3), volume()));
 
 // A hundred shapes that nobody chose.
 TEST(Conv, RandomShapesMatchDefinition) {
@@ -194,15 +205,19 @@ TEST(Conv, GradientsMatchCentralDifferences) {
   const ExecutionSpace exec;
   const Buffer<std::byte> workspace("workspace", conv_workspace<double>(s));
   const Buffer<double> y("y", reference.y.size());
-  const auto value = [&](const std::vector<double>& x, const std::vector<double>& weights, const std::vector<double>& bias) {
-    conv_forward<double>(exec, s, to_device<double>(x), to_device<double>(weights), to_device<double>(bias), y, workspace);
+  const auto value = [&](const std::vector<double>& x, const std::vector<double>& weights,
+                         const std::vector<double>& bias) {
+    conv_forward<double>(exec, s, to_device<double>(x), to_device<double>(weights), to_device<double>(bias), y,
+                         workspace);
     const auto found = to_host(y);
     double sum = 0;
     for (std::size_t i = 0; i < found.size(); ++i) sum += found[i] * reference.dy[i];
     return sum;
   };
-  const Buffer<double> dx("dx", reference.x.size()), dweights("dweights", reference.weights.size()), dbias("dbias", reference.bias.size());
-  const auto x = to_device<double>(reference.x), weights = to_device<double>(reference.weights), dy = to_device<double>(reference.dy);
+  const Buffer<double> dx("dx", reference.x.size()), dweights("dweights", reference.weights.size()),
+      dbias("dbias", reference.bias.size());
+  const auto x = to_device<double>(reference.x), weights = to_device<double>(reference.weights),
+             dy = to_device<double>(reference.dy);
   conv_backward_data<double>(exec, s, dy, weights, dx, false, workspace);
   conv_backward_weights<double>(exec, s, x, dy, dweights, dbias, workspace);
   const auto check = [&](std::vector<double> values, const Buffer<double>& gradient, auto evaluate) {
@@ -226,7 +241,8 @@ TEST(Conv, RefusesASmallWorkspace) {
   const ConvShape s = image(1, 4, 4, 2, 2, 3);
   if (conv_workspace<float>(s) == 0) GTEST_SKIP() << "this backend needs no workspace";
   const Buffer<float> x("x", 32), weights("w", 36), y("y", 8);
-  EXPECT_THROW(conv_forward<float>(ExecutionSpace(), s, x, weights, Vector<const float>(), y, Vector<std::byte>()), Error);
+  EXPECT_THROW(conv_forward<float>(ExecutionSpace(), s, x, weights, Vector<const float>(), y, Vector<std::byte>()),
+               Error);
 }
 
 }  // namespace

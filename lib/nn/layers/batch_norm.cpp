@@ -7,7 +7,8 @@ namespace {
 
 class BatchNorm : public Layer {
  public:
-  BatchNorm(const Shape& shape, double epsilon, double momentum) : shape_(shape), epsilon_(epsilon), momentum_(momentum) {}
+  BatchNorm(const Shape& shape, double epsilon, double momentum)
+      : shape_(shape), epsilon_(epsilon), momentum_(momentum) {}
 
   [[nodiscard]] Shape output_shape() const override { return shape_; }
   [[nodiscard]] std::vector<TensorSpec> parameters() const override {
@@ -26,17 +27,19 @@ class BatchNorm : public Layer {
     const Vector<const float>&scale = call.parameters[0], &shift = call.parameters[1];
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
     if (call.training) {
-      batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift, epsilon_, momentum_, mean,
-                                         var, saved(call, 0), saved(call, 1), call.output, workspace(call));
+      batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
+                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), call.output,
+                                         workspace(call));
     } else {
-      batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift, epsilon_, mean, var,
-                                          call.output);
+      batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
+                                          epsilon_, mean, var, call.output);
     }
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient, call.parameters[0],
-                               saved(call, 0), saved(call, 1), call.input_gradients[0], call.parameter_gradients[0],
-                               call.parameter_gradients[1], call.accumulate[0], workspace(call));
+    batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient,
+                               call.parameters[0], saved(call, 0), saved(call, 1), call.input_gradients[0],
+                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0],
+                               workspace(call));
   }
 
  private:

@@ -43,8 +43,8 @@ class Conv : public Layer {
     conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
                                  bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
     if (call.input_gradients[0].size() == 0) return;
-    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], call.input_gradients[0], call.accumulate[0],
-                              call.workspace);
+    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], call.input_gradients[0],
+                              call.accumulate[0], call.workspace);
   }
 
  private:
@@ -71,21 +71,23 @@ std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Sh
   shape.stride = {1, config.stride[0], config.stride[1]};
   shape.padding = {0, config.padding[0], config.padding[1]};
   shape.dilation = {1, config.dilation[0], config.dilation[1]};
-  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (conv): channels = ", config.channels, ", at least 1 expected");
-  HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0, "layer ",
-                   config.name, " (conv): groups = ", config.groups, " does not divide its input's ", input.channels,
-                   " channels and its own ", config.channels);
+  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (conv): channels = ", config.channels,
+                   ", at least 1 expected");
+  HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0,
+                   "layer ", config.name, " (conv): groups = ", config.groups, " does not divide its input's ",
+                   input.channels, " channels and its own ", config.channels);
   const ConvShape::Spatial out = shape.out_extent();
-  HALOGRAD_REQUIRE(out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ", config.kernel[0], "x", config.kernel[1],
-                   " does not fit in its input of ", to_string(input), " with this padding");
+  HALOGRAD_REQUIRE(out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ", config.kernel[0], "x",
+                   config.kernel[1], " does not fit in its input of ", to_string(input), " with this padding");
   return std::make_unique<Conv>(shape, config.bias);
 }
 
 std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs) {
   const Shape& input = single_input(config, inputs);
-  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels, ", at least 1 expected");
-  HALOGRAD_REQUIRE(input.height == 1 && input.width == 1, "layer ", config.name, " (dense): its input is ", to_string(input),
-                   ", 1x1 expected; put a flatten or global_avg_pool layer before it");
+  HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels,
+                   ", at least 1 expected");
+  HALOGRAD_REQUIRE(input.height == 1 && input.width == 1, "layer ", config.name, " (dense): its input is ",
+                   to_string(input), ", 1x1 expected; put a flatten or global_avg_pool layer before it");
   ConvShape shape;
   shape.channels = input.channels;
   shape.filters = config.channels;

@@ -75,7 +75,8 @@ class Dropout : public Elementwise {
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     if (call.input_gradients[0].size() == 0) return;
-    dropout<float>(exec, call.output_gradient, call.input_gradients[0], probability_, call.random_key, call.accumulate[0]);
+    dropout<float>(exec, call.output_gradient, call.input_gradients[0], probability_, call.random_key,
+                   call.accumulate[0]);
   }
 
  private:
@@ -90,8 +91,9 @@ std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Sh
 
 std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs) {
   HALOGRAD_REQUIRE(inputs.size() == 2, "layer ", config.name, " (add): two inputs expected, ", inputs.size(), " given");
-  HALOGRAD_REQUIRE(inputs[0] == inputs[1], "layer ", config.name, " (add): its inputs ", config.inputs[0], " and ", config.inputs[1],
-                   " have shapes ", to_string(inputs[0]), " and ", to_string(inputs[1]), ", equal ones expected");
+  HALOGRAD_REQUIRE(inputs[0] == inputs[1], "layer ", config.name, " (add): its inputs ", config.inputs[0], " and ",
+                   config.inputs[1], " have shapes ", to_string(inputs[0]), " and ", to_string(inputs[1]),
+                   ", equal ones expected");
   return std::make_unique<Add>(inputs[0]);
 }
 

@@ -9,7 +9,9 @@ namespace {
 class Pool : public Layer {
  public:
   explicit Pool(const PoolShape& shape) : shape_(shape) {}
-  [[nodiscard]] Shape output_shape() const override { return {shape_.out_height(), shape_.out_width(), shape_.channels}; }
+  [[nodiscard]] Shape output_shape() const override {
+    return {shape_.out_height(), shape_.out_width(), shape_.channels};
+  }
 
  protected:
   [[nodiscard]] PoolShape with_batch(int batch) const {
@@ -59,7 +61,8 @@ class AvgPool : public Pool {
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     if (call.input_gradients[0].size() == 0) return;
-    avg_pool_backward<float>(exec, with_batch(call.batch), call.output_gradient, call.input_gradients[0], call.accumulate[0]);
+    avg_pool_backward<float>(exec, with_batch(call.batch), call.output_gradient, call.input_gradients[0],
+                             call.accumulate[0]);
   }
 };
 
@@ -76,11 +79,12 @@ PoolShape pool_shape(const LayerConfig& config, const Shape& input) {
   shape.pad_w = config.padding[1];
   HALOGRAD_REQUIRE(shape.kernel_h * shape.kernel_w <= 256, "layer ", config.name, " (", config.type, "): a window of ",
                    shape.kernel_h, "x", shape.kernel_w, " has more than 256 places");
-  HALOGRAD_REQUIRE(shape.pad_h < shape.kernel_h && shape.pad_w < shape.kernel_w, "layer ", config.name, " (", config.type,
-                   "): padding ", shape.pad_h, "x", shape.pad_w, " makes windows that see nothing else; less than the kernel's ",
-                   shape.kernel_h, "x", shape.kernel_w, " expected");
-  HALOGRAD_REQUIRE(shape.height + 2 * shape.pad_h >= shape.kernel_h && shape.width + 2 * shape.pad_w >= shape.kernel_w, "layer ",
-                   config.name, " (", config.type, "): a window of ", shape.kernel_h, "x", shape.kernel_w,
+  HALOGRAD_REQUIRE(shape.pad_h < shape.kernel_h && shape.pad_w < shape.kernel_w, "layer ", config.name, " (",
+                   config.type, "): padding ", shape.pad_h, "x", shape.pad_w,
+                   " makes windows that see nothing else; less than the kernel's ", shape.kernel_h, "x", shape.kernel_w,
+                   " expected");
+  HALOGRAD_REQUIRE(shape.height + 2 * shape.pad_h >= shape.kernel_h && shape.width + 2 * shape.pad_w >= shape.kernel_w,
+                   "layer ", config.name, " (", config.type, "): a window of ", shape.kernel_h, "x", shape.kernel_w,
                    " does not fit in its input of ", to_string(input));
   return shape;
 }
