@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/hdf5_version.hpp"
+#include "kernels/compat.hpp"
 #include "kernels/error.hpp"
 
 #include "kernels/types.hpp"
