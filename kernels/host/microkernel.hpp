@@ -104,7 +104,7 @@ constexpr int tile_rows(int packs) {
   const int rows = (simd_registers - packs - 1) / packs;
   return rows < 8 ? rows : 8;
 }
-/// Pixels that a table of row pointers holds for gather_tile: a multiple of tile_rows for every number of packs.
+/// Pixels that a table of row pointers holds for a GatherTile: a multiple of tile_rows for every number of packs.
 constexpr int table_pixels = 48;
 static_assert(table_pixels % tile_rows(1) == 0 && table_pixels % tile_rows(2) == 0 &&
               table_pixels % tile_rows(largest_tile_packs) == 0 &&
@@ -126,8 +126,8 @@ struct GatherTile {
   bool accumulate;
 };
 
-template <class T, int V>
-void gather_tile(const GatherTile<T>& tile) {
+template <int V, class T>
+void compute_tile(const GatherTile<T>& tile) {
   constexpr int M = tile_rows(V);
   constexpr int width = V * lanes<T>;
   Pack<T> sum[M][V];
@@ -181,8 +181,8 @@ struct OuterTile {
   bool accumulate;
 };
 
-template <class T, int V>
-void outer_tile(const OuterTile<T>& tile) {
+template <int V, class T>
+void compute_tile(const OuterTile<T>& tile) {
   constexpr int M = tile_rows(V);
   Pack<T> sum[M][V] = {};
   const T* const* row[M];

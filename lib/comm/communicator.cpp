@@ -80,8 +80,9 @@ void Communicator::mean(HostVector<float> values) const {
     MPI_Iallreduce(MPI_IN_PLACE, values.data() + begin, count, MPI_FLOAT, MPI_SUM, comm_, &request);
     wait_politely(request);
   }
-  const float share = 1.0F / static_cast<float>(ranks_);
-  for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] *= share;
+  // A division, so that the mean of equal values is that value again for most numbers of ranks.
+  const auto ranks = static_cast<float>(ranks_);
+  for (std::size_t i = 0; i < values.size(); ++i) values.data()[i] /= ranks;
 }
 
 std::vector<double> Communicator::gather(double value) const {

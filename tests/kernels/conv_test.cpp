@@ -212,8 +212,8 @@ TEST(Conv, GradientsMatchCentralDifferences) {
   const Buffer<double> y("y", reference.y.size());
   const auto value = [&](const std::vector<double>& x, const std::vector<double>& weights,
                          const std::vector<double>& bias) {
-    conv_forward<double>(exec, s, device_values<double>(x), device_values<double>(weights), device_values<double>(bias), y,
-                         workspace);
+    conv_forward<double>(exec, s, device_values<double>(x), device_values<double>(weights), device_values<double>(bias),
+                         y, workspace);
     const auto found = to_host(y);
     double sum = 0;
     for (std::size_t i = 0; i < found.size(); ++i) sum += found[i] * reference.dy[i];

@@ -58,7 +58,8 @@ std::vector<float> flat(const GoldenFile& file, const std::string& group, const 
   return result;
 }
 
-void expect_close(const std::vector<float>& expected, const std::vector<float>& found, double tolerance, const std::string& what) {
+void expect_close(const std::vector<float>& expected, const std::vector<float>& found, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(expected.size(), found.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(expected[i], found[i], tolerance * std::max(1.0F, std::abs(expected[i]))) << what << " at " << i;
@@ -74,7 +75,8 @@ TEST(Golden, TenStepsMatchPyTorch) {
   Kokkos::deep_copy(replica.parameters, to_device<float>(flat(file, "initial", network.parameters())));
   const auto optimizer = make_optimizer(config.optimizer, network.parameter_count());
 
-  const std::vector<double> all_images = file.values("images"), all_labels = file.values("labels"), losses = file.values("loss");
+  const std::vector<double> all_images = file.values("images"), all_labels = file.values("labels"),
+                            losses = file.values("loss");
   const std::size_t image_values = static_cast<std::size_t>(batch) * size * size * channels;
   const std::vector<float> images(all_images.begin(), all_images.end());
   const std::vector<std::int32_t> labels(all_labels.begin(), all_labels.end());
@@ -87,7 +89,8 @@ TEST(Golden, TenStepsMatchPyTorch) {
       expect_close(flat(file, "gradient", network.parameters()), to_host(replica.gradients), 2e-6, "gradient");
       if (HasFatalFailure()) return;
     }
-    optimizer->step(exec, config.optimizer.learning_rate, static_cast<std::int64_t>(step) + 1, replica.parameters, replica.gradients);
+    optimizer->step(exec, config.optimizer.learning_rate, static_cast<std::int64_t>(step) + 1, replica.parameters,
+                    replica.gradients);
   }
   expect_close(flat(file, "final", network.parameters()), to_host(replica.parameters), 1e-4, "parameters");
   expect_close(flat(file, "final", network.statistics()), to_host(replica.statistics), 1e-4, "statistics");

@@ -16,7 +16,8 @@ namespace {
 struct Images {
   std::vector<float> values;
   std::vector<std::int32_t> labels;
-  Images(int count, const Shape& shape, int classes) : values(shape.values() * static_cast<std::size_t>(count)), labels(static_cast<std::size_t>(count)) {
+  Images(int count, const Shape& shape, int classes)
+      : values(shape.values() * static_cast<std::size_t>(count)), labels(static_cast<std::size_t>(count)) {
     std::mt19937 generator(3);
     std::normal_distribution<float> normal;
     for (float& value : values) value = normal(generator);
@@ -26,7 +27,9 @@ struct Images {
 };
 
 NetworkConfig layers(const std::string& list) {
-  return parse_config("name = \"t\"\n[data]\nformat = \"synthetic\"\n[network]\nname = \"t\"\nlayer = [" + list + "]\n", "test").network;
+  return parse_config("name = \"t\"\n[data]\nformat = \"synthetic\"\n[network]\nname = \"t\"\nlayer = [" + list + "]\n",
+                      "test")
+      .network;
 }
 
 std::string message_of(const std::string& list, const Shape& input, int classes) {
@@ -57,8 +60,8 @@ TEST(ReferenceNetworks, UnknownNameIsRefused) {
   EXPECT_THROW(expand_network(config, 10), Error);
 }
 
-// The directional derivative along the gradient, by central differences of the loss in the parameters. In float, over a step that the
-// loss resolves; the loss is smooth enough along it for a few digits.
+// The directional derivative along the gradient, by central differences of the loss in the parameters. In float, over a
+// step that the loss resolves; the loss is smooth enough along it for a few digits.
 TEST(Network, GradientIsTheSlopeOfTheLoss) {
   for (const std::string name : {"lenet5", "resnet20"}) {
     NetworkConfig config;
@@ -74,7 +77,8 @@ TEST(Network, GradientIsTheSlopeOfTheLoss) {
     for (const float g : gradient) norm += static_cast<double>(g) * g;
     const auto loss_at = [&](double step) {
       std::vector<float> moved = start;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(step * gradient[i] / std::sqrt(norm));
+      for (std::size_t i = 0; i < moved.size(); ++i)
+        moved[i] += static_cast<float>(step * gradient[i] / std::sqrt(norm));
       Kokkos::deep_copy(replica.parameters, to_device<float>(moved));
       return network.train(exec, replica, images.batch(6), 0).loss / 6;
     };
@@ -123,14 +127,17 @@ TEST(Network, SmallerBatchIsTheSameAsANetworkOfThatSize) {
 TEST(Network, DropoutFollowsItsKeyAndRestsInEvaluation) {
   const Shape input{4, 4, 2};
   const Images images(4, input, 3);
-  Network network(layers(R"({type="flatten"}, {type="dense", channels=32}, {type="relu"}, {type="dropout", probability=0.5}, {type="dense", channels=3})"),
-                  input, 3, 4);
+  Network network(
+      layers(
+          R"({type="flatten"}, {type="dense", channels=32}, {type="relu"}, {type="dropout", probability=0.5}, {type="dense", channels=3})"),
+      input, 3, 4);
   const Replica replica = network.make_replica(1);
   const ExecutionSpace exec;
   const double first = network.train(exec, replica, images.batch(4), 10).loss;
   EXPECT_EQ(first, network.train(exec, replica, images.batch(4), 10).loss);
   EXPECT_NE(first, network.train(exec, replica, images.batch(4), 11).loss);
-  EXPECT_EQ(network.evaluate(exec, replica, images.batch(4)).loss, network.evaluate(exec, replica, images.batch(4)).loss);
+  EXPECT_EQ(network.evaluate(exec, replica, images.batch(4)).loss,
+            network.evaluate(exec, replica, images.batch(4)).loss);
 }
 
 TEST(Network, ArenaIsSmallerThanTheSumOfItsBuffers) {
@@ -150,16 +157,21 @@ TEST(Network, ShapesThatDoNotChainAreNamed) {
   EXPECT_EQ(message_of(R"({type="dense", name="head", channels=4})", input, 4),
             "layer head (dense): its input is 8x8x3, 1x1 expected; put a flatten or global_avg_pool layer before it");
   EXPECT_EQ(message_of(R"({type="conv", name="a", channels=4, kernel=1}, {type="conv", name="b", channels=5, kernel=1},
-                          {type="add", name="sum", inputs=["a", "b"]})", input, 4),
+                          {type="add", name="sum", inputs=["a", "b"]})",
+                       input, 4),
             "layer sum (add): its inputs a and b have shapes 8x8x4 and 8x8x5, equal ones expected");
   EXPECT_EQ(message_of(R"({type="conv", name="odd", channels=4, kernel=1, groups=2})", input, 4),
             "layer odd (conv): groups = 2 does not divide its input's 3 channels and its own 4");
-  EXPECT_EQ(message_of(R"({type="flatten"}, {type="dense", name="head", channels=4})", input, 10),
-            "network 't': the last layer, head, has outputs of shape 1x1x4, but the data have 10 classes (1x1x10 expected)");
+  EXPECT_EQ(
+      message_of(R"({type="flatten"}, {type="dense", name="head", channels=4})", input, 10),
+      "network 't': the last layer, head, has outputs of shape 1x1x4, but the data have 10 classes (1x1x10 expected)");
   EXPECT_EQ(message_of(R"({type="max_pool", name="wide", kernel=9})", input, 10),
             "layer wide (max_pool): a window of 9x9 does not fit in its input of 8x8x3");
-  EXPECT_EQ(message_of(R"({type="conv", name="lost", channels=4, kernel=1}, {type="global_avg_pool", inputs=["input"]}, {type="dense", channels=10})", input, 10),
-            "layer lost: no layer takes its output");
+  EXPECT_EQ(
+      message_of(
+          R"({type="conv", name="lost", channels=4, kernel=1}, {type="global_avg_pool", inputs=["input"]}, {type="dense", channels=10})",
+          input, 10),
+      "layer lost: no layer takes its output");
 }
 
 TEST(Network, BatchOutOfRangeIsRefused) {

@@ -8,7 +8,9 @@
 namespace halograd {
 namespace {
 
-bool meet(const Lifetime& a, const Lifetime& b) { return a.birth <= b.death && b.birth <= a.death; }
+bool meet(const Lifetime& a, const Lifetime& b) {
+  return a.birth <= b.death && b.birth <= a.death;
+}
 
 TEST(Plan, BuffersThatLiveTogetherDoNotOverlap) {
   std::mt19937 generator(5);
@@ -26,7 +28,8 @@ TEST(Plan, BuffersThatLiveTogetherDoNotOverlap) {
       EXPECT_LE(plan.offsets[i] + buffers[i].bytes, plan.bytes);
       for (std::size_t j = 0; j < i; ++j) {
         if (buffers[i].bytes == 0 || buffers[j].bytes == 0 || !meet(buffers[i], buffers[j])) continue;
-        EXPECT_TRUE(plan.offsets[i] + buffers[i].bytes <= plan.offsets[j] || plan.offsets[j] + buffers[j].bytes <= plan.offsets[i]);
+        EXPECT_TRUE(plan.offsets[i] + buffers[i].bytes <= plan.offsets[j] ||
+                    plan.offsets[j] + buffers[j].bytes <= plan.offsets[i]);
       }
     }
   }
@@ -39,7 +42,9 @@ TEST(Plan, ReusesWhatIsDead) {
   EXPECT_EQ(plan_arena(chain).bytes, 2 * 640U);
 }
 
-TEST(Plan, NothingNeedsNothing) { EXPECT_EQ(plan_arena({}).bytes, 0U); }
+TEST(Plan, NothingNeedsNothing) {
+  EXPECT_EQ(plan_arena({}).bytes, 0U);
+}
 
 }  // namespace
 }  // namespace halograd

@@ -34,7 +34,8 @@ TEST(Schedule, CosineMatchesItsFormula) {
   ScheduleConfig config = named("cosine");
   config.final_factor = 0.1;
   for (int step = 0; step < 30; ++step) {
-    EXPECT_NEAR(schedule_factor(config, step, 10, 3), 0.1 + 0.9 * 0.5 * (1 + std::cos(std::acos(-1.0) * step / 30)), 1e-12);
+    EXPECT_NEAR(schedule_factor(config, step, 10, 3), 0.1 + 0.9 * 0.5 * (1 + std::cos(std::acos(-1.0) * step / 30)),
+                1e-12);
   }
 }
 
@@ -46,7 +47,9 @@ TEST(Schedule, WarmupRisesLinearlyToTheSchedulesStart) {
   EXPECT_NEAR(schedule_factor(config, 29, 10, 3), 0.5 * (1 + std::cos(std::acos(-1.0) * 24 / 25)), 1e-12);
 }
 
-TEST(Schedule, UnknownNameIsRefused) { EXPECT_THROW(schedule_factor(named("cosin"), 0, 1, 1), Error); }
+TEST(Schedule, UnknownNameIsRefused) {
+  EXPECT_THROW(schedule_factor(named("cosin"), 0, 1, 1), Error);
+}
 
 }  // namespace
 }  // namespace halograd

@@ -106,8 +106,9 @@ TEST(Trainer, AllreduceEqualsOneRankAtTheSameGlobalBatch) {
   EXPECT_LT(largest_difference(together.mean, alone.mean), rounding);
   EXPECT_LT(together.result.consensus_distance, 1e-12);
   EXPECT_NEAR(together.result.mean_model_loss, alone.result.mean_model_loss, 1e-4);
-  const Trained other = train(small_run(folder.path(), "other" + std::to_string(comm.rank()),
-                                        {"averager.name=allreduce", "training.seed=2"}), self);
+  const Trained other = train(
+      small_run(folder.path(), "other" + std::to_string(comm.rank()), {"averager.name=allreduce", "training.seed=2"}),
+      self);
   EXPECT_GT(largest_difference(together.mean, other.mean), 100 * rounding);
 }
 
@@ -121,26 +122,33 @@ TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
     return keys;
   };
   const Trained allreduce = train(small_run(folder.path(), "allreduce", with({"averager.name=allreduce"})), comm);
-  const Trained complete = train(small_run(folder.path(), "complete", with({"averager.name=neighbour",
-                                           "averager.order=adapt_then_combine", "topology.kind=complete"})), comm);
+  const Trained complete =
+      train(small_run(folder.path(), "complete",
+                      with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=complete"})),
+            comm);
   EXPECT_LT(largest_difference(allreduce.mean, complete.mean), rounding);
   EXPECT_LT(complete.result.consensus_distance, 1e-5);
   if (comm.ranks() < 4) return;
-  const Trained ring = train(small_run(folder.path(), "ring", with({"averager.name=neighbour",
-                                       "averager.order=adapt_then_combine", "topology.kind=ring"})), comm);
+  const Trained ring =
+      train(small_run(folder.path(), "ring",
+                      with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=ring"})),
+            comm);
   EXPECT_GT(ring.result.consensus_distance, 1e-4) << "a ring keeps replicas apart while they learn";
 }
 
 TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
   const Communicator comm(MPI_COMM_WORLD);
   if (comm.ranks() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
-  const RunConfig config = small_run("unused", "different", {"training.seed=" + std::to_string(comm.rank() == 1 ? 5 : 4)});
+  const RunConfig config =
+      small_run("unused", "different", {"training.seed=" + std::to_string(comm.rank() == 1 ? 5 : 4)});
   Report report(true, 0);
   try {
     const Trainer trainer(config, comm, report);
     ADD_FAILURE() << "not refused";
   } catch (const CollectiveError& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 1 was started with another run file than rank 0: line"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("rank 1 was started with another run file than rank 0: line"),
+              std::string::npos)
+        << error.what();
     EXPECT_NE(std::string(error.what()).find("seed = 5"), std::string::npos) << error.what();
   }
 }
