@@ -29,13 +29,15 @@ class RunFile(ProgramTest):
         return result
 
     def test_unknown_key(self):
-        self.refuse_edit("epochs = 2", "epoch = 2", ['unknown key "epoch" in [training]', 'did you mean "epochs"?'], "epoch")
+        words = ['unknown key "epoch" in [training]', 'did you mean "epochs"?']
+        self.refuse_edit("epochs = 2", "epoch = 2", words, "epoch")
 
     def test_unknown_table(self):
         self.refuse_edit("[averager]", "[averagers]", ['"averagers"', 'did you mean "averager"?'], "averagers")
 
     def test_mistyped_value(self):
-        self.refuse_edit("epochs = 2", 'epochs = "2"', ["training.epochs", 'the string "2"', "expected an integer"], '"2"')
+        words = ["training.epochs", 'the string "2"', "expected an integer"]
+        self.refuse_edit("epochs = 2", 'epochs = "2"', words, '"2"')
 
     def test_unknown_choice(self):
         self.refuse_edit('kind = "ring"', 'kind = "rang"', ["topology.kind", '"ring"', '"exponential"'], '"rang"')
@@ -48,8 +50,8 @@ class RunFile(ProgramTest):
         self.refuse_edit("epochs = 2", "epochs = ", ["run.toml:6:"])
 
     def test_set_is_checked_likewise(self):
-        self.refuse("train", SYNTHETIC, "--set", "training.epoch=3", words=["--set training.epoch=3", 'did you mean "epochs"?'])
-        self.refuse("train", SYNTHETIC, "--set", "training.epochs", words=["--set training.epochs", "key=value"])
+        for setting, words in (("training.epoch=3", ['did you mean "epochs"?']), ("training.epochs", ["key=value"])):
+            self.refuse("train", SYNTHETIC, "--set", setting, words=[f"--set {setting}", *words])
 
     def test_no_such_file(self):
         missing = self.path("missing.toml")
@@ -67,8 +69,9 @@ class RunFile(ProgramTest):
         self.refuse("train", DIGITS, *words, words=["conv2", "5", "2x2x20"])
 
     def test_batches(self):
-        self.refuse("train", SYNTHETIC, *sets(training__batch=2), ranks=3, words=["training.batch is 2", "at least 3"])
-        self.refuse("train", SYNTHETIC, *sets(training__batch=513), ranks=3, words=["training.batch is 513", "at most 512"])
+        for batch, limit in ((2, "at least 3"), (513, "at most 512")):
+            words = [f"training.batch is {batch}", limit]
+            self.refuse("train", SYNTHETIC, *sets(training__batch=batch), ranks=3, words=words)
 
     def test_normalisation_of_other_channels(self):
         self.refuse("train", SYNTHETIC, "--set", "data.mean=[0.1, 0.2, 0.3]", words=["data.mean", "3", "1"])
@@ -89,18 +92,22 @@ class RunFile(ProgramTest):
 class TopologyFile(ProgramTest):
     def refuse_file(self, text, words, ranks=4):
         path = self.write("graph.toml", text)
-        self.refuse("train", SYNTHETIC, *sets(topology__kind="file", topology__file=path), ranks=ranks, words=[path, *words])
+        of_file = sets(topology__kind="file", topology__file=path)
+        self.refuse("train", SYNTHETIC, *of_file, ranks=ranks, words=[path, *words])
         self.refuse("topology", "--file", path, "--ranks", ranks, ranks=0, words=[path, *words])
 
     def edges(self, *edges, ranks=4):
         return f"ranks = {ranks}\n" + "".join(f"[[edge]]\nfrom = {a}\nto = {b}\nweight = {w}\n" for a, b, w in edges)
 
     def test_not_doubly_stochastic(self):
-        self.refuse_file(self.edges((0, 1, 0.5), (1, 2, 0.5), (2, 3, 0.5), (3, 0, 0.25)), ["rank"])
-        self.refuse_file(self.edges((0, 1, 0.7), (2, 1, 0.7), (1, 0, 0.7), (1, 2, 0.7), ranks=3), ["1.4"], ranks=3)
+        text = self.edges((0, 1, 0.5), (1, 2, 0.5), (2, 3, 0.5), (3, 0, 0.25))
+        self.refuse_file(text, ["not doubly stochastic", "column 0", "1.25", "expected 1"])
+        text = self.edges((0, 1, 0.7), (2, 1, 0.7), (1, 0, 0.7), (1, 2, 0.7), ranks=3)
+        self.refuse_file(text, ["rank 1", "1.4", "expected at most 1"], ranks=3)
 
     def test_not_connected(self):
-        self.refuse_file(self.edges((0, 1, 0.5), (1, 0, 0.5), (2, 3, 0.5), (3, 2, 0.5)), ["rank", "reach"])
+        text = self.edges((0, 1, 0.5), (1, 0, 0.5), (2, 3, 0.5), (3, 2, 0.5))
+        self.refuse_file(text, ["not connected", "rank 2 cannot be reached from rank 0"])
 
     def test_of_another_number_of_ranks(self):
         with open(os.path.join(INPUTS, "topology_example.toml"), encoding="utf-8") as file:
@@ -121,7 +128,8 @@ class RunFolder(ProgramTest):
     def test_what_is_refused_before_training_leaves_a_run_alone(self):
         self.succeed("train", SYNTHETIC, ranks=2)
         self.refuse("train", SYNTHETIC, "--overwrite", *sets(training__batch=513), words=["training.batch"])
-        self.refuse("train", SYNTHETIC, "--overwrite", *sets(data__format="idx", data__path="/nowhere"), words=["/nowhere"])
+        elsewhere = sets(data__format="idx", data__path="/nowhere")
+        self.refuse("train", SYNTHETIC, "--overwrite", *elsewhere, words=["/nowhere"])
 
     def test_a_file_in_the_way(self):
         self.write("runs", "a file, no folder\n")

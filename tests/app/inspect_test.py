@@ -49,8 +49,8 @@ class OfARun(ProgramTest):
         values = self.succeed_json("inspect", self.checkpoint)
         out = self.succeed("inspect", self.checkpoint)
         with h5py.File(self.checkpoint, "r") as file:
-            for name in ("format", "step", "epoch", "step_in_epoch", "ranks", "network", "averager", "topology", "config",
-                         "versions"):
+            for name in ("format", "step", "epoch", "step_in_epoch", "ranks", "network", "averager", "topology",
+                         "config", "versions"):
                 self.assertEqual(values[name], file.attrs[name], name)
             replicas = file["replica/parameters"][()].astype(np.float64)
             self.assertEqual((values["ranks"], values["parameters"]), replicas.shape)
@@ -87,7 +87,8 @@ class OfARun(ProgramTest):
     def test_inspect_tells_of_damage(self):
         with h5py.File(self.checkpoint, "r+") as file:
             file["replica/parameters"][2, 100] += 1
-        result = self.refuse("inspect", self.checkpoint, ranks=0, words=[self.checkpoint, "damaged", "/replica/parameters"])
+        words = [self.checkpoint, "damaged", "/replica/parameters"]
+        result = self.refuse("inspect", self.checkpoint, ranks=0, words=words)
         self.assertRegex(result.out, r"checksums +wrong")
 
     def test_inspect_refuses_what_is_neither(self):
@@ -134,7 +135,8 @@ class Topology(ProgramTest):
         for rank, row in rows:
             taken = {int(number) for number in re.findall(r"(\d+) \(0\.2000\)", row)}
             y, x = divmod(int(rank), 4)
-            self.assertEqual(taken, {(y + 1) % 4 * 4 + x, (y - 1) % 4 * 4 + x, y * 4 + (x + 1) % 4, y * 4 + (x - 1) % 4})
+            near = ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1))
+            self.assertEqual(taken, {row % 4 * 4 + column % 4 for row, column in near})
 
     def test_of_a_file(self):
         example = os.path.join(INPUTS, "topology_example.toml")
@@ -154,15 +156,17 @@ class Topology(ProgramTest):
             for word in expected:
                 self.assertIn(word, result.err)
         example = os.path.join(INPUTS, "topology_example.toml")
-        self.refuse("topology", "--file", example, "--ranks", 5, ranks=0, words=["topology_example.toml", "4 ranks", "5"])
+        words = ["topology_example.toml", "4 ranks", "5"]
+        self.refuse("topology", "--file", example, "--ranks", 5, ranks=0, words=words)
 
 
 class Usage(ProgramTest):
     def test_version(self):
         for ranks in (0, 1):
             out = self.succeed("--version", ranks=ranks)
-            self.assertRegex(out, r"^halograd \d+\.\d+\.\d+ \([0-9a-z-]+\), Kokkos \d+\.\d+\.\d+ \(\w+\), .+, HDF5 \d+\.\d+\.\d+\n$")
-            self.assertRegex(out, "MPI")
+            number = r"\d+\.\d+\.\d+"
+            kokkos = rf"Kokkos {number} \(\w+\)"
+            self.assertRegex(out, rf"^halograd {number} \([0-9a-z-]+\), {kokkos}, .*MPI.*, HDF5 {number}\n$")
 
     def test_help(self):
         out = self.succeed("--help")

@@ -136,7 +136,8 @@ class Resume(ProgramTest):
         before = self.succeed_json("train", SYNTHETIC, ranks=2)
         replicas = read_replicas(self.path("runs/synthetic/checkpoint.h5"))
         values = self.succeed_json("train", SYNTHETIC, "--resume", ranks=2)
-        for name in ("epochs", "steps", "mean_model_accuracy", "mean_model_loss", "test_accuracy", "consensus_distance"):
+        for name in ("epochs", "steps", "mean_model_accuracy", "mean_model_loss", "test_accuracy",
+                     "consensus_distance"):
             self.assertEqual(values[name], before[name], name)
         self.assertIsNone(values["train_loss"])
         out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)

@@ -37,11 +37,13 @@ class Digits(ProgramTest):
 
     def check_printed(self, out):
         self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f]")  # no control character but the line feed
-        for line in (r"ranks +4 on 1 node", r"device +\S+, \d+ threads? a rank", r"data .*digits\.h5: 1438 \+ 359 images",
-                     r"network +digits_net, 38330 parameters", r"topology +ring, 8 edges, spectral gap 0\.6667",
+        for line in (r"ranks +4 on 1 node", r"device +\S+, \d+ threads? a rank",
+                     r"data .*digits\.h5: 1438 \+ 359 images", r"network +digits_net, 38330 parameters",
+                     r"topology +ring, 8 edges, spectral gap 0\.6667",
                      r"averager +neighbour", r"exchange +307 kB sent a rank and step"):
             self.assertRegex(out, r"(?m)^  " + line)
-        rows = re.findall(rf"(?m)^ +(\d+)/20 +{FLOAT} +{FLOAT} +{FLOAT}-{FLOAT} +{FLOAT} +{FLOAT} +\d+ +{FLOAT}% +\S+$", out)
+        columns = rf"{FLOAT} +{FLOAT} +{FLOAT}-{FLOAT} +{FLOAT} +{FLOAT} +\d+ +{FLOAT}% +\d+:\d\d"
+        rows = re.findall(rf"(?m)^ +(\d+)/20 +{columns}$", out)
         self.assertEqual([int(row) for row in rows], list(range(1, 21)))
         self.assertRegex(out, r"(?m)^ +epoch +train loss +mean loss +replicas % +mean % +consensus +images/s")
         steps = re.findall(r"(?m)^  epoch \d+/20 step (\d+)/23 loss \S+, \d+ images/s, \d+:\d\d left$", out)
@@ -66,7 +68,8 @@ class Digits(ProgramTest):
         self.assertEqual(set(metrics["step/bytes_sent"].ravel()), {2 * 4 * 38330})
         self.assertEqual(list(metrics["epoch/steps"]), list(range(23, 461, 23)))
         rate = 0.05 * 0.5 * (1 + np.cos(np.pi * np.arange(460) / 460))
-        np.testing.assert_allclose(metrics["step/learning_rate"], np.repeat(rate[:, None], 4, axis=1), rtol=1e-9, atol=1e-15)
+        for of_rank in metrics["step/learning_rate"].T:
+            np.testing.assert_allclose(of_rank, rate, rtol=1e-9, atol=1e-15)
         self.assertLess(metrics["epoch/train_loss"][-1].max(), 0.1 * metrics["epoch/train_loss"][0].min())
         with h5py.File(self.path("runs/digits/metrics.h5"), "r") as file:
             self.assertEqual((file.attrs["format"], file.attrs["ranks"]), ("halograd metrics", 4))
@@ -86,7 +89,8 @@ class Digits(ProgramTest):
             self.assertEqual(file["replica/optimizer"].shape, (4, 1, 38330))
             self.assertEqual(file["replica/statistics"].shape, (4, 96))
             layers = []
-            file["mean"].id.links.iterate(lambda name: layers.append(name.decode()), idx_type=h5py.h5.INDEX_CRT_ORDER)
+            group = file["mean"]
+            group.id.links.iterate(lambda name: layers.append(name.decode()), idx_type=h5py.h5.INDEX_CRT_ORDER)
             self.assertEqual(layers, ["conv1", "batch_norm1", "conv2", "batch_norm2", "dense1", "dense2"])
             self.assertEqual(file["mean/conv2/weight"].shape, (3, 3, 16, 32))
             self.assertEqual(file["mean/dense1/weight"].shape, (512, 64))
@@ -110,9 +114,12 @@ class Digits(ProgramTest):
         self.assertIn("Checked: ", out)
         self.assertEqual(contents(self.folder), before)
         self.succeed("train", resolved, *sets(output__folder=self.path("again"), training__epochs=1), ranks=1)
-        with open(resolved, encoding="utf-8") as first, open(self.path("again/digits/config.toml"), encoding="utf-8") as last:
-            differing = [(a, b) for a, b in zip(first.read().split("\n"), last.read().split("\n")) if a != b]
-        self.assertEqual([a.split(" = ")[0] for a, _ in differing], ["epochs", "folder"])
+        lines = []
+        for path in (resolved, self.path("again/digits/config.toml")):
+            with open(path, encoding="utf-8") as file:
+                lines.append(file.read().split("\n"))
+        differing = [first.split(" = ")[0] for first, last in zip(*lines) if first != last]
+        self.assertEqual((differing, len(lines[0])), (["epochs", "folder"], len(lines[1])))
 
 
 class Switches(ProgramTest):
@@ -168,9 +175,9 @@ class Switches(ProgramTest):
 
 
 class Terminal(ProgramTest):
-    def test_a_bar_with_rate_and_time_left(self):
+    def shown_on_terminal(self, ranks):
         leader, follower = pty.openpty()
-        command = launched(["train", SYNTHETIC, *sets(data__synthetic_train=4096)], 0)
+        command = launched(["train", SYNTHETIC, *sets(data__synthetic_train=4096), "--overwrite"], ranks)
         with subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=follower,
                               stderr=subprocess.PIPE) as process:
             os.close(follower)
@@ -191,8 +198,15 @@ class Terminal(ProgramTest):
                 self.fail(f"still running after {TIMEOUT} s: {shown}")
             self.assertEqual((process.wait(TIMEOUT), process.stderr.read()), (0, b""))
         os.close(leader)
-        text = shown.decode()
-        bars = re.findall(r"\r\x1b\[Kepoch (\d)/2 \[(#*)(\.*)\] +(\d+) %  loss [\d.]+  \d+ images/s  \d+:\d\d left", text)
+        return shown.decode()
+
+    def test_a_bar_with_rate_and_time_left(self):
+        for ranks in (0, 3):  # the launcher stands between rank 0 and the terminal
+            self.check(self.shown_on_terminal(ranks))
+
+    def check(self, text):
+        figures = r"loss [\d.]+  \d+ images/s  \d+:\d\d left"
+        bars = re.findall(rf"\r\x1b\[Kepoch (\d)/2 \[(#*)(\.*)\] +(\d+) %  {figures}", text)
         self.assertGreaterEqual(len(bars), 2)  # each epoch ends with a full one
         for epoch, done, left, percent in bars:
             self.assertEqual(len(done + left), 30)
