@@ -49,7 +49,7 @@ std::string human_time(double seconds) {
 Report::Report(bool silent, int print_steps)
     : silent_(silent), terminal_(output_is_terminal()), print_steps_(print_steps), begin_(Clock::now()) {}
 
-void Report::start(const std::string& title, const StartFacts& facts) {
+void Report::start(const std::string& title, const StartFacts& facts) const {
   if (silent_) return;
   std::printf("%s\n", title.c_str());
   std::size_t width = 0;

@@ -23,6 +23,7 @@ double now() {
 
 std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
   std::vector<NamedTensor> result;
+  result.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
   return result;
 }

@@ -73,6 +73,9 @@ class RunFile(ProgramTest):
             words = [f"training.batch is {batch}", limit]
             self.refuse("train", SYNTHETIC, *sets(training__batch=batch), ranks=3, words=words)
 
+    def test_more_threads_than_any_node_has(self):
+        self.refuse("train", SYNTHETIC, *sets(training__threads=1000000), words=["training.threads", "1000000", "cores"])
+
     def test_normalisation_of_other_channels(self):
         self.refuse("train", SYNTHETIC, "--set", "data.mean=[0.1, 0.2, 0.3]", words=["data.mean", "3", "1"])
 

@@ -2,11 +2,14 @@
 """A run that was stopped and resumed equals one that went straight through, to the bit."""
 
 import os
+import signal
+import subprocess
+import time
 import unittest
 
 import h5py
 
-from program import SYNTHETIC, ProgramTest, main, read_metrics, sets
+from program import PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
 
 SAME_ROWS = ["step/loss", "step/learning_rate", "step/bytes_sent", "epoch/train_loss", "epoch/test_loss",
              "epoch/test_accuracy", "epoch/mean_model_loss", "epoch/mean_model_accuracy", "epoch/consensus_distance",
@@ -74,6 +77,26 @@ ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
 def read_replicas(path):
     with h5py.File(path, "r") as file:
         return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
+
+
+def ranks_below(launcher):
+    """Processes of the program that a launcher has started, however deep below it."""
+    parents, programs = {}, []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+            if os.path.samefile(f"/proc/{name}/exe", PROGRAM):
+                programs.append(int(name))
+        except OSError:  # it has ended meanwhile, or belongs to another user
+            continue
+
+    def lies_below(process):
+        while process not in (0, launcher):
+            process = parents.get(process, 0)
+        return process == launcher
+
+    return [process for process in programs if lies_below(process)]
 
 
 class GoldSilver(ProgramTest):
@@ -156,6 +179,32 @@ class Resume(ProgramTest):
             self.assert_same_bits(first[name], last[name][:len(first[name])], name)
         with open(self.path("runs/synthetic/config.toml"), encoding="utf-8") as file:
             self.assertRegex(file.read(), r"(?m)^epochs = 3 ")
+
+    def test_after_a_kill(self):
+        """A node that dies takes the ranks along in the middle of a step, and leaves the metrics open."""
+        words = [SYNTHETIC, *sets(training__epochs=200, data__synthetic_train=4096)]
+        checkpoint = self.path("runs/silver/checkpoint.h5")
+        with open(self.path("log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen(launched(["train", *words, *sets(name="silver")], 2), cwd=self.folder, stdout=log,
+                                       stderr=log, start_new_session=True)
+        end = time.monotonic() + TIMEOUT
+        while not os.path.exists(checkpoint) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        for rank in ranks_below(process.pid):
+            os.kill(rank, signal.SIGKILL)
+        process.wait(TIMEOUT)
+        self.assertNotEqual(process.returncode, 0)
+        with h5py.File(checkpoint, "r") as file:
+            done = int(file.attrs["epoch"])
+        self.assertLess(done, 190)
+        for name, resume in (("gold", []), ("silver", ["--resume"])):
+            self.succeed("train", *words, *sets(name=name, training__epochs=done + 2), *resume, ranks=2)
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        for name, (values, _) in gold.items():
+            self.assert_same_bits(values, silver[name][0], name)
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        for name in SAME_ROWS:
+            self.assert_same_bits(gold[name], silver[name], name)
 
     def test_rows_after_the_checkpoint_are_cut(self):
         """A job that was killed has left rows of steps that the checkpoint does not know."""
