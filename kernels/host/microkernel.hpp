@@ -128,26 +128,26 @@ struct GatherTile {
 
 template <int V, class T>
 void compute_tile(const GatherTile<T>& tile) {
-  constexpr int M = tile_rows(V);
+  constexpr int rows = tile_rows(V);
   constexpr int width = V * lanes<T>;
-  Pack<T> sum[M][V];
+  Pack<T> sum[rows][V];
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[m][v] = load<T>(tile.bias + v * lanes<T>);
   }
   for (int t = 0; t < tile.slots; ++t) {
     const int slot = tile.slot[t];
-    const T* row[M];
+    const T* row[rows];
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) row[m] = tile.rows[slot * table_pixels + m];
+    for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_offset[slot] * width;
     for (int d = 0; d < tile.depth; ++d, b += width) {
       Pack<T> right[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
+      for (int m = 0; m < rows; ++m) {
         const T left = row[m][d];
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) sum[m][v] += left * right[v];
@@ -155,7 +155,7 @@ void compute_tile(const GatherTile<T>& tile) {
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     if (m >= tile.valid_rows) break;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
@@ -183,12 +183,12 @@ struct OuterTile {
 
 template <int V, class T>
 void compute_tile(const OuterTile<T>& tile) {
-  constexpr int M = tile_rows(V);
-  Pack<T> sum[M][V] = {};
-  const T* const* row[M];
-  long offset[M];
+  constexpr int rows = tile_rows(V);
+  Pack<T> sum[rows][V] = {};
+  const T* const* row[rows];
+  long offset[rows];
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     row[m] = tile.rows[m];
     offset[m] = tile.offset[m];
   }
@@ -198,14 +198,14 @@ void compute_tile(const OuterTile<T>& tile) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
+    for (int m = 0; m < rows; ++m) {
       const T left = row[m][p][offset[m]];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[m][v] += left * right[v];
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     if (m >= tile.valid_rows) break;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
