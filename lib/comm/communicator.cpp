@@ -54,8 +54,6 @@ Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
   nodes_ = static_cast<int>(sum(node_rank_ == 0 ? 1 : 0));
 }
 
-Communicator::~Communicator() = default;
-
 void Communicator::sum(double* values, int count) const {
   sum_over_ranks(comm_, values, count);
 }

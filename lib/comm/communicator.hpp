@@ -15,7 +15,7 @@ class Communicator {
  public:
   /// Collective. `comm` must outlive this.
   explicit Communicator(MPI_Comm comm);
-  ~Communicator();
+  ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 

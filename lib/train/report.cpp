@@ -126,7 +126,7 @@ void Report::epoch_ends(const EpochSummary& summary) {
   std::fflush(stdout);
 }
 
-void Report::end(const TrainingResult& result) {
+void Report::end(const TrainingResult& result) const {
   if (silent_) return;
   start("Done",
         {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},

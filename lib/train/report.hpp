@@ -50,7 +50,7 @@ class Report {
   /// After each step; `images` of all ranks.
   void step(std::int64_t step_in_epoch, double loss, int images);
   void epoch_ends(const EpochSummary& summary);
-  void end(const TrainingResult& result);
+  void end(const TrainingResult& result) const;
 
  private:
   using Clock = std::chrono::steady_clock;
