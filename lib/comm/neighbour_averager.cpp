@@ -19,7 +19,6 @@ class NeighbourAverager final : public Averager {
   NeighbourAverager(bool combine_first, const CommConfig& transport, const Topology& topology, MPI_Comm comm,
                     std::size_t length, std::int64_t first_step)
       : combine_first_(combine_first),
-        length_(length),
         window_(comm, topology, length, {transport.slots, transport.force_put}),
         staging_(length) {
     int rank = 0;
@@ -88,7 +87,6 @@ class NeighbourAverager final : public Averager {
   }
 
   bool combine_first_;
-  std::size_t length_;
   HaloWindow window_;
   HostStaging staging_;
   std::vector<Neighbour> neighbours_;
