@@ -8,6 +8,7 @@
 #include "app/commands.hpp"
 #include "app/json.hpp"
 #include "config/read.hpp"
+#include "config/write.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/reference_networks.hpp"
 
@@ -32,6 +33,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     header = read_checkpoint_header(arguments.checkpoint);
     config = parse_config(header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
   });
+  comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads);
   comm.together([&] {
     data = open_dataset(config.data, Split::test, config.training.seed);

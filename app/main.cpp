@@ -1,8 +1,29 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
 
 #include "app/commands.hpp"
 #include "app/session.hpp"
+#include "config/suggest.hpp"
 #include "kernels/error.hpp"
+
+namespace {
+
+/// CLI11 only says that a subcommand is required, also where a misspelt one was given.
+int exit_with_usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  if (halograd::launched_rank() != 0) return error.get_exit_code();
+  const std::vector<std::string> unknown = app.remaining();
+  if (!app.get_subcommands().empty() || unknown.empty() || error.get_exit_code() == 0) return app.exit(error);
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const std::string suggestion = halograd::did_you_mean(unknown.front(), names);
+  std::fprintf(stderr, "halograd: there is no subcommand '%s' (%s)%s\nRun with --help for more information.\n",
+               unknown.front().c_str(), halograd::listed(names).c_str(), suggestion.c_str());
+  return error.get_exit_code();
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // MPI and Kokkos start when a subcommand asks for them and end with the session, after all that uses them.
@@ -20,7 +41,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);  // runs the subcommand
     return 0;
   } catch (const CLI::ParseError& error) {
-    return halograd::launched_rank() == 0 ? app.exit(error) : error.get_exit_code();
+    return exit_with_usage_error(app, error);
   } catch (const halograd::CollectiveError& error) {
     return session.fail(error.what(), true);
   } catch (const std::exception& error) {

@@ -20,6 +20,8 @@
 namespace halograd {
 namespace {
 
+constexpr long most_threads_a_core = 16;  // far more than anyone gains by
+
 int positive_number(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? 0 : std::max(0, std::atoi(text));
@@ -63,6 +65,12 @@ void Session::start_kokkos(int threads) {
   if (threads == 0) threads = positive_number("OMP_NUM_THREADS");
   if (threads == 0) threads = positive_number("SLURM_CPUS_PER_TASK");
   if (threads == 0) threads = cores_a_rank(*comm_);
+  // OpenMP ends in a segmentation fault where the system cannot start as many.
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  comm_->together([&] {
+    HALOGRAD_REQUIRE(threads <= most_threads_a_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
+                     ", expected at most ", most_threads_a_core * cores, " on a node of ", cores, " cores");
+  });
   // Ranks that share cores must not be pinned to the same one; whoever wants pinning says so.
   setenv("OMP_PROC_BIND", "false", 0);
   halograd::start_kokkos(threads, runs_on_host ? -1 : comm_->node_rank());

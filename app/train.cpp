@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include "app/commands.hpp"
 #include "app/json.hpp"
@@ -38,10 +39,19 @@ void print_json(const TrainingResult& result) {
   std::cout << object.text() << std::endl;
 }
 
+/// The switches as text: ranks that do not agree on them would wait for each other.
+std::string switches(const TrainArguments& arguments) {
+  const auto text = [](const char* name, bool given) { return given ? std::string(" ") + name : std::string(); };
+  return "train" + text("--check", arguments.check) + text("--resume", arguments.options.resume) +
+         text("--overwrite", arguments.options.overwrite) + " --stop-after " +
+         std::to_string(arguments.options.stop_after);
+}
+
 void train(const TrainArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
   RunConfig config;
   comm.together([&] { config = read_config(arguments.file, arguments.overrides); });
+  comm.require_same(switches(arguments), "command line");
   session.start_kokkos(config.training.threads);
 
   const bool speaks = comm.rank() == 0;
@@ -73,8 +83,9 @@ void add_train(CLI::App& app, Session& session) {
                                           "Go on from the run folder's checkpoint, if there is one");
   command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")
       ->excludes(resume);
-  command->add_flag("--check", arguments->check, "Validate everything, train nothing");
-  command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else");
+  CLI::Option* check = command->add_flag("--check", arguments->check, "Validate everything, train nothing");
+  command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else")
+      ->excludes(check);
   command->callback([arguments, &session] {
     arguments->options.versions = versions();
     train(*arguments, session);

@@ -77,7 +77,7 @@ double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vecto
           const double difference = static_cast<double>(first[i]) - static_cast<double>(second[i]);
           sum += difference * difference;
         }
-        for (int lane = 0; lane < sum_lanes; ++lane) sum += lanes[lane];
+        for (const double lane : lanes) sum += lane;
         return sum;
       });
 }

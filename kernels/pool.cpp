@@ -10,7 +10,7 @@ namespace {
 /// Takes the values that are larger, and their place. A NaN wins as well: a diverged run must show.
 template <class Value, class Index>
 KOKKOS_FORCEINLINE_FUNCTION void take_larger(const Value& value, int place, Value& best, Index& winner) {
-  const auto wins = (value > best) | (value != value);
+  const auto wins = (value > best) | (value != value);  // NOLINT(misc-redundant-expression): a NaN differs from itself
   best = wins ? value : best;
   winner = wins ? Index{} + place : winner;
 }

@@ -2,8 +2,8 @@
 
 set(halograd_mpi_test_ranks 1 2 3 4 8)
 
-# Fewer threads than a whole machine, never pinned: tests share cores with each other.
-set(halograd_test_environment OMP_PROC_BIND=false)
+# Fewer threads than a whole machine, never pinned or spinning: tests share cores with each other.
+set(halograd_test_environment OMP_PROC_BIND=false OMP_WAIT_POLICY=passive)
 # What scripts and whole-program tests need to know.
 set(halograd_script_environment ${halograd_test_environment} OMP_NUM_THREADS=1
   PYTHONDONTWRITEBYTECODE=1 HALOGRAD_SOURCE_DIR=${PROJECT_SOURCE_DIR}

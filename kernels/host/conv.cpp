@@ -1,63 +1,11 @@
 #include "kernels/host/conv.hpp"
 
-#include <cstring>
-#include <type_traits>
-
+#include "kernels/host/blocking.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
 
 namespace halograd::host {
 namespace {
-
-/// Pixels that the weight gradient takes at a time: its tables and its block of dy stay in the second-level cache.
-constexpr int gradient_pixels = 128;
-/// Partial sums of the bias gradient: fixed, so that the result does not depend on the number of threads.
-constexpr int bias_chunks = 64;
-
-/// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be.
-template <class T>
-struct ColumnBlocks {
-  int columns;
-  [[nodiscard]] int packs() const { return (columns + lanes<T> - 1) / lanes<T>; }
-  [[nodiscard]] int padded() const { return packs() * lanes<T>; }
-  [[nodiscard]] int count() const { return (packs() + largest_tile_packs - 1) / largest_tile_packs; }
-  [[nodiscard]] int packs_of(int block) const { return packs() / count() + (block < packs() % count() ? 1 : 0); }
-  [[nodiscard]] int begin(int block) const {
-    return (block * (packs() / count()) + std::min(block, packs() % count())) * lanes<T>;
-  }
-};
-
-/// Hands out aligned pieces of the workspace; with no workspace it only counts.
-class Scratch {
- public:
-  explicit Scratch(std::byte* base) : base_(base) {}
-  template <class T>
-  T* take(long count) {
-    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    return piece;
-  }
-  [[nodiscard]] std::size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  std::size_t used_ = 0;
-};
-
-int concurrency() {
-  return std::max(1, static_cast<int>(Exec().concurrency()));
-}
-
-template <class Function>
-void parallel_tasks(const Exec& exec, const char* label, int tasks, const Function& function) {
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, tasks), [&](const int task) { function(task); });
-  exec.fence();
-}
-
-struct Share {
-  long begin, end;
-  Share(long total, int task, int tasks) : begin(total * task / tasks), end(total * (task + 1) / tasks) {}
-};
 
 /// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
 template <class T>
@@ -76,20 +24,6 @@ struct GatherScratch {
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
         slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
         b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())) {}
-};
-
-template <class T>
-struct GradientScratch {
-  T* zeros;
-  const T** tables;
-  T* padded_dy;
-  T* bias_sums;
-  GradientScratch(Scratch& scratch, const ConvShape& shape)
-      : zeros(scratch.take<T>(shape.channels)),
-        tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
-        padded_dy(scratch.take<T>(static_cast<long>(concurrency()) * gradient_pixels * shape.groups *
-                                  ColumnBlocks<T>{shape.filters / shape.groups}.padded())),
-        bias_sums(scratch.take<T>(static_cast<long>(bias_chunks) * shape.filters)) {}
 };
 
 /// One task's part of GatherScratch::slots and b_offsets.
@@ -152,32 +86,6 @@ struct GatherProduct {
     return transposed ? shape->taps() - 1 - index : index;
   }
 };
-
-template <class T>
-void run_tile(int packs, const GatherTile<T>& tile) {
-  switch (packs) {
-    case 1:
-      return gather_tile<T, 1>(tile);
-    case 2:
-      return gather_tile<T, 2>(tile);
-    default:
-      break;
-  }
-  if constexpr (largest_tile_packs > 2) return packs == 3 ? gather_tile<T, 3>(tile) : gather_tile<T, 4>(tile);
-}
-
-template <class T>
-void run_tile(int packs, const OuterTile<T>& tile) {
-  switch (packs) {
-    case 1:
-      return outer_tile<T, 1>(tile);
-    case 2:
-      return outer_tile<T, 2>(tile);
-    default:
-      break;
-  }
-  if constexpr (largest_tile_packs > 2) return packs == 3 ? outer_tile<T, 3>(tile) : outer_tile<T, 4>(tile);
-}
 
 /// The tiles of one stretch of pixels and some blocks of columns.
 template <class T>
@@ -255,34 +163,19 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
   });
 }
 
-template <class T>
-void sum_bias_gradient(const Exec& exec, const ConvShape& shape, const T* dy, T* dbias, T* sums) {
-  const long pixels = shape.out_pixels();
-  const int filters = shape.filters;
-  parallel_tasks(exec, "halograd::conv_backward_bias", bias_chunks, [&](int chunk) {
-    const Share share(pixels, chunk, bias_chunks);
-    T* sum = sums + static_cast<long>(chunk) * filters;
-    std::fill(sum, sum + filters, T(0));
-    for (long p = share.begin; p < share.end; ++p) {
-      const T* row = dy + p * filters;
-      for (int k = 0; k < filters; ++k) sum[k] += row[k];
-    }
-  });
-  std::copy(sums, sums + filters, dbias);
-  for (int chunk = 1; chunk < bias_chunks; ++chunk) {
-    for (int k = 0; k < filters; ++k) dbias[k] += sums[static_cast<long>(chunk) * filters + k];
-  }
-}
-
 }  // namespace
 
 template <class T>
-std::size_t conv_workspace(const ConvShape& shape) {
-  Scratch forward(nullptr), data(nullptr), weights(nullptr);
+std::size_t gather_workspace(const ConvShape& shape) {
+  Scratch forward(nullptr), data(nullptr);
   GatherScratch<T>(forward, shape, shape.channels / shape.groups, shape.filters / shape.groups);
   GatherScratch<T>(data, shape, shape.filters / shape.groups, shape.channels / shape.groups);
-  GradientScratch<T>(weights, shape);
-  return std::max({forward.used(), data.used(), weights.used()});
+  return std::max(forward.used(), data.used());
+}
+
+template <class T>
+std::size_t conv_workspace(const ConvShape& shape) {
+  return std::max(gather_workspace<T>(shape), weights_workspace<T>(shape));
 }
 
 template <class T>
@@ -334,75 +227,11 @@ void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, c
   }
 }
 
-template <class T>
-void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                           std::byte* workspace) {
-  const int in_group = shape.channels / shape.groups;
-  const ColumnBlocks<T> blocks{shape.filters / shape.groups};
-  Scratch pieces(workspace);
-  const GradientScratch<T> scratch(pieces, shape);
-  if (dbias != nullptr) sum_bias_gradient(exec, shape, dy, dbias, scratch.bias_sums);
-  std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
-  const TapMap map = TapMap::forward(shape);
-  const Lattice lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}};
-  const long pixels = lattice.pixels();
-  const int taps = shape.taps();
-  const long rows = static_cast<long>(taps) * in_group;
-  const bool pad = blocks.columns % lanes<T> != 0;
-  const long right_pitch = pad ? static_cast<long>(shape.groups) * blocks.padded() : shape.filters;
-  const int tasks = concurrency();
-
-  // A task owns a contiguous share of the rows (tap, channel) of every group: no partial sums to combine, so the result
-  // does not depend on the number of threads.
-  parallel_tasks(exec, "halograd::conv_backward_weights", tasks, [&](int task) {
-    const Share share(rows, task, tasks);
-    if (share.begin == share.end) return;
-    TapTable<T> table(map, scratch.tables + static_cast<long>(task) * taps * gradient_pixels, gradient_pixels);
-    T* padded = scratch.padded_dy + static_cast<long>(task) * gradient_pixels * shape.groups * blocks.padded();
-    if (pad) std::fill(padded, padded + gradient_pixels * shape.groups * blocks.padded(), T(0));
-    for (long first = 0; first < pixels; first += gradient_pixels) {
-      const int count = static_cast<int>(std::min<long>(gradient_pixels, pixels - first));
-      table.fill(lattice, first, count, x, shape.channels, shape.groups == 1, scratch.zeros);
-      const int slot_rows = table.run() * in_group;
-      for (int p = 0; pad && p < count; ++p) {
-        for (int group = 0; group < shape.groups; ++group) {
-          std::memcpy(padded + p * right_pitch + static_cast<long>(group) * blocks.padded(),
-                      dy + (first + p) * shape.filters + static_cast<long>(group) * blocks.columns,
-                      sizeof(T) * blocks.columns);
-        }
-      }
-      const T* right = pad ? padded : dy + first * shape.filters;
-      for (int group = 0; group < shape.groups; ++group) {
-        for (int block = 0; block < blocks.count(); ++block) {
-          const int packs = blocks.packs_of(block);
-          const int step = tile_rows(packs);
-          for (long row = share.begin; row < share.end; row += step) {
-            const T* const* row_table[tile_rows(1)];
-            int offset[tile_rows(1)];
-            const int valid = static_cast<int>(std::min<long>(step, share.end - row));
-            for (int m = 0; m < step; ++m) {
-              const long at = row + std::min(m, valid - 1);
-              row_table[m] = table.line(static_cast<int>(at / slot_rows));
-              offset[m] = static_cast<int>(at % slot_rows) + group * in_group;
-            }
-            const long group_columns = static_cast<long>(group) * (pad ? blocks.padded() : blocks.columns);
-            run_tile(packs,
-                     OuterTile<T>{count, row_table, offset, right + group_columns + blocks.begin(block), right_pitch,
-                                  dweights + row * shape.filters + static_cast<long>(group) * blocks.columns +
-                                      blocks.begin(block),
-                                  shape.filters, valid, blocks.columns - blocks.begin(block), first > 0});
-          }
-        }
-      }
-    }
-  });
-}
-
-#define HALOGRAD_INSTANTIATE(T)                                                                                 \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                     \
-  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*);   \
-  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*); \
-  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                               \
+  template std::size_t gather_workspace<T>(const ConvShape&);                                                 \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                   \
+  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*); \
+  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

@@ -109,7 +109,7 @@ constexpr int tile_rows(int packs) {
   const int rows = (simd_registers - packs - 1) / packs;
   return rows < 8 ? rows : 8;
 }
-/// Pixels that a table of row pointers holds for gather_tile: a multiple of tile_rows for every number of packs.
+/// Pixels that a table of row pointers holds for a GatherTile: a multiple of tile_rows for every number of packs.
 constexpr int table_pixels = 48;
 static_assert(table_pixels % tile_rows(1) == 0 && table_pixels % tile_rows(2) == 0 &&
               table_pixels % tile_rows(largest_tile_packs) == 0 &&
@@ -131,28 +131,28 @@ struct GatherTile {
   bool accumulate;
 };
 
-template <class T, int V>
-void gather_tile(const GatherTile<T>& tile) {
-  constexpr int M = tile_rows(V);
+template <int V, class T>
+void compute_tile(const GatherTile<T>& tile) {
+  constexpr int rows = tile_rows(V);
   constexpr int width = V * lanes<T>;
-  Pack<T> sum[M][V];
+  Pack<T> sum[rows][V];
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[m][v] = load<T>(tile.bias + v * lanes<T>);
   }
   for (int t = 0; t < tile.slots; ++t) {
     const int slot = tile.slot[t];
-    const T* row[M];
+    const T* row[rows];
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) row[m] = tile.rows[slot * table_pixels + m];
+    for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_offset[slot] * width;
     for (int d = 0; d < tile.depth; ++d, b += width) {
       Pack<T> right[V];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
+      for (int m = 0; m < rows; ++m) {
         const T left = row[m][d];
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) sum[m][v] += left * right[v];
@@ -160,7 +160,7 @@ void gather_tile(const GatherTile<T>& tile) {
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     if (m >= tile.valid_rows) break;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
@@ -186,14 +186,14 @@ struct OuterTile {
   bool accumulate;
 };
 
-template <class T, int V>
-void outer_tile(const OuterTile<T>& tile) {
-  constexpr int M = tile_rows(V);
-  Pack<T> sum[M][V] = {};
-  const T* const* row[M];
-  long offset[M];
+template <int V, class T>
+void compute_tile(const OuterTile<T>& tile) {
+  constexpr int rows = tile_rows(V);
+  Pack<T> sum[rows][V] = {};
+  const T* const* row[rows];
+  long offset[rows];
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     row[m] = tile.rows[m];
     offset[m] = tile.offset[m];
   }
@@ -203,14 +203,14 @@ void outer_tile(const OuterTile<T>& tile) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
+    for (int m = 0; m < rows; ++m) {
       const T left = row[m][p][offset[m]];
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[m][v] += left * right[v];
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
+  for (int m = 0; m < rows; ++m) {
     if (m >= tile.valid_rows) break;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {

@@ -6,6 +6,7 @@
 #include "comm/topology.hpp"
 #include "kernels/error.hpp"
 
+// LAPACK names it.  NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" void dgeev_(const char* left_vectors, const char* right_vectors, const int* n, double* a, const int* lda,
                        double* real, double* imaginary, double* left, const int* ld_left, double* right,
                        const int* ld_right, double* work, const int* work_size, int* info);

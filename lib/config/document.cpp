@@ -131,7 +131,7 @@ Node to_node(const TomlValue& value, const std::string& key, bool from_override)
     }
   }
   if (!place) {
-    const auto location = error.location();
+    const auto& location = error.location();
     place = Place{name, static_cast<int>(location.line()), 1, static_cast<int>(location.line_str().size()),
                   location.line_str()};
   }

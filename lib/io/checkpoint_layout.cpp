@@ -86,7 +86,7 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
 
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
   const auto extents_of = [&](const char* name, std::size_t dimensions) {
-    const auto extents = dataset_extents(open_dataset(file, name, path), name, path);
+    auto extents = dataset_extents(open_dataset(file, name, path), name, path);
     HALOGRAD_REQUIRE(extents.size() == dimensions, path, ": ", name, " has ", extents.size(), " dimensions, expected ",
                      dimensions);
     return extents;

@@ -1,11 +1,11 @@
 #include "train/report.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+
+#include "support/terminal.hpp"
 
 namespace halograd {
 namespace {
@@ -47,9 +47,9 @@ std::string human_time(double seconds) {
 }
 
 Report::Report(bool silent, int print_steps)
-    : silent_(silent), terminal_(isatty(STDOUT_FILENO) == 1), print_steps_(print_steps), begin_(Clock::now()) {}
+    : silent_(silent), terminal_(output_is_terminal()), print_steps_(print_steps), begin_(Clock::now()) {}
 
-void Report::start(const std::string& title, const StartFacts& facts) {
+void Report::start(const std::string& title, const StartFacts& facts) const {
   if (silent_) return;
   std::printf("%s\n", title.c_str());
   std::size_t width = 0;

@@ -44,7 +44,7 @@ class Report {
   /// `print_steps`: without a terminal, a line every so many steps; 0: none.
   Report(bool silent, int print_steps);
 
-  void start(const std::string& title, const StartFacts& facts);
+  void start(const std::string& title, const StartFacts& facts) const;
   void line(const std::string& text);
   void epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps);
   /// After each step; `images` of all ranks.

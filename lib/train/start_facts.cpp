@@ -56,7 +56,7 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
       most = std::max(most, topology.out_neighbours(rank).size());
     }
     add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") + ", spectral gap " +
-                        significant(spectral_gap(topology)));
+                        significant(comm.rank() == 0 ? spectral_gap(topology) : 0));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
     }

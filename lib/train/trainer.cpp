@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
+#include "config/read.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
@@ -21,8 +23,23 @@ double now() {
 
 std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
   std::vector<NamedTensor> result;
+  result.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
   return result;
+}
+
+/// Lengths alone do not tell: other networks may have as many parameters, other optimizers as many buffers.
+void require_same_model(const CheckpointHeader& header, const RunConfig& config, const std::string& path) {
+  const RunConfig before = parse_config(header.config, path + ", attribute config");
+  const NetworkConfig &old = before.network, &asked = config.network;
+  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " is of the network '", old.name,
+                   "', but the run file describes '", asked.name, "'");
+  const auto differ = std::mismatch(old.layers.begin(), old.layers.end(), asked.layers.begin(), asked.layers.end());
+  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " is of another network '", old.name, "' than the run file's: ",
+                   differ.first == old.layers.end() ? "it has no layer '" + differ.second->name + "'"
+                                                    : "its layer '" + differ.first->name + "' is not the same");
+  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path, " is of the optimizer '",
+                   before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
 }
 
 Shape network_input(const ImageShape& image) {
@@ -83,6 +100,18 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   const std::int64_t sent_before = averager_->bytes_sent();
   TrainingResult result;
   double images = 0, training_seconds = 0, waited = 0;
+  const auto take = [&](const EpochMetrics& row) {
+    result.mean_model_loss = row.mean_model_loss;
+    result.test_accuracy_lowest = comm_.smallest(row.test_accuracy);
+    result.test_accuracy_highest = comm_.largest(row.test_accuracy);
+    result.mean_model_accuracy = row.mean_model_accuracy;
+    result.consensus_distance = row.consensus_distance;
+  };
+  if (epoch_ == last) {
+    report_.line("Nothing left to train: training.epochs = " + std::to_string(epochs) + " are done");
+    take(evaluate_epoch());
+    result.train_loss = std::numeric_limits<double>::quiet_NaN();
+  }
   while (epoch_ < last) {
     const double begin = now(), wait_begin = averager_->wait_seconds();
     train_epoch(epoch_);
@@ -99,8 +128,9 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     const double all_images = comm_.sum(epoch_images_);
     summary.train_loss = comm_.sum(epoch_loss_) / all_images;
     summary.mean_model_loss = row.mean_model_loss;
-    summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
-    summary.accuracy_highest = comm_.largest(row.test_accuracy);
+    take(row);
+    summary.accuracy_lowest = result.test_accuracy_lowest;
+    summary.accuracy_highest = result.test_accuracy_highest;
     summary.mean_model_accuracy = row.mean_model_accuracy;
     summary.consensus_distance = row.consensus_distance;
     const double slowest = comm_.largest(train_seconds);
@@ -115,11 +145,6 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     waited += epoch_wait;
     result.seconds += summary.seconds;
     result.train_loss = summary.train_loss;
-    result.mean_model_loss = summary.mean_model_loss;
-    result.test_accuracy_lowest = summary.accuracy_lowest;
-    result.test_accuracy_highest = summary.accuracy_highest;
-    result.mean_model_accuracy = summary.mean_model_accuracy;
-    result.consensus_distance = summary.consensus_distance;
   }
   result.epochs = epoch_;
   result.steps = step_;
@@ -138,9 +163,6 @@ void Trainer::open_run(const TrainOptions& options) {
   bool resuming = false;
   comm_.together([&] {
     resuming = options.resume && folder_.holds_checkpoint();
-    const ExistingRun existing = options.overwrite ? ExistingRun::overwrite
-                                 : resuming        ? ExistingRun::keep
-                                                   : ExistingRun::refuse;
     // The checkpoint is looked at before anything in the folder is touched.
     if (resuming) {
       const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
@@ -148,12 +170,18 @@ void Trainer::open_run(const TrainOptions& options) {
                        " ranks, but this job has ", comm_.ranks(), ": resume it with ", header.ranks, " ranks");
       HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ",
                        header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
+      require_same_model(header, config_, folder_.checkpoint());
+    } else if (comm_.rank() == 0) {
+      prepare_run_folder(folder_, to_toml(config_), options.overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
     }
-    if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), existing);
   });
   if (resuming) {
     resume();
     metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_);
+    // Last: a checkpoint that does not fit leaves the folder as it was.
+    comm_.together([&] {
+      if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
+    });
     report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs, " +
                  std::to_string(step_) + " steps done");
   } else {

@@ -244,7 +244,7 @@ TEST(Averager, AllreduceWeighsGradientsByTheirShareOfTheGlobalBatch) {
   EXPECT_EQ(ranks_that_differ(g, of_rank_0), 0) << "replicas would drift apart";
   const std::int64_t bytes = 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
   EXPECT_EQ(averager->bytes_sent(), bytes);
-  EXPECT_EQ(averager->bytes_per_step(), bytes);
+  EXPECT_EQ(bytes_per_step({"allreduce"}, topology_of("ring"), this_rank(), length), bytes);
 }
 
 TEST(Averager, NoneLeavesWeightsAndGradientAlone) {
@@ -256,7 +256,8 @@ TEST(Averager, NoneLeavesWeightsAndGradientAlone) {
   averager->after_update(ExecutionSpace(), 0, weights.device());
   EXPECT_EQ(weights.get(), start);
   EXPECT_EQ(gradient.get(), start);
-  EXPECT_EQ(averager->bytes_per_step(), 0);
+  EXPECT_EQ(averager->bytes_sent(), 0);
+  EXPECT_EQ(bytes_per_step({"none"}, topology_of("ring"), this_rank(), 50), 0);
 }
 
 TEST(Averager, NeighbourCountsWhatItSends) {
@@ -265,7 +266,7 @@ TEST(Averager, NeighbourCountsWhatItSends) {
     const auto degree = static_cast<std::int64_t>(topology_of("torus2d").out_neighbours(this_rank()).size());
     Values weights(start_of(0, 100));
     train(*averager, weights, 0, 3, 1);
-    EXPECT_EQ(averager->bytes_per_step(), degree * 400);
+    EXPECT_EQ(bytes_per_step({"neighbour"}, topology_of("torus2d"), this_rank(), 100), degree * 400);
     EXPECT_EQ(averager->bytes_sent(), 3 * degree * 400);
     EXPECT_GE(averager->wait_seconds(), 0);
   }

@@ -217,7 +217,7 @@ TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
 TEST(HaloWindow, RefusesMoreThanTheNodesSharedMemory) {
   if (all_ranks() == 1 || !on_one_node()) GTEST_SKIP() << "needs several ranks on one node";
   try {
-    HaloWindow(MPI_COMM_WORLD, topology_of("ring"), std::size_t{1} << 42, {2, false});
+    const HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), std::size_t{1} << 42, {2, false});
     FAIL() << "accepted halos of 16 TiB";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("/dev/shm"), std::string::npos) << error.what();

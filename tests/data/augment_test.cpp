@@ -81,9 +81,9 @@ TEST(Augment, DrawsEveryCropAndMirroringEquallyOften) {
   for (const auto& [offset, count] : crops) {
     EXPECT_LE(std::abs(offset.first), 2);
     EXPECT_LE(std::abs(offset.second), 2);
-    EXPECT_NEAR(count, draws / 25, 5 * 44);
+    EXPECT_NEAR(count, draws / 25.0, 5 * 44);
   }
-  EXPECT_NEAR(mirrored, draws / 2, 5 * 112);
+  EXPECT_NEAR(mirrored, draws / 2.0, 5 * 112);
 }
 
 TEST(Augment, DrawIsAFunctionOfSeedEpochAndImage) {

@@ -83,7 +83,7 @@ std::string error_of(Action&& action) {
 
 /// A Python that has h5py; empty where there is none.
 inline std::string python_with_h5py() {
-  for (const std::string python : {"python3", "/usr/bin/python3"}) {
+  for (std::string python : {"python3", "/usr/bin/python3"}) {
     if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) == 0) return python;
   }
   return "";

@@ -62,6 +62,11 @@ void for_each_product(const ConvShape& s, const Visit& visit) {
               }
 }
 
+template <class T>
+Buffer<T> device_values(const std::vector<double>& values) {
+  return to_device(std::vector<T>(values.begin(), values.end()));
+}
+
 struct Reference {
   std::vector<double> x, weights, bias, dy, y, dx, dweights, dbias;
   Reference(const ConvShape& s, unsigned seed) {
@@ -100,8 +105,8 @@ template <class T>
 void check_passes(const ConvShape& s, double tolerance) {
   const Reference reference(s, 7);
   const ExecutionSpace exec;
-  const auto x = to_device<T>(reference.x), weights = to_device<T>(reference.weights),
-             bias = to_device<T>(reference.bias), dy = to_device<T>(reference.dy);
+  const auto x = device_values<T>(reference.x), weights = device_values<T>(reference.weights),
+             bias = device_values<T>(reference.bias), dy = device_values<T>(reference.dy);
   const Buffer<std::byte> workspace("workspace", conv_workspace<T>(s));
   const Buffer<T> y("y", reference.y.size()), dx("dx", reference.x.size()),
       dweights("dweights", reference.weights.size()), dbias("dbias", reference.bias.size());
@@ -207,8 +212,8 @@ TEST(Conv, GradientsMatchCentralDifferences) {
   const Buffer<double> y("y", reference.y.size());
   const auto value = [&](const std::vector<double>& x, const std::vector<double>& weights,
                          const std::vector<double>& bias) {
-    conv_forward<double>(exec, s, to_device<double>(x), to_device<double>(weights), to_device<double>(bias), y,
-                         workspace);
+    conv_forward<double>(exec, s, device_values<double>(x), device_values<double>(weights), device_values<double>(bias),
+                         y, workspace);
     const auto found = to_host(y);
     double sum = 0;
     for (std::size_t i = 0; i < found.size(); ++i) sum += found[i] * reference.dy[i];
@@ -216,8 +221,8 @@ TEST(Conv, GradientsMatchCentralDifferences) {
   };
   const Buffer<double> dx("dx", reference.x.size()), dweights("dweights", reference.weights.size()),
       dbias("dbias", reference.bias.size());
-  const auto x = to_device<double>(reference.x), weights = to_device<double>(reference.weights),
-             dy = to_device<double>(reference.dy);
+  const auto x = device_values<double>(reference.x), weights = device_values<double>(reference.weights),
+             dy = device_values<double>(reference.dy);
   conv_backward_data<double>(exec, s, dy, weights, dx, false, workspace);
   conv_backward_weights<double>(exec, s, x, dy, dweights, dbias, workspace);
   const auto check = [&](std::vector<double> values, const Buffer<double>& gradient, auto evaluate) {

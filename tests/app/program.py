@@ -1,0 +1,136 @@
+"""Runs the program for the tests beside this file: on so many ranks, in a folder of its own, bounded in time."""
+
+import collections
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
+PROGRAM = os.environ["HALOGRAD_PROGRAM"]
+MPIEXEC = [os.environ["HALOGRAD_MPIEXEC"], *os.environ.get("HALOGRAD_MPIEXEC_FLAGS", "").split()]
+INPUTS = os.path.join(SOURCE, "inputs")
+DIGITS = os.path.join(INPUTS, "digits.toml")
+SYNTHETIC = os.path.join(INPUTS, "synthetic.toml")
+TIMEOUT = 120  # seconds for one run; one that hangs is a failure
+FLOAT = r"[-+0-9.e]+"
+
+Result = collections.namedtuple("Result", "status out err")
+
+
+def launched(arguments, ranks):
+    """The command line of the program on so many ranks; ranks = 0: without a launcher."""
+    words = [PROGRAM, *map(str, arguments)]
+    return words if ranks == 0 else [*MPIEXEC, "-n", str(ranks), *words]
+
+
+def execute(command, folder, environment=None):
+    """Runs a command in a folder; it and all that it started are ended when the time is up."""
+    process = subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, env={**os.environ, **(environment or {})}, encoding="utf-8")
+    try:
+        out, err = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"{command}: still running after {TIMEOUT} s\n{out}\n{err}") from None
+    return Result(process.returncode, out, err)
+
+
+def sets(**values):
+    """--set words: sets(training__epochs=2) gives ["--set", "training.epochs=2"]."""
+    words = []
+    for key, value in values.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        words += ["--set", f"{key.replace('__', '.')}={text}"]
+    return words
+
+
+def contents(folder):
+    """Every file below a folder with its bytes."""
+    found = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def read_metrics(path):
+    with h5py.File(path, "r") as file:
+        return {f"{group}/{name}": file[group][name][()] for group in ("step", "epoch") for name in file[group]}
+
+
+class ProgramTest(unittest.TestCase):
+    """A test with a temporary folder that the program is run in."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="halograd_app_")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def run_program(self, *arguments, ranks=0, environment=None):
+        return execute(launched(arguments, ranks), self.folder, environment)
+
+    def succeed(self, *arguments, ranks=0, environment=None):
+        """Runs the program, which must end well and without a word on stderr; its standard output."""
+        result = self.run_program(*arguments, ranks=ranks, environment=environment)
+        self.assertEqual((result.status, result.err), (0, ""), f"{arguments} on {ranks} ranks\n{result.out}")
+        return result.out
+
+    def succeed_json(self, *arguments, ranks=0):
+        """The same with --json: one object, and nothing else on standard output."""
+        out = self.succeed(*arguments, "--json", ranks=ranks)
+        self.assertEqual(out.count("\n"), 1, out)
+        value = json.loads(out, parse_constant=self.fail)  # NaN and infinities are no JSON
+        self.assertIsInstance(value, dict)
+        return value
+
+    def check_refused(self, result, *words):
+        """It failed, said why in these words, once for all ranks, and did not crash."""
+        shown = f"status {result.status}\n{result.out}\n{result.err}"
+        self.assertGreater(result.status, 0, shown)
+        self.assertLess(result.status, 128, shown)  # no signal
+        for word in words:
+            self.assertIn(word, result.err, shown)
+        self.assertEqual(len(re.findall(r"^halograd: ", result.err, re.MULTILINE)), 1, shown)
+        for noise in ("terminate called", "Assertion", "HDF5-DIAG", "Abort(", "BAD TERMINATION"):
+            self.assertNotIn(noise, result.err + result.out, shown)
+
+    def refuse(self, *arguments, words, ranks=2):
+        """Runs the program, which must fail as check_refused has it, leaving every file as it was."""
+        before = contents(self.folder)
+        result = self.run_program(*arguments, ranks=ranks)
+        self.check_refused(result, *words)
+        after = contents(self.folder)
+        self.assertEqual(sorted(after), sorted(before))
+        self.assertTrue(after == before, "a file was changed")
+        return result
+
+    def assert_same_bits(self, first, second, label):
+        self.assertEqual(first.dtype, second.dtype, label)
+        self.assertEqual(first.shape, second.shape, label)
+        same = first.tobytes() == second.tobytes()
+        if not same:
+            self.fail(f"{label}: largest difference {np.max(np.abs(first - second))}")
+
+
+def main():
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[1:]])

@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""A run that was stopped and resumed equals one that went straight through, to the bit."""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+
+from program import PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
+
+SAME_ROWS = ["step/loss", "step/learning_rate", "step/bytes_sent", "epoch/train_loss", "epoch/test_loss",
+             "epoch/test_accuracy", "epoch/mean_model_loss", "epoch/mean_model_accuracy", "epoch/consensus_distance",
+             "epoch/steps"]
+
+# All that a step draws at random or keeps: batch-norm's statistics, dropout, both augmentations.
+NETWORK = """
+[[network.layer]]
+type = "conv"
+channels = 6
+kernel = 3
+padding = 1
+
+[[network.layer]]
+type = "batch_norm"
+
+[[network.layer]]
+type = "relu"
+
+[[network.layer]]
+type = "max_pool"
+kernel = 2
+stride = 2
+
+[[network.layer]]
+type = "flatten"
+
+[[network.layer]]
+type = "dropout"
+probability = 0.3
+
+[[network.layer]]
+type = "dense"
+channels = 4
+"""
+
+RUN_FILE = """
+[training]
+epochs = 4
+batch = 30
+
+[data]
+format = "synthetic"
+synthetic_train = 250
+synthetic_test = 50
+synthetic_shape = [8, 8, 1]
+synthetic_classes = 4
+pad_crop = 1
+flip = true
+
+[network]
+name = "restarted"
+""" + NETWORK + """
+[schedule]
+name = "cosine"
+warmup_epochs = 1.5
+
+[optimizer]
+"""
+
+SGD = 'name = "sgd"\nlearning_rate = 0.05\nmomentum = 0.9\nnesterov = true\n'
+ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
+
+
+def read_replicas(path):
+    with h5py.File(path, "r") as file:
+        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
+
+
+def ranks_below(launcher):
+    """Processes of the program that a launcher has started, however deep below it."""
+    parents, programs = {}, []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+            if os.path.samefile(f"/proc/{name}/exe", PROGRAM):
+                programs.append(int(name))
+        except OSError:  # it has ended meanwhile, or belongs to another user
+            continue
+
+    def lies_below(process):
+        while process not in (0, launcher):
+            process = parents.get(process, 0)
+        return process == launcher
+
+    return [process for process in programs if lies_below(process)]
+
+
+class GoldSilver(ProgramTest):
+    def check(self, ranks, optimizer, stops=(2,), **settings):
+        label = f"{settings} on {ranks} ranks"
+        run = self.write("run.toml", RUN_FILE + optimizer)
+        words = ["train", run, *sets(**settings)]
+        self.succeed(*words, *sets(name="gold"), "--overwrite", ranks=ranks)
+        silver = [*words, *sets(name="silver")]
+        first, *others = stops
+        self.succeed(*silver, "--overwrite", "--stop-after", first, ranks=ranks)
+        for epochs in others:
+            self.succeed(*silver, "--resume", "--stop-after", epochs, ranks=ranks)
+        with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
+            self.assertEqual(file.attrs["epoch"], sum(stops), label)
+        out = self.succeed(*silver, "--resume", ranks=ranks)
+        self.assertIn(f"Resumed from runs/silver/checkpoint.h5: {sum(stops)} epochs", out)
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        self.assertEqual(sorted(gold), ["optimizer", "parameters", "statistics"], label)
+        self.assertEqual(gold["optimizer"][0].shape[1], 1 if optimizer is SGD else 2, label)
+        self.assertEqual(sorted(silver), sorted(gold), label)
+        for name, (values, checksum) in gold.items():
+            self.assert_same_bits(values, silver[name][0], f"{name}, {label}")
+            self.assertEqual(checksum, silver[name][1], f"{name}, {label}")
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        self.assertEqual(gold["epoch/steps"].tolist(), [9, 18, 27, 36], label)
+        for name in SAME_ROWS:
+            self.assert_same_bits(gold[name], silver[name], f"{name}, {label}")
+        for name, column in gold.items():
+            self.assertEqual(column.shape, silver[name].shape, f"{name}, {label}")
+
+    def test_one_rank(self):
+        self.check(1, SGD, stops=(1, 1, 1), averager__name="none")
+
+    def test_none(self):
+        self.check(3, ADAM, averager__name="none")
+
+    def test_allreduce(self):
+        self.check(2, ADAM, averager__name="allreduce")
+        self.check(4, SGD, averager__name="allreduce")
+
+    def test_neighbour_combine_then_adapt(self):
+        self.check(2, SGD, averager__name="neighbour")
+        self.check(4, ADAM, averager__name="neighbour", topology__kind="exponential")
+        self.check(8, SGD, averager__name="neighbour", stops=(3,))
+
+    def test_neighbour_adapt_then_combine(self):
+        self.check(3, ADAM, averager__name="neighbour", averager__order="adapt_then_combine")
+        self.check(4, SGD, averager__name="neighbour", averager__order="adapt_then_combine", comm__force_put=True,
+                   topology__kind="torus2d", stops=(1, 2))
+
+
+class Resume(ProgramTest):
+    def test_without_a_checkpoint_starts_from_the_beginning(self):
+        out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)
+        self.assertIn("No checkpoint in runs/synthetic yet: starting from the beginning", out)
+        self.assertEqual(read_metrics(self.path("runs/synthetic/metrics.h5"))["epoch/steps"].tolist(), [16, 32])
+
+    def test_after_the_end_tells_what_was_reached(self):
+        before = self.succeed_json("train", SYNTHETIC, ranks=2)
+        replicas = read_replicas(self.path("runs/synthetic/checkpoint.h5"))
+        values = self.succeed_json("train", SYNTHETIC, "--resume", ranks=2)
+        for name in ("epochs", "steps", "mean_model_accuracy", "mean_model_loss", "test_accuracy",
+                     "consensus_distance"):
+            self.assertEqual(values[name], before[name], name)
+        self.assertIsNone(values["train_loss"])
+        out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)
+        self.assertIn("Nothing left to train: training.epochs = 2 are done", out)
+        self.assertRegex(out, rf"mean model +{100 * before['mean_model_accuracy']:.2f} %")
+        for name, (values, _) in read_replicas(self.path("runs/synthetic/checkpoint.h5")).items():
+            self.assert_same_bits(values, replicas[name][0], name)
+
+    def test_more_epochs_go_on_where_the_run_ended(self):
+        self.succeed("train", SYNTHETIC, ranks=2)
+        first = read_metrics(self.path("runs/synthetic/metrics.h5"))
+        self.succeed("train", SYNTHETIC, "--resume", *sets(training__epochs=3), ranks=2)
+        last = read_metrics(self.path("runs/synthetic/metrics.h5"))
+        self.assertEqual(last["epoch/steps"].tolist(), [16, 32, 48])
+        for name in first:  # rows are kept, timings too
+            self.assert_same_bits(first[name], last[name][:len(first[name])], name)
+        with open(self.path("runs/synthetic/config.toml"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"(?m)^epochs = 3 ")
+
+    def test_after_a_kill(self):
+        """A node that dies takes the ranks along in the middle of a step, and leaves the metrics open."""
+        words = [SYNTHETIC, *sets(training__epochs=200, data__synthetic_train=4096)]
+        checkpoint = self.path("runs/silver/checkpoint.h5")
+        with open(self.path("log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen(launched(["train", *words, *sets(name="silver")], 2), cwd=self.folder, stdout=log,
+                                       stderr=log, start_new_session=True)
+        end = time.monotonic() + TIMEOUT
+        while not os.path.exists(checkpoint) and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        for rank in ranks_below(process.pid):
+            os.kill(rank, signal.SIGKILL)
+        process.wait(TIMEOUT)
+        self.assertNotEqual(process.returncode, 0)
+        with h5py.File(checkpoint, "r") as file:
+            done = int(file.attrs["epoch"])
+        self.assertLess(done, 190)
+        for name, resume in (("gold", []), ("silver", ["--resume"])):
+            self.succeed("train", *words, *sets(name=name, training__epochs=done + 2), *resume, ranks=2)
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        for name, (values, _) in gold.items():
+            self.assert_same_bits(values, silver[name][0], name)
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        for name in SAME_ROWS:
+            self.assert_same_bits(gold[name], silver[name], name)
+
+    def test_rows_after_the_checkpoint_are_cut(self):
+        """A job that was killed has left rows of steps that the checkpoint does not know."""
+        words = sets(output__checkpoint_epochs=1, training__epochs=4)
+        self.succeed("train", SYNTHETIC, *words, "--stop-after", 2, ranks=2)
+        os.rename(self.path("runs/synthetic/checkpoint.h5"), self.path("kept.h5"))
+        self.succeed("train", SYNTHETIC, *words, "--overwrite", ranks=2)
+        gold = read_replicas(self.path("runs/synthetic/checkpoint.h5"))
+        os.rename(self.path("kept.h5"), self.path("runs/synthetic/checkpoint.h5"))
+        self.succeed("train", SYNTHETIC, *words, "--resume", ranks=2)
+        self.assertEqual(read_metrics(self.path("runs/synthetic/metrics.h5"))["step/loss"].shape, (64, 2))
+        for name, (values, _) in read_replicas(self.path("runs/synthetic/checkpoint.h5")).items():
+            self.assert_same_bits(values, gold[name][0], name)
+
+
+class Refusals(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.write("run.toml", RUN_FILE + SGD)
+        self.words = ["train", self.run_file, *sets(name="run"), "--resume"]
+        self.succeed(*self.words, "--stop-after", 1, ranks=2)
+        self.checkpoint = "runs/run/checkpoint.h5"
+
+    def test_another_number_of_ranks(self):
+        self.refuse(*self.words, ranks=3, words=[self.checkpoint, "2 ranks", "3"])
+
+    def test_another_network(self):
+        text = (RUN_FILE + SGD).replace("channels = 6", "channels = 7")
+        self.write("run.toml", text)
+        self.refuse(*self.words, words=[self.checkpoint, "restarted", "conv1"])
+        self.write("run.toml", text.replace('"restarted"', '"another"'))
+        self.refuse(*self.words, words=[self.checkpoint, "'restarted'", "'another'"])
+
+    def test_another_network_of_the_same_size(self):
+        """As many parameters, yet each means something else."""
+        self.write("run.toml", (RUN_FILE + SGD).replace('type = "max_pool"', 'type = "avg_pool"'))
+        self.refuse(*self.words, words=[self.checkpoint, "max_pool1"])
+
+    def test_another_optimizer(self):
+        for optimizer in ("adagrad", "adam"):  # adagrad has as many buffers as SGD
+            words = sets(optimizer__name=optimizer, optimizer__nesterov=False)
+            self.refuse(*self.words, *words, words=[self.checkpoint, "'sgd'", f"'{optimizer}'"])
+
+    def test_other_buffers(self):
+        words = sets(optimizer__momentum=0, optimizer__nesterov=False)
+        self.refuse(*self.words, *words, words=[self.checkpoint, "optimizer buffers"])
+
+    def test_fewer_epochs_than_done(self):
+        self.succeed(*self.words, ranks=2)
+        self.refuse(*self.words, *sets(training__epochs=3), words=[self.checkpoint, "4", "training.epochs = 3"])
+
+    def test_cut_short(self):
+        with open(self.path(self.checkpoint), "r+b") as file:
+            file.truncate(os.path.getsize(file.name) // 2)
+        self.refuse(*self.words, words=[self.checkpoint, "trunc"])
+
+    def test_damaged(self):
+        with h5py.File(self.path(self.checkpoint), "r+") as file:
+            file["replica/parameters"][1, 5] += 1
+        self.refuse(*self.words, words=[self.checkpoint, "replica/parameters"])
+
+    def test_no_checkpoint_at_all(self):
+        self.write(self.checkpoint, "not HDF5\n")
+        self.refuse(*self.words, words=[self.checkpoint])
+
+    def test_a_run_without_a_checkpoint(self):
+        """--resume never throws away what a run without checkpoints has left."""
+        os.remove(self.path(self.checkpoint))
+        self.refuse(*self.words, words=["runs/run", "--overwrite"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+#include "nn/network.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "config/read.hpp"
+#include "kernels/error.hpp"
+#include "nn/reference_networks.hpp"
+#include "tests/kernels/buffers.hpp"
+
+namespace halograd {
+namespace {
+
+struct Images {
+  std::vector<float> values;
+  std::vector<std::int32_t> labels;
+  Images(int count, const Shape& shape, int classes)
+      : values(shape.values() * static_cast<std::size_t>(count)), labels(static_cast<std::size_t>(count)) {
+    std::mt19937 generator(3);
+    std::normal_distribution<float> normal;
+    for (float& value : values) value = normal(generator);
+    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(generator() % static_cast<unsigned>(classes));
+  }
+  [[nodiscard]] HostBatch batch(int size) const { return {size, values.data(), labels.data()}; }
+};
+
+NetworkConfig layers(const std::string& list) {
+  return parse_config("name = \"t\"\n[data]\nformat = \"synthetic\"\n[network]\nname = \"t\"\nlayer = [" + list + "]\n",
+                      "test")
+      .network;
+}
+
+std::string message_of(const std::string& list, const Shape& input, int classes) {
+  try {
+    const Network network(layers(list), input, classes, 4);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The counts of shared PyTorch definitions of these networks.
+TEST(ReferenceNetworks, HaveTheirParameterCounts) {
+  const auto count = [](const std::string& name, const Shape& input) {
+    NetworkConfig config;
+    config.name = name;
+    return Network(expand_network(config, 10), input, 10, 2).parameter_count();
+  };
+  EXPECT_EQ(count("lenet5", {28, 28, 1}), 431080U);
+  EXPECT_EQ(count("vgg_small", {32, 32, 3}), 2196810U);
+  EXPECT_EQ(count("resnet20", {32, 32, 3}), 272474U);
+  EXPECT_EQ(count("resnet18", {32, 32, 3}), 11173962U);
+}
+
+TEST(ReferenceNetworks, UnknownNameIsRefused) {
+  NetworkConfig config;
+  config.name = "lenet6";
+  EXPECT_THROW(expand_network(config, 10), Error);
+}
+
+// The directional derivative along the gradient, by central differences of the loss in the parameters. In float, over a
+// step that the loss resolves; the loss is smooth enough along it for a few digits.
+TEST(Network, GradientIsTheSlopeOfTheLoss) {
+  for (const std::string name : {"lenet5", "resnet20"}) {
+    NetworkConfig config;
+    config.name = name;
+    const Shape input = name == "lenet5" ? Shape{28, 28, 1} : Shape{32, 32, 3};
+    Network network(expand_network(config, 10), input, 10, 6);
+    const Images images(6, input, 10);
+    const ExecutionSpace exec;
+    const Replica replica = network.make_replica(2);
+    network.train(exec, replica, images.batch(6), 0);
+    const std::vector<float> start = to_host(replica.parameters), gradient = to_host(replica.gradients);
+    double norm = 0;
+    for (const float g : gradient) norm += static_cast<double>(g) * g;
+    const auto loss_at = [&](double step) {
+      std::vector<float> moved = start;
+      for (std::size_t i = 0; i < moved.size(); ++i)
+        moved[i] += static_cast<float>(step * gradient[i] / std::sqrt(norm));
+      Kokkos::deep_copy(replica.parameters, to_device<float>(moved));
+      return network.train(exec, replica, images.batch(6), 0).loss / 6;
+    };
+    const double h = 2e-3;
+    EXPECT_NEAR((loss_at(h) - loss_at(-h)) / (2 * h), std::sqrt(norm), 0.02 * std::sqrt(norm)) << name;
+  }
+}
+
+TEST(Network, InitialWeightsFollowHeAndTheSeed) {
+  NetworkConfig config;
+  config.name = "vgg_small";
+  const Network network(expand_network(config, 10), {32, 32, 3}, 10, 1);
+  const std::vector<float> first = to_host(network.make_replica(7).parameters);
+  EXPECT_EQ(first, to_host(network.make_replica(7).parameters));
+  EXPECT_NE(first, to_host(network.make_replica(8).parameters));
+  for (const TensorInfo& tensor : network.parameters()) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = 0; i < tensor.size(); ++i) {
+      sum += first[tensor.offset + i];
+      squares += static_cast<double>(first[tensor.offset + i]) * first[tensor.offset + i];
+    }
+    if (tensor.name == "bias") {
+      EXPECT_EQ(squares, 0);
+      continue;
+    }
+    const double count = static_cast<double>(tensor.size());
+    const double fan_in = count / static_cast<double>(tensor.extents.back());
+    EXPECT_NEAR(squares / count * fan_in / 2, 1, 6 * std::sqrt(2 / count)) << tensor.layer;
+    EXPECT_NEAR(sum / count, 0, 5 * std::sqrt(2 / fan_in / count)) << tensor.layer;
+  }
+}
+
+TEST(Network, SmallerBatchIsTheSameAsANetworkOfThatSize) {
+  NetworkConfig config;
+  config.name = "lenet5";
+  const Shape input{28, 28, 1};
+  const Images images(8, input, 10);
+  Network large(expand_network(config, 10), input, 10, 8), small(expand_network(config, 10), input, 10, 3);
+  const Replica a = large.make_replica(1), b = small.make_replica(1);
+  const ExecutionSpace exec;
+  large.train(exec, a, images.batch(8), 0);  // leaves its traces in the arena
+  EXPECT_EQ(large.train(exec, a, images.batch(3), 0).loss, small.train(exec, b, images.batch(3), 0).loss);
+  EXPECT_EQ(to_host(a.gradients), to_host(b.gradients));
+}
+
+TEST(Network, DropoutFollowsItsKeyAndRestsInEvaluation) {
+  const Shape input{4, 4, 2};
+  const Images images(4, input, 3);
+  Network network(
+      layers(
+          R"({type="flatten"}, {type="dense", channels=32}, {type="relu"}, {type="dropout", probability=0.5}, {type="dense", channels=3})"),
+      input, 3, 4);
+  const Replica replica = network.make_replica(1);
+  const ExecutionSpace exec;
+  const double first = network.train(exec, replica, images.batch(4), 10).loss;
+  EXPECT_EQ(first, network.train(exec, replica, images.batch(4), 10).loss);
+  EXPECT_NE(first, network.train(exec, replica, images.batch(4), 11).loss);
+  EXPECT_EQ(network.evaluate(exec, replica, images.batch(4)).loss,
+            network.evaluate(exec, replica, images.batch(4)).loss);
+}
+
+TEST(Network, ArenaIsSmallerThanTheSumOfItsBuffers) {
+  NetworkConfig config;
+  config.name = "resnet20";
+  const int batch = 8;
+  const Network network(expand_network(config, 10), {32, 32, 3}, 10, batch);
+  // Activations alone, each once: stem and nine blocks of five to seven tensors of 16 kB an image and channel count.
+  const std::size_t every_value_and_gradient = 2UL * batch * sizeof(float) * (3 + 6 * 3) * 32 * 32 * 16;
+  EXPECT_LT(network.arena_bytes(), every_value_and_gradient);
+}
+
+TEST(Network, ShapesThatDoNotChainAreNamed) {
+  const Shape input{8, 8, 3};
+  EXPECT_EQ(message_of(R"({type="conv", name="big", channels=4, kernel=9})", input, 4),
+            "layer big (conv): a kernel of 9x9 does not fit in its input of 8x8x3 with this padding");
+  EXPECT_EQ(message_of(R"({type="dense", name="head", channels=4})", input, 4),
+            "layer head (dense): its input is 8x8x3, 1x1 expected; put a flatten or global_avg_pool layer before it");
+  EXPECT_EQ(message_of(R"({type="conv", name="a", channels=4, kernel=1}, {type="conv", name="b", channels=5, kernel=1},
+                          {type="add", name="sum", inputs=["a", "b"]})",
+                       input, 4),
+            "layer sum (add): its inputs a and b have shapes 8x8x4 and 8x8x5, equal ones expected");
+  EXPECT_EQ(message_of(R"({type="conv", name="odd", channels=4, kernel=1, groups=2})", input, 4),
+            "layer odd (conv): groups = 2 does not divide its input's 3 channels and its own 4");
+  EXPECT_EQ(
+      message_of(R"({type="flatten"}, {type="dense", name="head", channels=4})", input, 10),
+      "network 't': the last layer, head, has outputs of shape 1x1x4, but the data have 10 classes (1x1x10 expected)");
+  EXPECT_EQ(message_of(R"({type="max_pool", name="wide", kernel=9})", input, 10),
+            "layer wide (max_pool): a window of 9x9 does not fit in its input of 8x8x3");
+  EXPECT_EQ(
+      message_of(
+          R"({type="conv", name="lost", channels=4, kernel=1}, {type="global_avg_pool", inputs=["input"]}, {type="dense", channels=10})",
+          input, 10),
+      "layer lost: no layer takes its output");
+}
+
+TEST(Network, BatchOutOfRangeIsRefused) {
+  Network network(layers(R"({type="flatten"}, {type="dense", channels=3})"), {2, 2, 1}, 3, 2);
+  const Images images(3, {2, 2, 1}, 3);
+  EXPECT_THROW(network.evaluate(ExecutionSpace(), network.make_replica(1), images.batch(3)), Error);
+}
+
+}  // namespace
+}  // namespace halograd

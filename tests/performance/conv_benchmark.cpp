@@ -1,0 +1,99 @@
+// The three passes of a convolution at the layer shapes of the reference networks, and KokkosBlas::gemm on matrices of
+// the same size for scale.   conv_benchmark --benchmark_filter=forward
+
+#include <benchmark/benchmark.h>
+#include <KokkosBlas3_gemm.hpp>
+
+#include <string>
+#include <vector>
+
+#include "kernels/conv.hpp"
+
+namespace halograd {
+namespace {
+
+struct LayerShape {
+  const char* name;
+  int batch, size, channels, filters, kernel, stride, padding;
+};
+
+const std::vector<LayerShape> layers{
+    {"lenet5_conv1", 32, 28, 1, 20, 5, 1, 0},     {"lenet5_conv2", 32, 12, 20, 50, 5, 1, 0},
+    {"lenet5_dense1", 32, 1, 800, 500, 1, 1, 0},  {"vgg_conv1a", 32, 32, 3, 64, 3, 1, 1},
+    {"vgg_conv1b", 32, 32, 64, 64, 3, 1, 1},      {"vgg_conv2b", 32, 16, 128, 128, 3, 1, 1},
+    {"vgg_conv3b", 32, 8, 256, 256, 3, 1, 1},     {"resnet20_stage1", 32, 32, 16, 16, 3, 1, 1},
+    {"resnet20_stage2", 32, 16, 32, 32, 3, 1, 1}, {"resnet20_stage3", 32, 8, 64, 64, 3, 1, 1},
+    {"resnet18_down", 16, 16, 128, 256, 3, 2, 1}, {"resnet18_stage4", 16, 4, 512, 512, 3, 1, 1}};
+
+ConvShape conv_shape(const LayerShape& layer) {
+  ConvShape shape;
+  shape.batch = layer.batch;
+  shape.channels = layer.channels;
+  shape.filters = layer.filters;
+  shape.extent = {1, layer.size, layer.size};
+  shape.kernel = {1, layer.kernel, layer.kernel};
+  shape.stride = {1, layer.stride, layer.stride};
+  shape.padding = {0, layer.padding, layer.padding};
+  return shape;
+}
+
+enum class Pass { forward, data, weights };
+
+void count_flops(benchmark::State& state, const ConvShape& shape) {
+  const double flops = 2.0 * static_cast<double>(shape.out_pixels()) * static_cast<double>(shape.weights());
+  state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void convolution(benchmark::State& state, const LayerShape& layer, Pass pass) {
+  const ConvShape shape = conv_shape(layer);
+  const ExecutionSpace exec;
+  const Buffer<float> x("x", static_cast<std::size_t>(shape.in_pixels() * shape.channels));
+  const Buffer<float> y("y", static_cast<std::size_t>(shape.out_pixels() * shape.filters));
+  const Buffer<float> weights("weights", static_cast<std::size_t>(shape.weights()));
+  const Buffer<float> bias("bias", static_cast<std::size_t>(shape.filters));
+  const Buffer<std::byte> workspace("workspace", conv_workspace<float>(shape));
+  Kokkos::deep_copy(x, 0.5F);
+  Kokkos::deep_copy(y, 0.25F);
+  Kokkos::deep_copy(weights, 0.125F);
+  for ([[maybe_unused]] auto _ : state) {
+    if (pass == Pass::forward) conv_forward<float>(exec, shape, x, weights, bias, y, workspace);
+    if (pass == Pass::data) conv_backward_data<float>(exec, shape, y, weights, x, false, workspace);
+    if (pass == Pass::weights) conv_backward_weights<float>(exec, shape, x, y, weights, bias, workspace);
+    exec.fence();
+  }
+  count_flops(state, shape);
+}
+
+void matrix_product(benchmark::State& state, const LayerShape& layer) {
+  const ConvShape shape = conv_shape(layer);
+  const auto rows = static_cast<int>(shape.out_pixels());
+  const int depth = shape.taps() * shape.channels;
+  using Matrix = Kokkos::View<float**, Kokkos::LayoutLeft, MemorySpace>;
+  const Matrix a("a", rows, depth), b("b", depth, shape.filters), c("c", rows, shape.filters);
+  Kokkos::deep_copy(a, 0.5F);
+  Kokkos::deep_copy(b, 0.5F);
+  for ([[maybe_unused]] auto _ : state) {
+    KokkosBlas::gemm("N", "N", 1.0F, a, b, 0.0F, c);
+    Kokkos::fence();
+  }
+  count_flops(state, shape);
+}
+
+}  // namespace
+}  // namespace halograd
+
+int main(int argc, char** argv) {
+  using namespace halograd;
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  for (const LayerShape& layer : layers) {
+    const std::string name = layer.name;
+    benchmark::RegisterBenchmark((name + "/forward").c_str(), convolution, layer, Pass::forward)->UseRealTime();
+    benchmark::RegisterBenchmark((name + "/backward_data").c_str(), convolution, layer, Pass::data)->UseRealTime();
+    benchmark::RegisterBenchmark((name + "/backward_weights").c_str(), convolution, layer, Pass::weights)
+        ->UseRealTime();
+    benchmark::RegisterBenchmark((name + "/gemm").c_str(), matrix_product, layer)->UseRealTime();
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

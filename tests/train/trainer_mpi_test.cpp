@@ -1,0 +1,157 @@
+#include "train/trainer.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/read.hpp"
+#include "kernels/error.hpp"
+#include "support/wait.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that all ranks agree on and this rank 0 removes.
+class SharedFolder {
+ public:
+  explicit SharedFolder(const Communicator& comm) : comm_(comm) {
+    const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    path_ = fs::path(::testing::TempDir()) / ("halograd_trainer_" + test + "_" + std::to_string(comm.ranks()));
+    if (comm_.rank() == 0) fs::remove_all(path_);
+    barrier(comm_.handle());
+  }
+  ~SharedFolder() {
+    barrier(comm_.handle());
+    if (comm_.rank() == 0) fs::remove_all(path_);
+  }
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  [[nodiscard]] std::string path() const { return path_.string(); }
+
+ private:
+  const Communicator& comm_;
+  fs::path path_;
+};
+
+/// A small network without batch-norm on synthetic images; 26 of them are left for each epoch's last step.
+RunConfig small_run(const std::string& folder, const std::string& name, const std::vector<std::string>& keys) {
+  std::vector<std::string> overrides{"name=" + name, "output.folder=\"" + folder + "\"", "output.print_steps=0"};
+  overrides.insert(overrides.end(), keys.begin(), keys.end());
+  return parse_config(R"(
+[training]
+epochs = 2
+batch = 48
+[data]
+format = "synthetic"
+synthetic_train = 170
+synthetic_test = 40
+synthetic_shape = [10, 10, 2]
+synthetic_classes = 4
+pad_crop = 1
+flip = true
+[network]
+name = "small"
+layer = [{type = "conv", channels = 6, kernel = 3}, {type = "relu"}, {type = "max_pool", kernel = 2, stride = 2},
+         {type = "flatten"}, {type = "dense", channels = 4}]
+[optimizer]
+learning_rate = 0.05
+momentum = 0.9
+weight_decay = 1e-3
+)",
+                      "test", overrides);
+}
+
+struct Trained {
+  TrainingResult result;
+  std::vector<float> mean;
+};
+
+Trained train(const RunConfig& config, const Communicator& comm) {
+  Report report(true, 0);
+  Trained trained;
+  {
+    Trainer trainer(config, comm, report);
+    trained.result = trainer.run({});
+  }
+  const CheckpointHeader header = read_checkpoint_header(trained.result.checkpoint);
+  EXPECT_EQ(header.ranks, comm.ranks());
+  const Network network(config.network, {10, 10, 2}, 4, 1);
+  trained.mean.resize(network.parameter_count());
+  read_checkpoint_mean(trained.result.checkpoint, HostVector<float>(trained.mean.data(), trained.mean.size()),
+                       HostVector<float>());
+  return trained;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+  return largest;
+}
+
+// Rounding differs with the order of sums; the weights move by far more.
+constexpr double rounding = 2e-5;
+
+TEST(Trainer, AllreduceEqualsOneRankAtTheSameGlobalBatch) {
+  const Communicator comm(MPI_COMM_WORLD), self(MPI_COMM_SELF);
+  const SharedFolder folder(comm);
+  const Trained together = train(small_run(folder.path(), "together", {"averager.name=allreduce"}), comm);
+  const Trained alone =
+      train(small_run(folder.path(), "alone" + std::to_string(comm.rank()), {"averager.name=allreduce"}), self);
+  EXPECT_LT(largest_difference(together.mean, alone.mean), rounding);
+  EXPECT_LT(together.result.consensus_distance, 1e-12);
+  EXPECT_NEAR(together.result.mean_model_loss, alone.result.mean_model_loss, 1e-4);
+  const Trained other = train(
+      small_run(folder.path(), "other" + std::to_string(comm.rank()), {"averager.name=allreduce", "training.seed=2"}),
+      self);
+  EXPECT_GT(largest_difference(together.mean, other.mean), 100 * rounding);
+}
+
+TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const SharedFolder folder(comm);
+  // Equal shares in every step: replicas weigh the same in the mean of weights as their images do in the mean gradient.
+  const std::vector<std::string> plain{"optimizer.momentum=0", "data.synthetic_train=192", "training.epochs=3"};
+  const auto with = [&](std::vector<std::string> keys) {
+    keys.insert(keys.end(), plain.begin(), plain.end());
+    return keys;
+  };
+  const Trained allreduce = train(small_run(folder.path(), "allreduce", with({"averager.name=allreduce"})), comm);
+  const Trained complete =
+      train(small_run(folder.path(), "complete",
+                      with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=complete"})),
+            comm);
+  EXPECT_LT(largest_difference(allreduce.mean, complete.mean), rounding);
+  EXPECT_LT(complete.result.consensus_distance, 1e-5);
+  if (comm.ranks() < 4) return;
+  const Trained ring =
+      train(small_run(folder.path(), "ring",
+                      with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=ring"})),
+            comm);
+  EXPECT_GT(ring.result.consensus_distance, 1e-4) << "a ring keeps replicas apart while they learn";
+}
+
+TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
+  const Communicator comm(MPI_COMM_WORLD);
+  if (comm.ranks() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
+  const RunConfig config =
+      small_run("unused", "different", {"training.seed=" + std::to_string(comm.rank() == 1 ? 5 : 4)});
+  Report report(true, 0);
+  try {
+    const Trainer trainer(config, comm, report);
+    ADD_FAILURE() << "not refused";
+  } catch (const CollectiveError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 was started with another run file than rank 0: line"),
+              std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("seed = 5"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace halograd
