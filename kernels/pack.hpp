@@ -70,14 +70,20 @@ KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Value& from, T* to) {
   }
 }
 
+/// A number of lanes as an argument of a function: std::integral_constant, but also for code on accelerators.
+template <int count>
+struct Lanes {
+  KOKKOS_FORCEINLINE_FUNCTION constexpr operator int() const { return count; }
+};
+
 /// Calls body(index, lanes) for pieces of [0, count), with lanes a compile-time 16, 4 or 1. A body that may be repeated
 /// gets no scalar remainder: its last piece overlaps the one before.
 template <bool repeatable, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_pack(int count, const Body& body) {
   int index = 0;
   if constexpr (pack_lanes > 1) {
-    constexpr std::integral_constant<int, pack_lanes> wide;
-    constexpr std::integral_constant<int, pack_lanes / 4> narrow;
+    constexpr Lanes<pack_lanes> wide{};
+    constexpr Lanes<pack_lanes / 4> narrow{};
     for (; index + wide <= count; index += wide) body(index, wide);
     if (repeatable && index < count && count >= wide) {
       body(count - wide, wide);
@@ -89,7 +95,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_pack(int count, const Body& body) {
       return;
     }
   }
-  for (; index < count; ++index) body(index, std::integral_constant<int, 1>());
+  for (; index < count; ++index) body(index, Lanes<1>());
 }
 
 }  // namespace halograd

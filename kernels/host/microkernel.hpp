@@ -6,6 +6,11 @@
 #include <immintrin.h>
 #endif
 
+#if defined(__CUDACC__)  // nvcc knows no "GCC unroll", but leaves it to the host compiler, which does
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
+
 /// Register tiles of the host convolution: fixed-size vectors of the compiler, so that one source serves AVX2, AVX-512,
 /// NEON and plain SSE; the width follows the instruction set that the build chose.
 namespace halograd::host {
@@ -217,3 +222,7 @@ void compute_tile(const OuterTile<T>& tile) {
 }
 
 }  // namespace halograd::host
+
+#if defined(__CUDACC__)
+#pragma nv_diagnostic pop
+#endif
