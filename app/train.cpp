@@ -28,11 +28,11 @@ void print_json(const TrainingResult& result) {
   object.add("images_per_second", result.images_per_second);
   object.add("wait_share", result.wait_share);
   object.add("bytes_sent", result.bytes_sent);
-  object.add("train_loss", result.train_loss);
-  object.add("mean_model_loss", result.mean_model_loss);
-  object.add("test_accuracy", std::vector<double>{result.test_accuracy_lowest, result.test_accuracy_highest});
-  object.add("mean_model_accuracy", result.mean_model_accuracy);
-  object.add("consensus_distance", result.consensus_distance);
+  object.add("train_loss", result.last.train_loss);
+  object.add("mean_model_loss", result.last.mean_model_loss);
+  object.add("test_accuracy", std::vector<double>{result.last.accuracy_lowest, result.last.accuracy_highest});
+  object.add("mean_model_accuracy", result.last.mean_model_accuracy);
+  object.add("consensus_distance", result.last.consensus_distance);
   object.add("checkpoint", result.checkpoint);
   object.add("metrics", result.metrics);
   object.add("config", result.config);

@@ -118,10 +118,10 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
 void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
   clear_bar();
-  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch + 1), static_cast<long>(summary.epochs));
+  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
   std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss,
               summary.mean_model_loss, accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(),
-              100 * summary.mean_model_accuracy, summary.consensus_distance, summary.images_per_second,
+              100 * summary.mean_model_accuracy, summary.consensus_distance, summary.images / summary.training_seconds,
               100 * summary.wait_share, human_time(summary.seconds).c_str());
   std::fflush(stdout);
 }
@@ -130,9 +130,9 @@ void Report::end(const TrainingResult& result) const {
   if (silent_) return;
   start("Done",
         {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
-         {"mean model", format("%.2f %% of the test set", 100 * result.mean_model_accuracy)},
-         {"replicas", accuracy_range(result.test_accuracy_lowest, result.test_accuracy_highest) + " %"},
-         {"consensus distance", format("%.4g", result.consensus_distance)},
+         {"mean model", format("%.2f %% of the test set", 100 * result.last.mean_model_accuracy)},
+         {"replicas", accuracy_range(result.last.accuracy_lowest, result.last.accuracy_highest) + " %"},
+         {"consensus distance", format("%.4g", result.last.consensus_distance)},
          {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
          {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
          {"sent", human_bytes(result.bytes_sent) + " a rank and step"},

@@ -13,28 +13,27 @@ namespace halograd {
 /// Lines of the start table: what, value.
 using StartFacts = std::vector<std::pair<std::string, std::string>>;
 
+/// One epoch over all ranks.
+struct EpochSummary {
+  std::int64_t epoch = 0, epochs = 0;  ///< done, of all
+  double train_loss = 0, mean_model_loss = 0;
+  double accuracy_lowest = 0, accuracy_highest = 0;  ///< over the replicas
+  double mean_model_accuracy = 0, consensus_distance = 0;
+  double images = 0;            ///< trained on
+  double training_seconds = 0;  ///< without evaluation, of the slowest rank
+  double wait_share = 0;        ///< of the ranks' training time spent waiting for others
+  double seconds = 0;           ///< with evaluation
+};
+
 /// What a training ends with.
 struct TrainingResult {
   std::int64_t epochs = 0, steps = 0;  ///< done in all
   double seconds = 0;                  ///< of this call's epochs, evaluation included
   double images_per_second = 0;        ///< of this call's training steps, over all ranks
-  double wait_share = 0;               ///< of the ranks' step time spent waiting for others
+  double wait_share = 0;               ///< over this call's epochs
   double bytes_sent = 0;               ///< a rank and step, on average over this call
-  double train_loss = 0, mean_model_loss = 0;
-  double test_accuracy_lowest = 0, test_accuracy_highest = 0;  ///< over the replicas
-  double mean_model_accuracy = 0, consensus_distance = 0;
-  std::string folder, checkpoint, metrics, config;
-};
-
-/// One epoch over all ranks.
-struct EpochSummary {
-  std::int64_t epoch = 0, epochs = 0;
-  double train_loss = 0, mean_model_loss = 0;
-  double accuracy_lowest = 0, accuracy_highest = 0, mean_model_accuracy = 0;
-  double consensus_distance = 0;
-  double images_per_second = 0;
-  double wait_share = 0;
-  double seconds = 0;
+  EpochSummary last;
+  std::string checkpoint, metrics, config;  ///< files; no checkpoint where none is to be kept
 };
 
 /// What rank 0 tells its user on standard output: a progress bar on a terminal, plain lines elsewhere. Other ranks'

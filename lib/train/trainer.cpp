@@ -99,19 +99,12 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   const std::int64_t first_step = step_;
   const std::int64_t sent_before = averager_->bytes_sent();
   TrainingResult result;
-  double images = 0, training_seconds = 0, waited = 0;
-  const auto take = [&](const EpochMetrics& row) {
-    result.mean_model_loss = row.mean_model_loss;
-    result.test_accuracy_lowest = comm_.smallest(row.test_accuracy);
-    result.test_accuracy_highest = comm_.largest(row.test_accuracy);
-    result.mean_model_accuracy = row.mean_model_accuracy;
-    result.consensus_distance = row.consensus_distance;
-  };
   if (epoch_ == last) {
     report_.line("Nothing left to train: training.epochs = " + std::to_string(epochs) + " are done");
-    take(evaluate_epoch());
-    result.train_loss = std::numeric_limits<double>::quiet_NaN();
+    result.last = summarise(evaluate_epoch(), 0, 0);
+    result.last.train_loss = std::numeric_limits<double>::quiet_NaN();
   }
+  double images = 0, training_seconds = 0, waited = 0;
   while (epoch_ < last) {
     const double begin = now(), wait_begin = averager_->wait_seconds();
     train_epoch(epoch_);
@@ -122,41 +115,40 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     ++epoch_;
     if (every > 0 && (epoch_ % every == 0 || epoch_ == last)) save(epoch_);
 
-    EpochSummary summary;
-    summary.epoch = epoch_ - 1;
-    summary.epochs = epochs;
-    const double all_images = comm_.sum(epoch_images_);
-    summary.train_loss = comm_.sum(epoch_loss_) / all_images;
-    summary.mean_model_loss = row.mean_model_loss;
-    take(row);
-    summary.accuracy_lowest = result.test_accuracy_lowest;
-    summary.accuracy_highest = result.test_accuracy_highest;
-    summary.mean_model_accuracy = row.mean_model_accuracy;
-    summary.consensus_distance = row.consensus_distance;
-    const double slowest = comm_.largest(train_seconds);
-    const double epoch_wait = comm_.sum(averager_->wait_seconds() - wait_begin);
-    summary.images_per_second = all_images / slowest;
-    summary.wait_share = epoch_wait / comm_.sum(train_seconds);
-    summary.seconds = comm_.largest(row.seconds);
-    report_.epoch_ends(summary);
-
-    images += all_images;
-    training_seconds += slowest;
-    waited += epoch_wait;
-    result.seconds += summary.seconds;
-    result.train_loss = summary.train_loss;
+    result.last = summarise(row, train_seconds, averager_->wait_seconds() - wait_begin);
+    report_.epoch_ends(result.last);
+    result.seconds += result.last.seconds;
+    images += result.last.images;
+    training_seconds += result.last.training_seconds;
+    waited += result.last.wait_share * result.last.training_seconds;
   }
   result.epochs = epoch_;
   result.steps = step_;
   const double steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
-  result.wait_share = training_seconds > 0 ? waited / (training_seconds * comm_.ranks()) : 0;
+  result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
-  result.folder = folder_.path;
   result.checkpoint = every > 0 ? folder_.checkpoint() : "";
   result.metrics = folder_.metrics();
   result.config = folder_.config();
   return result;
+}
+
+EpochSummary Trainer::summarise(const EpochMetrics& row, double train_seconds, double waited) const {
+  EpochSummary summary;
+  summary.epoch = epoch_;
+  summary.epochs = config_.training.epochs;
+  summary.images = comm_.sum(epoch_images_);
+  summary.train_loss = comm_.sum(epoch_loss_) / summary.images;
+  summary.mean_model_loss = row.mean_model_loss;
+  summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
+  summary.accuracy_highest = comm_.largest(row.test_accuracy);
+  summary.mean_model_accuracy = row.mean_model_accuracy;
+  summary.consensus_distance = row.consensus_distance;
+  summary.training_seconds = comm_.largest(train_seconds);
+  summary.wait_share = comm_.sum(waited) / comm_.sum(train_seconds);
+  summary.seconds = comm_.largest(row.seconds);
+  return summary;
 }
 
 void Trainer::open_run(const TrainOptions& options) {

@@ -48,6 +48,8 @@ class Trainer {
   void train_epoch(std::int64_t epoch);
   StepMetrics train_step(const Batch& batch);
   EpochMetrics evaluate_epoch();
+  /// Collective: the epoch over all ranks. Its times are this rank's.
+  [[nodiscard]] EpochSummary summarise(const EpochMetrics& row, double train_seconds, double waited) const;
   void save(std::int64_t epochs_done);
   [[nodiscard]] ReplicaState host_state();
 

@@ -104,8 +104,8 @@ TEST(Trainer, AllreduceEqualsOneRankAtTheSameGlobalBatch) {
   const Trained alone =
       train(small_run(folder.path(), "alone" + std::to_string(comm.rank()), {"averager.name=allreduce"}), self);
   EXPECT_LT(largest_difference(together.mean, alone.mean), rounding);
-  EXPECT_LT(together.result.consensus_distance, 1e-12);
-  EXPECT_NEAR(together.result.mean_model_loss, alone.result.mean_model_loss, 1e-4);
+  EXPECT_LT(together.result.last.consensus_distance, 1e-12);
+  EXPECT_NEAR(together.result.last.mean_model_loss, alone.result.last.mean_model_loss, 1e-4);
   const Trained other = train(
       small_run(folder.path(), "other" + std::to_string(comm.rank()), {"averager.name=allreduce", "training.seed=2"}),
       self);
@@ -127,13 +127,13 @@ TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
                       with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=complete"})),
             comm);
   EXPECT_LT(largest_difference(allreduce.mean, complete.mean), rounding);
-  EXPECT_LT(complete.result.consensus_distance, 1e-5);
+  EXPECT_LT(complete.result.last.consensus_distance, 1e-5);
   if (comm.ranks() < 4) return;
   const Trained ring =
       train(small_run(folder.path(), "ring",
                       with({"averager.name=neighbour", "averager.order=adapt_then_combine", "topology.kind=ring"})),
             comm);
-  EXPECT_GT(ring.result.consensus_distance, 1e-4) << "a ring keeps replicas apart while they learn";
+  EXPECT_GT(ring.result.last.consensus_distance, 1e-4) << "a ring keeps replicas apart while they learn";
 }
 
 TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
