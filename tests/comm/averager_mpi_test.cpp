@@ -13,21 +13,10 @@
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
+#include "tests/comm/ranks.hpp"
 
 namespace halograd {
 namespace {
-
-int this_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-int all_ranks() {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  return ranks;
-}
 
 Topology topology_of(const std::string& kind) {
   TopologyConfig config;

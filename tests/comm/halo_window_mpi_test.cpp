@@ -12,21 +12,10 @@
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
+#include "tests/comm/ranks.hpp"
 
 namespace halograd {
 namespace {
-
-int this_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-int all_ranks() {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  return ranks;
-}
 
 bool on_one_node() {
   MPI_Comm node = MPI_COMM_NULL;
