@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <sstream>
+#include <utility>
 
 #include "kernels/error.hpp"
 
@@ -104,12 +105,15 @@ JobLayout layout_of(const JobDescription& job) {
     layout.ranks_per_node = job.gpus_per_node;
     layout.reason = "one a GPU.";
   } else {
-    const auto fits = [&](int threads) {
-      const long ranks = static_cast<long>(job.nodes) * (cores / threads);
-      return ranks >= wanted_ranks && cores % threads * idle_share <= cores;
-    };
-    int threads = std::min(most_threads, cores);
-    while (threads > 1 && !fits(threads)) --threads;
+    // All cores at work, or else nearly all.
+    int threads = 0;
+    for (const auto& [idle, fewest] : {std::pair(0, most_threads / 2), std::pair(cores / idle_share, 1)}) {
+      for (int candidate = std::min(most_threads, cores); candidate >= fewest && threads == 0; --candidate) {
+        const long ranks = static_cast<long>(job.nodes) * (cores / candidate);
+        if (ranks >= wanted_ranks && cores % candidate <= idle) threads = candidate;
+      }
+    }
+    threads = std::max(threads, 1);
     layout.ranks_per_node = cores / threads;
     layout.reason = "at most " + std::to_string(most_threads) + " cores each, hardly any left idle.";
   }
