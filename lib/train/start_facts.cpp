@@ -68,7 +68,9 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
       edges += topology.in_neighbours(rank).size();
       most = std::max(most, topology.out_neighbours(rank).size());
     }
-    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") + ", spectral gap " +
+    const auto crossing = static_cast<double>(crossing_edges(topology, comm.node_of_rank()));
+    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") +
+                        (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
                         significant(comm.rank() == 0 ? spectral_gap(topology) : 0));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
