@@ -88,12 +88,6 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
 
 Trainer::~Trainer() = default;
 
-double Trainer::checkpoint_bytes() const {
-  const std::size_t values =
-      network_->parameter_count() * (1 + optimizer_->state().size()) + network_->statistic_count();
-  return static_cast<double>(values * sizeof(float)) * comm_.ranks();
-}
-
 StartFacts Trainer::facts() const {
   return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_);
 }
@@ -132,7 +126,7 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   }
   result.epochs = epoch_;
   result.steps = step_;
-  const double steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
   result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
@@ -204,7 +198,8 @@ void Trainer::open_run(const TrainOptions& options) {
     if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
     metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics());
   }
-  stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, checkpoint_bytes() / slow_disk);
+  const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
+  stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
   averager_ =
       make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
 }

@@ -55,7 +55,6 @@ class Trainer {
   /// Collective: the epoch over all ranks.
   [[nodiscard]] EpochSummary summarise(const EpochMetrics& row) const;
   void save();
-  [[nodiscard]] double checkpoint_bytes() const;  ///< of all ranks, about
   /// "epoch 2, step 17 of 40 (57 steps in all)"
   [[nodiscard]] std::string position() const;
   [[nodiscard]] ReplicaState host_state();
