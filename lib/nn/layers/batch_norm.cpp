@@ -28,17 +28,17 @@ class BatchNorm : public Layer {
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
     if (call.training) {
       batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), call.output,
-                                         workspace(call));
+                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), {}, false,
+                                         call.output, workspace(call));
     } else {
       batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                          epsilon_, mean, var, call.output);
+                                          epsilon_, mean, var, {}, false, call.output);
     }
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient,
                                call.parameters[0], saved(call, 0), saved(call, 1), call.input_gradients[0],
-                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0],
+                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0], false,
                                workspace(call));
   }
 
