@@ -26,9 +26,9 @@ class NodeList {
     }
   }
 
-  void append(const LayerConfig& layer) {
+  void append(int index, const LayerConfig& layer) {
     producer_[layer.name] = static_cast<int>(nodes.size());
-    nodes.push_back({layer, {}, layer.name, layer.type});
+    nodes.push_back({index, layer, {}, layer.name, layer.type});
   }
 
   bool fuse_relu(const LayerConfig& layer) {
@@ -88,10 +88,11 @@ std::vector<LayerConfig> with_inputs(std::vector<LayerConfig> layers) {
 std::vector<NodeConfig> make_nodes(const std::vector<LayerConfig>& layers, bool fused) {
   const std::vector<LayerConfig> complete = with_inputs(layers);
   NodeList list(complete);
-  for (const LayerConfig& layer : complete) {
+  for (std::size_t i = 0; i < complete.size(); ++i) {
+    const LayerConfig& layer = complete[i];
     if (fused && layer.type == "relu" && list.fuse_relu(layer)) continue;
     if (fused && layer.type == "add" && list.fuse_add(layer)) continue;
-    list.append(layer);
+    list.append(static_cast<int>(i), layer);
   }
   return std::move(list.nodes);
 }

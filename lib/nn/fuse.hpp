@@ -10,6 +10,7 @@ namespace halograd {
 
 /// A node of a network: a layer, and what is applied to its output in the same pass.
 struct NodeConfig {
+  int index = 0;       ///< of the layer in the list
   LayerConfig layer;   ///< its inputs written out: a second one for epilogue.add
   Epilogue epilogue;   ///< the layers that were fused into this one
   std::string output;  ///< the layer whose output this is: the last one fused

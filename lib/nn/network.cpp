@@ -268,7 +268,7 @@ void Network::forward(const ExecutionSpace& exec, const Replica& replica, int ba
     LayerCall& call = node.call;
     call.batch = batch;
     call.training = training;
-    call.random_key = random_bits(random_key, i);
+    call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
     for (std::size_t j = 0; j < node.inputs.size(); ++j) {
       call.inputs[j] = node.inputs[j] == 0 ? batch_images_ : Vector<const float>(value(node.inputs[j], batch));
     }

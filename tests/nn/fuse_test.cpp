@@ -74,7 +74,7 @@ struct Batch {
 /// Loss, gradients and statistics of one training step, and the loss of an evaluation.
 void expect_same(const NetworkConfig& config, const Shape& input, int classes) {
   SCOPED_TRACE(config.name);
-  constexpr int batch = 5;
+  constexpr int batch = 3;
   Network fused(config, input, classes, batch), plain(config, input, classes, batch, false);
   const Replica a = fused.make_replica(3), b = plain.make_replica(3);
   ASSERT_EQ(to_host(a.parameters), to_host(b.parameters));
@@ -94,7 +94,7 @@ void expect_same(const NetworkConfig& config, const Shape& input, int classes) {
 }
 
 TEST(Fuse, ReferenceNetworksComputeTheSame) {
-  for (const char* name : {"lenet5", "vgg_small", "resnet20"}) {
+  for (const char* name : {"lenet5", "resnet20"}) {
     NetworkConfig config;
     config.name = name;
     expect_same(expand_network(config, 10), config.name == "lenet5" ? Shape{28, 28, 1} : Shape{32, 32, 3}, 10);
