@@ -4,10 +4,12 @@
 #include <benchmark/benchmark.h>
 #include <KokkosBlas3_gemm.hpp>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "kernels/conv.hpp"
+#include "kernels/host/winograd.hpp"
 
 namespace halograd {
 namespace {
@@ -37,6 +39,8 @@ ConvShape conv_shape(const LayerShape& layer) {
   return shape;
 }
 
+using HostBuffer = Kokkos::View<std::byte*, Kokkos::HostSpace>;
+
 enum class Pass { forward, data, weights };
 
 void count_flops(benchmark::State& state, const ConvShape& shape) {
@@ -60,6 +64,32 @@ void convolution(benchmark::State& state, const LayerShape& layer, Pass pass) {
     if (pass == Pass::data) conv_backward_data<float>(exec, shape, y, weights, {}, x, false, workspace);
     if (pass == Pass::weights) conv_backward_weights<float>(exec, shape, x, y, weights, bias, workspace);
     exec.fence();
+  }
+  count_flops(state, shape);
+}
+
+/// A pass by the direct kernels or by Winograd's, whatever the shape: what winograd_pays is held against.
+void host_convolution(benchmark::State& state, const LayerShape& layer, Pass pass, bool winograd) {
+  const ConvShape shape = conv_shape(layer);
+  const host::Exec exec;
+  std::vector<float> x(static_cast<std::size_t>(shape.in_pixels() * shape.channels), 0.5F);
+  std::vector<float> y(static_cast<std::size_t>(shape.out_pixels() * shape.filters), 0.25F);
+  std::vector<float> weights(static_cast<std::size_t>(shape.weights()), 0.125F);
+  std::vector<float> bias(static_cast<std::size_t>(shape.filters));
+  const HostBuffer workspace("workspace",
+                             std::max(host::conv_workspace<float>(shape), host::winograd_workspace<float>(shape)));
+  const auto forward = winograd ? host::winograd_forward<float> : host::conv_forward<float>;
+  const auto data = winograd ? host::winograd_backward_data<float> : host::conv_backward_data<float>;
+  const auto gradient = winograd ? host::winograd_backward_weights<float> : host::conv_backward_weights<float>;
+  for ([[maybe_unused]] auto _ : state) {
+    std::byte* scratch = workspace.data();
+    if (pass == Pass::forward) {
+      forward(exec, shape, x.data(), weights.data(), bias.data(), false, y.data(), scratch);
+    } else if (pass == Pass::data) {
+      data(exec, shape, y.data(), weights.data(), nullptr, x.data(), false, scratch);
+    } else {
+      gradient(exec, shape, x.data(), y.data(), weights.data(), bias.data(), scratch);
+    }
   }
   count_flops(state, shape);
 }
@@ -92,6 +122,16 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((name + "/backward_data").c_str(), convolution, layer, Pass::data)->UseRealTime();
     benchmark::RegisterBenchmark((name + "/backward_weights").c_str(), convolution, layer, Pass::weights)
         ->UseRealTime();
+    for (const bool winograd : {false, true}) {
+      if (!host::winograd_applies(conv_shape(layer))) continue;
+      const std::string way = name + (winograd ? "/winograd_" : "/direct_");
+      const auto add = [&](const char* pass_name, Pass pass) {
+        benchmark::RegisterBenchmark((way + pass_name).c_str(), host_convolution, layer, pass, winograd)->UseRealTime();
+      };
+      add("forward", Pass::forward);
+      add("data", Pass::data);
+      add("weights", Pass::weights);
+    }
     benchmark::RegisterBenchmark((name + "/gemm").c_str(), matrix_product, layer)->UseRealTime();
   }
   benchmark::RunSpecifiedBenchmarks();
