@@ -15,23 +15,23 @@ struct GatherScratch {
   T* zeros;
   const T** tables;
   int* slots;
-  long* b_offsets;
-  TapMap::Tap* taps;
+  long* b_rows;
+  Tap* taps;
   GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
       : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth *
-                               ColumnBlocks<T>{columns}.padded())),
-        bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded())),
+                               ColumnBlocks<T>(columns).padded())),
+        bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>(columns).padded())),
         zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
         slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
-        b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())),
-        taps(scratch.take<TapMap::Tap>(shape.taps())) {}
+        b_rows(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())),
+        taps(scratch.take<Tap>(shape.taps())) {}
 };
 
-/// One task's part of GatherScratch::slots and b_offsets.
+/// One task's part of GatherScratch::slots and b_rows.
 struct TaskLists {
   int* slots;
-  long* b_offsets;
+  long* b_rows;
 };
 
 /// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is
@@ -54,7 +54,7 @@ void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bo
       const int block = static_cast<int>(unit / taps % blocks.count());
       const long group = unit / taps / blocks.count();
       const int first = blocks.begin(block);
-      const int width = blocks.packs_of(block) * lanes<T>;
+      const int width = columns_of<T>(blocks.width(block));
       const int columns = std::min(width, blocks.columns - first);
       const T* from =
           weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
@@ -86,7 +86,7 @@ struct GatherProduct {
 
   /// Where pack_weights has put a tap of the map.
   [[nodiscard]] int pack_position(int tap) const {
-    const int index = map->kernel_index(tap);
+    const int index = map->tap(tap).kernel_index;
     return transposed ? shape->taps() - 1 - index : index;
   }
 };
@@ -98,14 +98,15 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
                     int first_block, int last_block) {
   const long taps = product.shape->taps();
   for (int block = first_block; block < last_block; ++block) {
-    const int packs = blocks.packs_of(block);
+    const TileWidth width = blocks.width(block);
     const int begin = blocks.begin(block);
     const long group_column = static_cast<long>(group) * blocks.padded() + begin;
     GatherTile<T> tile{};
     tile.depth = product.depth * table.run();
     tile.slot = lists.slots;
-    tile.b_offset = lists.b_offsets;
+    tile.b_row = lists.b_rows;
     tile.b = scratch.packed + taps * product.depth * group_column;
+    tile.b_pitch = columns_of<T>(width);
     tile.bias = scratch.bias + group_column;
     tile.columns = blocks.columns - begin;
     const long first_column = static_cast<long>(group) * product.columns + begin;
@@ -113,7 +114,7 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
     tile.relu_output = product.relu_output == nullptr ? nullptr : product.relu_output + first_column;
     tile.accumulate = product.accumulate;
     tile.relu = product.relu;
-    const int rows = tile_rows(packs);
+    const int rows = gather_rows(width);
     for (int p = 0; p < valid; p += rows) {
       // A slot that reads only padding adds nothing: at the border of a small image that is a large part of the work.
       tile.slots = 0;
@@ -125,7 +126,7 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
       tile.rows = table.line(0) + p;
       tile.out_offset = out + p;
       tile.valid_rows = std::min(rows, valid - p);
-      run_tile(packs, tile);
+      run_tile(width, tile);
     }
   }
 }
@@ -143,7 +144,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
     const Share share(stretches * blocks.count(), task, tasks);
     TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
     const TaskLists lists{scratch.slots + static_cast<long>(task) * taps,
-                          scratch.b_offsets + static_cast<long>(task) * taps};
+                          scratch.b_rows + static_cast<long>(task) * taps};
     long out[table_pixels];
     for (long unit = share.begin; unit < share.end;) {
       const long first_pixel = unit / blocks.count() * table_pixels;
@@ -151,13 +152,14 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       const int last_block = static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
       unit += last_block - first_block;
       const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
-      Pixel pixel(product.lattice, first_pixel);
-      for (int p = 0; p < valid; ++p, pixel.next(product.lattice)) {
-        out[p] = pixel.position(product.lattice) * product.out_pitch;
-      }
+      const long out_step = product.lattice.step[2] * product.out_pitch;
+      for_each_row(product.lattice, first_pixel, valid, [&](const Pixel& pixel, int at, int length) {
+        const long start = pixel.position(product.lattice) * product.out_pitch;
+        for (int i = 0; i < length; ++i) out[at + i] = start + i * out_step;
+      });
       table.fill(product.lattice, first_pixel, valid, product.in, product.in_pitch, groups == 1, scratch.zeros);
       for (int slot = 0; slot < table.slots(); ++slot) {
-        lists.b_offsets[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
+        lists.b_rows[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
       }
       for (int group = 0; group < groups; ++group) {
         for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
@@ -216,7 +218,7 @@ void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, c
   Scratch pieces(workspace);
   const GatherScratch<T> scratch(pieces, shape, depth, columns);
   std::fill(scratch.zeros, scratch.zeros + shape.filters, T(0));
-  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded(), T(0));
+  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>(columns).padded(), T(0));
   pack_weights(exec, shape, weights, true, scratch.packed);
   // Input pixels of one phase are reached by the same taps; with stride 1 there is one phase.
   ConvShape::Spatial phase{};
