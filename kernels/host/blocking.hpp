@@ -28,6 +28,9 @@ struct ColumnBlocks {
     return (block * (packs / blocks) + std::min(block, packs % blocks)) * lanes<T>;
   }
 
+  /// Whether all of a block's columns are there.
+  [[nodiscard]] bool whole(int block) const { return begin(block) + columns_of<T>(width(block)) <= columns; }
+
   int columns, packs, blocks;
   bool half;
 };
@@ -67,10 +70,18 @@ struct Share {
   Share(long total, int task, int tasks) : begin(total * task / tasks), end(total * (task + 1) / tasks) {}
 };
 
-/// Bytes of scratch: of conv_forward and conv_backward_data, and of conv_backward_weights.
+/// sum[i] = partial[i] + partial[pitch + i] + ... of so many parts, in order; sum may be partial.
 template <class T>
-std::size_t gather_workspace(const ConvShape& shape);
-template <class T>
-std::size_t weights_workspace(const ConvShape& shape);
+void add_parts(const Exec& exec, const T* partial, int parts, long pitch, long length, T* sum) {
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_add_parts", tasks, [&](int task) {
+    const Share share(length, task, tasks);
+    if (sum != partial) std::copy(partial + share.begin, partial + share.end, sum + share.begin);
+    for (int part = 1; part < parts; ++part) {
+      const T* const from = partial + part * pitch;
+      for (long i = share.begin; i < share.end; ++i) sum[i] += from[i];
+    }
+  });
+}
 
 }  // namespace halograd::host

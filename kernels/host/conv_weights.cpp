@@ -1,5 +1,5 @@
 #include "kernels/host/blocking.hpp"
-#include "kernels/host/conv.hpp"
+#include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
 
@@ -140,32 +140,18 @@ class WeightGradient {
   Lattice lattice_;
 };
 
-/// sum[i] = the sum over parts of partial[part][i], in order; sum may be partial.
-template <class T>
-void add_parts(const Exec& exec, const T* partial, int parts, long length, T* sum) {
-  const int tasks = concurrency();
-  parallel_tasks(exec, "halograd::conv_add_parts", tasks, [&](int task) {
-    const Share share(length, task, tasks);
-    if (sum != partial) std::copy(partial + share.begin, partial + share.end, sum + share.begin);
-    for (int part = 1; part < parts; ++part) {
-      const T* const from = partial + part * length;
-      for (long i = share.begin; i < share.end; ++i) sum[i] += from[i];
-    }
-  });
-}
-
 }  // namespace
 
 template <class T>
-std::size_t weights_workspace(const ConvShape& shape) {
+std::size_t outer_workspace(const ConvShape& shape) {
   Scratch scratch(nullptr);
   GradientScratch<T>(scratch, shape);
   return scratch.used();
 }
 
 template <class T>
-void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                           std::byte* workspace) {
+void outer_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                            std::byte* workspace) {
   Scratch pieces(workspace);
   const GradientScratch<T> scratch(pieces, shape);
   std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
@@ -187,9 +173,9 @@ void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x,
       unit += last - first;
     }
   });
-  if (scratch.parts > 1) add_parts(exec, scratch.partial, scratch.parts, shape.weights(), dweights);
+  if (scratch.parts > 1) add_parts(exec, scratch.partial, scratch.parts, shape.weights(), shape.weights(), dweights);
   if (dbias == nullptr) return;
-  add_parts(exec, scratch.partial_bias, scratch.parts, scratch.bias_length, scratch.partial_bias);
+  add_parts(exec, scratch.partial_bias, scratch.parts, scratch.bias_length, scratch.bias_length, scratch.partial_bias);
   const int columns = shape.filters / shape.groups;
   for (int group = 0; group < shape.groups; ++group) {
     const T* const from = scratch.partial_bias + static_cast<long>(group) * (scratch.bias_length / shape.groups);
@@ -197,9 +183,9 @@ void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x,
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                \
-  template std::size_t weights_workspace<T>(const ConvShape&); \
-  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                              \
+  template std::size_t outer_workspace<T>(const ConvShape&); \
+  template void outer_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

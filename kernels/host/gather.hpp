@@ -6,12 +6,14 @@
 
 namespace halograd::host {
 
-/// A regular set of pixels of a (N, D, H, W) image: every step-th from start, in each spatial dimension.
+/// A regular set of pixels of a (N, D, H, W) image: every step-th from start, in each spatial dimension. They are
+/// counted row by row or, with images_innermost, position by position: the same one of each image, then the next one.
 struct Lattice {
   int batch = 0;
   ConvShape::Spatial image{1, 1, 1};
   ConvShape::Spatial start{0, 0, 0};
   ConvShape::Spatial step{1, 1, 1};
+  bool images_innermost = false;
 
   [[nodiscard]] int count(int axis) const {
     return image[axis] > start[axis] ? (image[axis] - start[axis] + step[axis] - 1) / step[axis] : 0;
@@ -25,40 +27,60 @@ struct Pixel {
 
   Pixel(const Lattice& lattice, long index) {
     const int counts[3] = {lattice.count(0), lattice.count(1), lattice.count(2)};
+    if (lattice.images_innermost) {
+      n = static_cast<int>(index % lattice.batch);
+      index /= lattice.batch;
+    }
     w = static_cast<int>(index % counts[2]) * lattice.step[2] + lattice.start[2];
     index /= counts[2];
     h = static_cast<int>(index % counts[1]) * lattice.step[1] + lattice.start[1];
     index /= counts[1];
     d = static_cast<int>(index % counts[0]) * lattice.step[0] + lattice.start[0];
-    n = static_cast<int>(index / counts[0]);
+    if (!lattice.images_innermost) n = static_cast<int>(index / counts[0]);
   }
-  /// To the first pixel of the next row.
-  void next_row(const Lattice& lattice) {
+  /// To the first pixel of the next row or position.
+  void next_line(const Lattice& lattice) {
+    if (lattice.images_innermost) {
+      n = 0;
+      if ((w += lattice.step[2]) < lattice.image[2]) return;
+    }
     w = lattice.start[2];
     if ((h += lattice.step[1]) < lattice.image[1]) return;
     h = lattice.start[1];
     if ((d += lattice.step[0]) < lattice.image[0]) return;
     d = lattice.start[0];
-    ++n;
+    if (!lattice.images_innermost) ++n;
   }
   [[nodiscard]] long position(const Lattice& lattice) const {
     return ((static_cast<long>(n) * lattice.image[0] + d) * lattice.image[1] + h) * lattice.image[2] + w;
   }
 };
 
-/// Calls visit(pixel, at, length) for each row's part of pixels [first, first + count) of a lattice: `length` pixels
-/// from `pixel` on, the first of them the at-th of all.
+/// Calls visit(pixel, at, length) for each line's part of pixels [first, first + count) of a lattice: `length` pixels
+/// from `pixel` on, the first of them the at-th of all. A line is a row or, with images_innermost, a position.
 template <class Visit>
-void for_each_row(const Lattice& lattice, long first, int count, const Visit& visit) {
-  const int row_length = lattice.count(2);
-  int skipped = static_cast<int>(first % row_length);
+void for_each_line(const Lattice& lattice, long first, int count, const Visit& visit) {
+  const int line_length = lattice.images_innermost ? lattice.batch : lattice.count(2);
+  int skipped = static_cast<int>(first % line_length);
   Pixel pixel(lattice, first);
   for (int at = 0; at < count;) {
-    const int length = std::min(row_length - skipped, count - at);
+    const int length = std::min(line_length - skipped, count - at);
     visit(pixel, at, length);
     at += length;
     skipped = 0;
-    pixel.next_row(lattice);
+    pixel.next_line(lattice);
+  }
+}
+
+/// Calls visit(phase) for each phase of the input pixels, their coordinates modulo the stride: those of one phase are
+/// reached by the same taps. With stride 1 there is one.
+template <class Visit>
+void for_each_phase(const ConvShape& shape, const Visit& visit) {
+  ConvShape::Spatial phase{};
+  for (phase[0] = 0; phase[0] < shape.stride[0]; ++phase[0]) {
+    for (phase[1] = 0; phase[1] < shape.stride[1]; ++phase[1]) {
+      for (phase[2] = 0; phase[2] < shape.stride[2]; ++phase[2]) visit(phase);
+    }
   }
 }
 
@@ -93,8 +115,37 @@ class TapMap {
   [[nodiscard]] const Tap& tap(int index) const { return taps_[index]; }
   /// So many successive taps read successive pixels, where all of them are inside the image.
   [[nodiscard]] int run() const { return run_; }
-  /// Pixels between what a tap reads for one pixel of a row and for the next, on a lattice whose steps are `step`.
-  [[nodiscard]] int pixel_step(const ConvShape::Spatial& step) const { return step[2] * multiply_[2] / divide_[2]; }
+  /// Between what a tap reads for one pixel of a lattice and for the next along an axis.
+  [[nodiscard]] int step(const Lattice& lattice, int axis) const {
+    return lattice.step[axis] * multiply_[axis] / divide_[axis];
+  }
+  /// The share of all (pixel, tap) pairs of a lattice that read inside the image.
+  [[nodiscard]] double inside_share(const Lattice& lattice) const {
+    const Pixel first(lattice, 0);
+    double inside = 0, all = 0;
+    for (int i = 0; i < count_; ++i) {
+      double pairs = 1, hits = 1;
+      for (int axis = 0; axis < 3; ++axis) {
+        const Range range =
+            reach(scaled(first)[axis] + taps_[i].offset[axis], step(lattice, axis), image_[axis], lattice.count(axis));
+        pairs *= lattice.count(axis);
+        hits *= range.end - range.begin;
+      }
+      inside += hits;
+      all += pairs;
+    }
+    return all > 0 ? inside / all : 1;
+  }
+
+  struct Range {
+    int begin, end;
+  };
+  /// The i in [0, count) with 0 <= start + i step < extent.
+  static Range reach(int start, int step, int extent, int count) {
+    const int end = start < extent ? std::min(count, (extent - start + step - 1) / step) : 0;
+    const int begin = start < 0 ? (-start + step - 1) / step : 0;
+    return {std::min(begin, end), end};
+  }
 
   /// Where a tap of zero offset reads.
   [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const {
@@ -105,12 +156,12 @@ class TapMap {
     return ((static_cast<long>(n) * image_[0] + at[0]) * image_[1] + at[1]) * image_[2] + at[2];
   }
 
-  /// Whether all taps are inside the image, from a pixel that reads at `first` to one of the same row `reach` further.
-  [[nodiscard]] bool inside(const ConvShape::Spatial& first, int reach) const {
+  /// Whether all taps are inside the image, from a pixel that reads at `first` to one of the same row `further` on.
+  [[nodiscard]] bool inside(const ConvShape::Spatial& first, int further) const {
     bool all = true;
     for (int axis = 0; axis < 3; ++axis) {
       all = all && first[axis] + lowest_[axis] >= 0 &&
-            first[axis] + (axis == 2 ? reach : 0) + highest_[axis] < image_[axis];
+            first[axis] + (axis == 2 ? further : 0) + highest_[axis] < image_[axis];
     }
     return all;
   }
@@ -120,6 +171,7 @@ class TapMap {
     return d >= 0 && d < image_[0] && h >= 0 && h < image_[1];
   }
   [[nodiscard]] int row_extent() const { return image_[2]; }
+  [[nodiscard]] long image_pixels() const { return static_cast<long>(image_[0]) * image_[1] * image_[2]; }
 
  private:
   TapMap(const ConvShape::Spatial& image, const ConvShape::Spatial& multiply, const ConvShape::Spatial& divide,
@@ -164,14 +216,16 @@ class TapTable {
   /// `image` has `depth` values a pixel; slots can be runs only where a tap reads all of them.
   void fill(const Lattice& lattice, long first, int count, const T* image, long depth, bool whole_pixels,
             const T* zeros) {
-    const int step = map_.pixel_step(lattice.step);
+    const bool images = lattice.images_innermost;
+    const int step = images ? 0 : map_.step(lattice, 2);
+    const long pitch = (images ? map_.image_pixels() : step) * depth;
     inside_ = true;
-    for_each_row(lattice, first, count, [&](const Pixel& pixel, int, int length) {
+    for_each_line(lattice, first, count, [&](const Pixel& pixel, int, int length) {
       inside_ = inside_ && map_.inside(map_.scaled(pixel), (length - 1) * step);
     });
     run_ = inside_ && whole_pixels ? map_.run() : 1;
-    for_each_row(lattice, first, count, [&](const Pixel& pixel, int at, int length) {
-      fill_row(pixel, length, image, depth, step, zeros, storage_ + at);
+    for_each_line(lattice, first, count, [&](const Pixel& pixel, int at, int length) {
+      fill_line(pixel, length, image, depth, step, pitch, zeros, storage_ + at);
     });
     for (int slot = 0; slot < slots(); ++slot) {
       for (int p = count; p < width_; ++p) storage_[slot * width_ + p] = zeros;
@@ -184,25 +238,29 @@ class TapTable {
   [[nodiscard]] const T** line(int slot) const { return storage_ + slot * width_; }
 
  private:
-  void fill_row(const Pixel& pixel, int length, const T* image, long depth, int step, const T* zeros, const T** rows) {
+  /// Pixels of one line, which a tap reads `step` further along the row each, `pitch` values apart.
+  void fill_line(const Pixel& pixel, int length, const T* image, long depth, int step, long pitch, const T* zeros,
+                 const T** rows) {
     const ConvShape::Spatial base = map_.scaled(pixel);
-    const T* const origin = image + map_.position(pixel.n, base) * depth;
-    const long pitch = step * depth;
-    const int extent = map_.row_extent();
+    const long origin = map_.position(pixel.n, base);
     for (int slot = 0; slot < slots(); ++slot, rows += width_) {
       const Tap& tap = map_.tap(slot * run_);
-      int begin = 0, end = length;
+      TapMap::Range range{0, length};
       if (!inside_) {
-        // Pixels whose coordinate along the row, w + i step, is in [0, extent).
         const int w = base[2] + tap.offset[2];
-        if (w < 0) begin = std::min(length, (step - 1 - w) / step);
-        end = w < extent && map_.row_inside(base, tap) ? std::min(length, (extent - w + step - 1) / step) : 0;
-        begin = std::min(begin, end);
-        for (int i = 0; i < begin; ++i) rows[i] = zeros;
-        for (int i = end; i < length; ++i) rows[i] = zeros;
+        if (!map_.row_inside(base, tap)) {
+          range.end = 0;
+        } else if (step > 0) {
+          range = TapMap::reach(w, step, map_.row_extent(), length);
+        } else if (w < 0 || w >= map_.row_extent()) {
+          range.end = 0;
+        }
+        for (int i = 0; i < range.begin; ++i) rows[i] = zeros;
+        for (int i = range.end; i < length; ++i) rows[i] = zeros;
+        if (range.begin == range.end) continue;
       }
-      const T* from = origin + tap.delta * depth + begin * pitch;
-      for (int i = begin; i < end; ++i, from += pitch) rows[i] = from;
+      const T* from = image + (origin + tap.delta) * depth + range.begin * pitch;
+      for (int i = range.begin; i < range.end; ++i, from += pitch) rows[i] = from;
     }
   }
 

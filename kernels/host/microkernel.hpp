@@ -162,6 +162,28 @@ struct TileSums {
   }
 };
 
+/// Where the sums of a tile go, and what follows them.
+template <class T>
+struct Target {
+  T* out;
+  const T* relu_output;  ///< the result is zero where this, of out's layout, is not positive; or null
+  bool accumulate;       ///< add to what is there
+  bool relu;             ///< the result is zero where negative
+
+  /// Stores the first `count` lanes of sums at out + at.
+  template <class P>
+  inline void store(P sums, long at, int count) const {
+    if (accumulate) sums += load_part<P>(out + at, count);
+    if (relu) sums = sums < P{} ? P{} : sums;
+    if (relu_output != nullptr) sums = load_part<P>(relu_output + at, count) > P{} ? sums : P{};
+    store_part<P>(sums, out + at, count);
+  }
+  /// The same from column `column` on.
+  [[nodiscard]] Target from(long column) const {
+    return {out + column, relu_output == nullptr ? nullptr : relu_output + column, accumulate, relu};
+  }
+};
+
 /// Rows of a GatherTile: each takes a pointer, so that more would not fit the general registers.
 constexpr int gather_rows(TileWidth width) {
   return rows_that_fit(width.registers(), 8);
@@ -172,8 +194,7 @@ static_assert(table_pixels % gather_rows({1, false}) == 0 && table_pixels % gath
               table_pixels % gather_rows({largest_tile_packs, false}) == 0 &&
               (largest_tile_packs < 3 || table_pixels % gather_rows({3, false}) == 0));
 
-/// One tile of y[m][column] (+)= bias[column] + sum over slots t and depth d of rows[t][m][d] * b[t][d][column], and
-/// what follows the sum.
+/// One tile of y[m][column] (+)= bias[column] + sum over slots t and depth d of rows[t][m][d] * b[t][d][column].
 template <class T>
 struct GatherTile {
   int slots;             ///< that reach these rows
@@ -184,13 +205,10 @@ struct GatherTile {
   const T* b;            ///< (depth of all taps, b_pitch), readable for all columns of the tile
   long b_pitch;
   const T* bias;  ///< readable for all columns of the tile
-  T* out;
-  const T* relu_output;    ///< zero where this, at the same offset, is not positive; or null
-  const long* out_offset;  ///< (valid_rows): where row m is in both
+  Target<T> target;
+  const long* out_offset;  ///< (valid_rows): where row m is in the target
   int valid_rows;
   int columns;  ///< valid ones
-  bool accumulate;
-  bool relu;  ///< zero where negative
 };
 
 template <int V, bool half, class T>
@@ -226,13 +244,7 @@ void compute_tile(const GatherTile<T>& tile) {
     }
   }
   sum.write(tile.valid_rows, [&tile](auto pack, int m, int column) {
-    using P = decltype(pack);
-    const int count = tile.columns - column;
-    const long at = tile.out_offset[m] + column;
-    if (tile.accumulate) pack += load_part<P>(tile.out + at, count);
-    if (tile.relu) pack = pack < P{} ? P{} : pack;
-    if (tile.relu_output != nullptr) pack = load_part<P>(tile.relu_output + at, count) > P{} ? pack : P{};
-    store_part<P>(pack, tile.out + at, count);
+    tile.target.store(pack, tile.out_offset[m] + column, tile.columns - column);
   });
 }
 
