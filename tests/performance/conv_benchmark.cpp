@@ -17,25 +17,47 @@ namespace {
 struct LayerShape {
   const char* name;
   int batch, size, channels, filters, kernel, stride, padding;
+  int groups = 1;
+  bool volume = false;  ///< three spatial dimensions instead of two
 };
 
-const std::vector<LayerShape> layers{
-    {"lenet5_conv1", 32, 28, 1, 20, 5, 1, 0},     {"lenet5_conv2", 32, 12, 20, 50, 5, 1, 0},
-    {"lenet5_dense1", 32, 1, 800, 500, 1, 1, 0},  {"vgg_conv1a", 32, 32, 3, 64, 3, 1, 1},
-    {"vgg_conv1b", 32, 32, 64, 64, 3, 1, 1},      {"vgg_conv2b", 32, 16, 128, 128, 3, 1, 1},
-    {"vgg_conv3b", 32, 8, 256, 256, 3, 1, 1},     {"resnet20_stage1", 32, 32, 16, 16, 3, 1, 1},
-    {"resnet20_stage2", 32, 16, 32, 32, 3, 1, 1}, {"resnet20_stage3", 32, 8, 64, 64, 3, 1, 1},
-    {"resnet18_down", 16, 16, 128, 256, 3, 2, 1}, {"resnet18_stage4", 16, 4, 512, 512, 3, 1, 1}};
+const std::vector<LayerShape> layers{{"lenet5_conv1", 32, 28, 1, 20, 5, 1, 0},
+                                     {"lenet5_conv2", 32, 12, 20, 50, 5, 1, 0},
+                                     {"lenet5_dense1", 32, 1, 800, 500, 1, 1, 0},
+                                     {"vgg_conv1a", 32, 32, 3, 64, 3, 1, 1},
+                                     {"vgg_conv1b", 32, 32, 64, 64, 3, 1, 1},
+                                     {"vgg_conv2b", 32, 16, 128, 128, 3, 1, 1},
+                                     {"vgg_conv3b", 32, 8, 256, 256, 3, 1, 1},
+                                     {"resnet20_stage1", 32, 32, 16, 16, 3, 1, 1},
+                                     {"resnet20_stage2", 32, 16, 32, 32, 3, 1, 1},
+                                     {"resnet20_stage3", 32, 8, 64, 64, 3, 1, 1},
+                                     {"resnet18_down", 16, 16, 128, 256, 3, 2, 1},
+                                     {"resnet18_stage4", 16, 4, 512, 512, 3, 1, 1},
+                                     {"resnet50_stem", 4, 224, 3, 64, 7, 2, 3},
+                                     {"resnet18_shortcut", 16, 16, 128, 256, 1, 2, 0},
+                                     {"vgg_dense1", 64, 1, 4096, 256, 1, 1, 0},
+                                     {"depthwise_stride1", 16, 28, 144, 144, 3, 1, 1, 144},
+                                     {"depthwise_stride2", 16, 28, 144, 144, 3, 2, 1, 144},
+                                     {"grouped_8", 16, 28, 64, 64, 3, 1, 1, 8},
+                                     {"ffn3d", 2, 17, 32, 32, 3, 1, 1, 1, true},
+                                     // Odd numbers of channels, each beside the next multiple of 16.
+                                     {"channels_17", 32, 16, 17, 17, 3, 1, 1},
+                                     {"channels_32", 32, 16, 32, 32, 3, 1, 1},
+                                     {"channels_33", 32, 16, 33, 33, 3, 1, 1},
+                                     {"channels_48", 32, 16, 48, 48, 3, 1, 1},
+                                     {"channels_100", 32, 16, 100, 100, 3, 1, 1},
+                                     {"channels_112", 32, 16, 112, 112, 3, 1, 1}};
 
 ConvShape conv_shape(const LayerShape& layer) {
   ConvShape shape;
   shape.batch = layer.batch;
   shape.channels = layer.channels;
   shape.filters = layer.filters;
-  shape.extent = {1, layer.size, layer.size};
-  shape.kernel = {1, layer.kernel, layer.kernel};
-  shape.stride = {1, layer.stride, layer.stride};
-  shape.padding = {0, layer.padding, layer.padding};
+  shape.groups = layer.groups;
+  shape.extent = {layer.volume ? layer.size : 1, layer.size, layer.size};
+  shape.kernel = {layer.volume ? layer.kernel : 1, layer.kernel, layer.kernel};
+  shape.stride = {layer.volume ? layer.stride : 1, layer.stride, layer.stride};
+  shape.padding = {layer.volume ? layer.padding : 0, layer.padding, layer.padding};
   return shape;
 }
 
