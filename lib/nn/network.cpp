@@ -8,8 +8,10 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "kernels/region.hpp"
 #include "nn/initialise.hpp"
 #include "nn/plan.hpp"
+#include "support/memory.hpp"
 
 namespace halograd {
 
@@ -30,6 +32,18 @@ struct Network::Node {
   LayerNeeds needs;
   LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
 };
+
+namespace {
+
+/// Says so where the memory is not there, instead of leaving it to the system to kill the process half way.
+void require_memory(double bytes, int batch) {
+  if (!runs_on_host) return;
+  const double left = available_memory();
+  HALOGRAD_REQUIRE(bytes <= left, "activations and gradients of ", batch, " images take ", bytes, " bytes, but only ",
+                   left, " bytes of memory are left; a smaller training.batch a rank takes less");
+}
+
+}  // namespace
 
 Network::Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch)
     : classes_(classes), largest_batch_(largest_batch), input_shape_(input) {
@@ -135,6 +149,7 @@ void Network::place_buffers() {
   for (const auto& node : nodes_) workspace_bytes = std::max(workspace_bytes, node->needs.workspace_bytes);
 
   const ArenaPlan plan = plan_arena(buffers);
+  require_memory(static_cast<double>(plan.bytes + workspace_bytes), largest_batch_);
   arena_ = Buffer<std::byte>("halograd::arena", plan.bytes + workspace_bytes);
   workspace_ = slice(arena_, plan.bytes, workspace_bytes);
   value_offset_.resize(values);
@@ -181,13 +196,29 @@ double Network::forward_flops() const {
   return sum;
 }
 
+std::vector<NodeInfo> Network::nodes() const {
+  std::vector<NodeInfo> result;
+  for (const auto& node : nodes_) {
+    NodeInfo& info = result.emplace_back();
+    info.name = node->config.name;
+    info.type = node->config.type;
+    for (const int value : node->inputs) {
+      info.inputs.push_back(value == 0 ? input_shape_ : nodes_[value - 1]->shape);
+      info.input_needs_gradient.push_back(value != 0);
+    }
+    info.output = node->shape;
+    for (const TensorInfo& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;
+    info.forward_flops = node->layer->forward_flops();
+    info.needs = node->needs;
+  }
+  return result;
+}
+
 std::string Network::describe() const {
   std::ostringstream out;
-  for (const auto& node : nodes_) {
-    std::size_t parameters = 0;
-    for (const TensorInfo& tensor : parameters_) parameters += tensor.layer == node->config.name ? tensor.size() : 0;
-    out << std::left << std::setw(28) << node->config.name << std::setw(16) << node->config.type << std::setw(14)
-        << to_string(node->shape) << std::right << std::setw(10) << parameters << '\n';
+  for (const NodeInfo& node : nodes()) {
+    out << std::left << std::setw(28) << node.name << std::setw(16) << node.type << std::setw(14)
+        << to_string(node.output) << std::right << std::setw(10) << node.parameters << '\n';
   }
   return out.str();
 }
@@ -211,6 +242,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
 }
 
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
+  const Region region("load");
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
   const Vector<float> images = value(0, batch.size);
@@ -221,6 +253,7 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
 
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
                       std::uint64_t random_key) {
+  const Region whole("forward");
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
@@ -237,11 +270,13 @@ void Network::forward(const ExecutionSpace& exec, const Replica& replica, int ba
       const TensorInfo& tensor = statistics_[node.first_statistic + j];
       call.statistics[j] = slice(replica.statistics, tensor.offset, tensor.size());
     }
+    const Region region(node.config.name);
     node.layer->forward(exec, call);
   }
 }
 
 void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch) {
+  const Region whole("backward");
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
@@ -254,6 +289,7 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       const TensorInfo& tensor = parameters_[node.first_parameter + j];
       call.parameter_gradients[j] = slice(replica.gradients, tensor.offset, tensor.size());
     }
+    const Region region(node.config.name);
     node.layer->backward(exec, call);
   }
 }
@@ -263,8 +299,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
   const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = softmax_cross_entropy<float>(exec, batch.size, classes_, value(last, batch.size), labels_,
-                                                   1.0 / batch.size, gradient(last, batch.size));
+  const LossSum sum = loss(exec, batch.size, 1.0 / batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -273,8 +308,13 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return softmax_cross_entropy<float>(exec, batch.size, classes_, value(static_cast<int>(nodes_.size()), batch.size),
-                                      labels_, 0, Vector<float>());
+  return loss(exec, batch.size, 0, Vector<float>());
+}
+
+LossSum Network::loss(const ExecutionSpace& exec, int batch, double scale, const Vector<float>& gradient) {
+  const Region region("loss");
+  return softmax_cross_entropy<float>(exec, batch, classes_, value(static_cast<int>(nodes_.size()), batch), labels_,
+                                      scale, gradient);
 }
 
 }  // namespace halograd
