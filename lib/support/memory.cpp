@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "kernels/error.hpp"
+
 namespace halograd {
 namespace {
 
@@ -77,6 +79,12 @@ void restart_peak_memory() {
 double available_memory() {
   const double machine = kibibytes_of("/proc/meminfo", "MemAvailable:");
   return std::min(machine < 0 ? std::numeric_limits<double>::infinity() : machine, left_in_groups());
+}
+
+void require_memory(double bytes, const std::string& what) {
+  const double left = available_memory();
+  HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left,
+                   " GB of memory are left; a smaller batch takes less");
 }
 
 }  // namespace halograd

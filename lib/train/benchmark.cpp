@@ -93,7 +93,7 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkOpt
   const double batch = options.batch;
   for (const NodeInfo& node : steps.network.nodes()) {
     const auto add = [&](const std::string& path, const std::string& pass, double flops, double values) {
-      passes[path] = {node.name, node.type, to_string(node.output), pass, 0, flops, sizeof(float) * values};
+      passes[path] = {node.name, node.types, to_string(node.output), pass, 0, flops, sizeof(float) * values};
     };
     double inputs = 0, gradients = 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
