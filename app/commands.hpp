@@ -19,4 +19,7 @@ void add_topology(CLI::App& app);
 /// `halograd inspect FILE`: what a checkpoint or metrics file holds. Needs no MPI launch.
 void add_inspect(CLI::App& app);
 
+/// `halograd benchmark`: training images a second of networks on one random batch, by layer if wanted.
+void add_benchmark(CLI::App& app, Session& session);
+
 }  // namespace halograd
