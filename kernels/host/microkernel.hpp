@@ -64,6 +64,11 @@ inline Pack<T> load(const T* from) {
   return load_as<Pack<T>>(from);
 }
 
+template <class T>
+inline void store(const Pack<T>& pack, T* to) {
+  std::memcpy(to, &pack, sizeof(pack));
+}
+
 #if defined(__AVX512F__)
 // A copy of a length known at run time would cost more than the products of a short row: use the mask registers.
 inline __m512 masked_load(unsigned mask, const float* from) {

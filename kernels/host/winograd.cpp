@@ -37,9 +37,9 @@ struct WinogradCut {
   }
   [[nodiscard]] long kernel_pitch(int depth) const { return plane_pitch<T>(depth, blocks.width); }
   [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + tile_rows(1), input_columns);
+    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + panel_rows(1), input_columns);
   }
-  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + tile_rows(1), blocks.width); }
+  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + panel_rows(1), blocks.width); }
 };
 
 template <class T>
@@ -135,7 +135,7 @@ void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt&
     if (image.relu_output != nullptr) {
       value = load_lanes<T>(image.relu_output + offset + to, mask) > Pack<T>{} ? value : Pack<T>{};
     }
-    store_part<T>(value, out + to, count);
+    store_part(value, out + to, count);
   });
 }
 

@@ -50,7 +50,7 @@ struct GradientCut {
   [[nodiscard]] long input_pitch() const { return plane_pitch<T>(tiles + 1, input_columns); }
   [[nodiscard]] long gradient_pitch() const { return plane_pitch<T>(tiles + 1, gradient_columns); }
   [[nodiscard]] long sum_pitch() const {
-    return plane_pitch<T>(std::min(unit_rows, channels) + tile_rows(1), blocks.width);
+    return plane_pitch<T>(std::min(unit_rows, channels) + panel_rows(1), blocks.width);
   }
 };
 
@@ -130,7 +130,7 @@ struct WinogradGradient {
         T* to = dweights + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
         transform_kernel_gradient<r, T>(
             [&](int plane) { return load<T>(from + plane * cut.sum_pitch()); },
-            [&](int tap, const Pack<T>& value) { store_part<T>(value, to + tap * tap_pitch, shape.filters - column); });
+            [&](int tap, const Pack<T>& value) { store_part(value, to + tap * tap_pitch, shape.filters - column); });
       }
     }
   }
