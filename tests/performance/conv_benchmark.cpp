@@ -2,7 +2,9 @@
 // the same size for scale.   conv_benchmark --benchmark_filter=forward
 
 #include <benchmark/benchmark.h>
+#ifdef HALOGRAD_KOKKOS_KERNELS
 #include <KokkosBlas3_gemm.hpp>
+#endif
 
 #include <algorithm>
 #include <string>
@@ -116,6 +118,7 @@ void host_convolution(benchmark::State& state, const LayerShape& layer, Pass pas
   count_flops(state, shape);
 }
 
+#ifdef HALOGRAD_KOKKOS_KERNELS
 void matrix_product(benchmark::State& state, const LayerShape& layer) {
   const ConvShape shape = conv_shape(layer);
   const auto rows = static_cast<int>(shape.out_pixels());
@@ -130,6 +133,7 @@ void matrix_product(benchmark::State& state, const LayerShape& layer) {
   }
   count_flops(state, shape);
 }
+#endif
 
 }  // namespace
 }  // namespace halograd
@@ -154,7 +158,9 @@ int main(int argc, char** argv) {
       add("data", Pass::data);
       add("weights", Pass::weights);
     }
+#ifdef HALOGRAD_KOKKOS_KERNELS
     benchmark::RegisterBenchmark((name + "/gemm").c_str(), matrix_product, layer)->UseRealTime();
+#endif
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;
