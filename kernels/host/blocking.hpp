@@ -10,6 +10,12 @@
 /// How the host convolution cuts its work: columns into register tiles, rows over tasks, the workspace into pieces.
 namespace halograd::host {
 
+/// Rounded up to whole packs.
+template <class T>
+constexpr int whole_packs(int count) {
+  return (count + lanes<T> - 1) / lanes<T> * lanes<T>;
+}
+
 /// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be. What is left over
 /// is a half pack of the last block where that is enough for it.
 template <class T>

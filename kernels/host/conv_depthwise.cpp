@@ -60,7 +60,7 @@ Pack<T> load_channels(const T* from, int count) {
   if constexpr (whole) {
     return load<T>(from);
   } else {
-    return load_part<Pack<T>>(from, count);
+    return load_part<T>(from, count);
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstring>
 
 #if defined(__AVX512F__)
@@ -91,9 +90,10 @@ inline __m512d widen(__m256d half) {
 }
 #endif
 
-/// Loads the first `count` lanes, the others zero; `count` may be more than there are, or negative.
+/// Loads the first `count` lanes of a pack or half pack, the others zero; `count` may be more than there are, or
+/// negative.
 template <class P, class T>
-inline P load_part(const T* from, int count) {
+inline P load_first(const T* from, int count) {
   constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
   if (count >= all) return load_as<P>(from);
   P pack{};
@@ -110,7 +110,7 @@ inline P load_part(const T* from, int count) {
 
 /// Stores the first `count` lanes.
 template <class P, class T>
-inline void store_part(const P& pack, T* to, int count) {
+inline void store_first(const P& pack, T* to, int count) {
   constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
   if (count >= all) {
     std::memcpy(to, &pack, sizeof(pack));
@@ -125,6 +125,15 @@ inline void store_part(const P& pack, T* to, int count) {
     std::memcpy(to, &pack, sizeof(T) * static_cast<std::size_t>(count));
 #endif
   }
+}
+
+template <class T>
+inline Pack<T> load_part(const T* from, int count) {
+  return load_first<Pack<T>>(from, count);
+}
+template <class T>
+inline void store_part(const Pack<T>& pack, T* to, int count) {
+  store_first(pack, to, count);
 }
 
 /// Loops over the accumulators are unrolled in full and never indexed at run time, so that they stay in registers.
@@ -178,10 +187,10 @@ struct Target {
   /// Stores the first `count` lanes of sums at out + at.
   template <class P>
   inline void store(P sums, long at, int count) const {
-    if (accumulate) sums += load_part<P>(out + at, count);
+    if (accumulate) sums += load_first<P>(out + at, count);
     if (relu) sums = sums < P{} ? P{} : sums;
-    if (relu_output != nullptr) sums = load_part<P>(relu_output + at, count) > P{} ? sums : P{};
-    store_part<P>(sums, out + at, count);
+    if (relu_output != nullptr) sums = load_first<P>(relu_output + at, count) > P{} ? sums : P{};
+    store_first<P>(sums, out + at, count);
   }
   /// The same from column `column` on.
   [[nodiscard]] Target from(long column) const {
@@ -190,8 +199,11 @@ struct Target {
 };
 
 /// Rows of a GatherTile: each takes a pointer, so that more would not fit the general registers.
+constexpr int tile_rows(int packs) {
+  return rows_that_fit(packs, 8);
+}
 constexpr int gather_rows(TileWidth width) {
-  return rows_that_fit(width.registers(), 8);
+  return tile_rows(width.registers());
 }
 /// Pixels that a table of row pointers holds for a GatherTile: a multiple of gather_rows for every width.
 constexpr int table_pixels = 48;
@@ -301,7 +313,7 @@ void compute_tile(const OuterTile<T>& tile) {
     using P = decltype(pack);
     const int count = tile.columns - column;
     T* const to = tile.out + m * tile.out_pitch + column;
-    store_part<P>(tile.accumulate ? pack + load_part<P>(to, count) : pack, to, count);
+    store_first<P>(tile.accumulate ? pack + load_first<P>(to, count) : pack, to, count);
   });
 }
 

@@ -26,8 +26,7 @@ struct WinogradCut {
   long input_columns;
   PanelBlocks<T> blocks;
 
-  explicit WinogradCut(const TilePass& pass)
-      : input_columns(ColumnBlocks<T>{pass.depth}.padded()), blocks{pass.columns} {
+  explicit WinogradCut(const TilePass& pass) : input_columns(whole_packs<T>(pass.depth)), blocks{pass.columns} {
     constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
     keeps_kernels = plane * pass.depth * blocks.count() * blocks.width <= kept_kernel_bytes;
     const long block = task_bytes / (plane * (keeps_kernels ? input_columns + blocks.width : blocks.width));

@@ -31,7 +31,7 @@ struct GradientCut {
   GradientCut(const ConvShape& shape, const TilePass& pass)
       : channels(shape.channels),
         filters(shape.filters),
-        input_columns(ColumnBlocks<T>{shape.channels}.padded()),
+        input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(PanelBlocks<T>{shape.filters}.count() * PanelBlocks<T>::width),
         blocks{shape.filters} {
     constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
