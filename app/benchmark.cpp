@@ -55,6 +55,7 @@ const ReferenceNetwork& reference_network(const std::string& name) {
       std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
   if (found != known.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(known.size());
   for (const ReferenceNetwork& network : known) names.push_back(network.name);
   fail("--network ", name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }

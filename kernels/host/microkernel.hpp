@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #if defined(__AVX512F__)
@@ -160,7 +161,7 @@ constexpr int columns_of(TileWidth width) {
 /// The sums of a tile, row by row.
 template <class T, int rows, int V, bool half>
 struct TileSums {
-  Pack<T> full[rows][V > 0 ? V : 1];
+  Pack<T> full[rows][std::max(V, 1)];
   HalfPack<T> last[rows];
 
   /// Calls write(pack, row, column) for every pack of the first `valid` rows, half packs included.
@@ -246,7 +247,7 @@ void compute_tile(const GatherTile<T>& tile) {
     for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_row[slot] * pitch;
     for (int d = 0; d < tile.depth; ++d, b += pitch) {
-      Pack<T> right[V > 0 ? V : 1];
+      Pack<T> right[std::max(V, 1)];
       [[maybe_unused]] HalfPack<T> last;
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
@@ -296,7 +297,7 @@ void compute_tile(const OuterTile<T>& tile) {
   const T* b = tile.right;
   for (int p = 0; p < tile.pixels; ++p, b += tile.right_pitch) {
     const T* const a = tile.left[p] + tile.left_offset;
-    Pack<T> right[V > 0 ? V : 1];
+    Pack<T> right[std::max(V, 1)];
     [[maybe_unused]] HalfPack<T> last;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
