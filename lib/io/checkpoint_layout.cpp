@@ -129,6 +129,7 @@ void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, 
       H5Dcreate2(file, epoch_sums, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, epoch_sums));
   HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
   std::vector<std::uint32_t> checksums;
+  checksums.reserve(rows.size());
   for (const EpochSums& row : rows) checksums.push_back(checksum(row));
   write_attribute(dataset, "crc32", checksums, path);
 }
