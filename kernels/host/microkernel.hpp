@@ -45,8 +45,7 @@ using Pack = typename Simd<T, simd_bytes>::Pack;
 template <class T>
 constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
 
-/// Half a pack, for the last few columns: where a pack is two operations of the hardware (Zen 4), it takes half the
-/// time.
+/// Half a pack, for the last few columns: half the time where a pack is two operations of the hardware (Zen 4).
 constexpr bool has_half_packs = simd_bytes == 64;
 template <class T>
 using HalfPack = typename Simd<T, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
