@@ -11,6 +11,7 @@
 #include "config/write.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/node_warning.hpp"
 
 namespace halograd {
 namespace {
@@ -36,7 +37,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads);
   comm.together([&] {
-    data = open_dataset(config.data, Split::test, config.training.seed);
+    data = open_dataset(config.data, Split::test, config.training.seed, node_warning(comm));
     LoaderOptions options;
     options.rank = comm.rank();
     options.ranks = comm.ranks();

@@ -11,6 +11,7 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/node_warning.hpp"
 #include "train/schedule.hpp"
 #include "train/start_facts.hpp"
 
@@ -53,8 +54,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
     const std::uint64_t seed = config_.training.seed;
-    train_set_ = open_dataset(config_.data, Split::train, seed);
-    test_set_ = open_dataset(config_.data, Split::test, seed);
+    const Warn warn = node_warning(comm_);
+    train_set_ = open_dataset(config_.data, Split::train, seed, warn);
+    test_set_ = open_dataset(config_.data, Split::test, seed, warn);
     HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(),
                      "data at ", config_.data.path, ": training and test images differ in shape or classes");
     LoaderOptions options;
