@@ -11,6 +11,7 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/load_mean.hpp"
 #include "train/node_warning.hpp"
 #include "train/schedule.hpp"
 #include "train/start_facts.hpp"
@@ -165,7 +166,10 @@ void Trainer::open_run(const TrainOptions& options) {
       HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ",
                        header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
       require_same_model(header, config_, folder_.checkpoint());
-    } else if (comm_.rank() == 0) {
+    } else if (!options.init.empty()) {
+      load_mean(options.init, replica_);
+    }
+    if (!resuming && comm_.rank() == 0) {
       prepare_run_folder(folder_, to_toml(config_), options.overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
     }
   });
@@ -297,6 +301,8 @@ void Trainer::save(std::int64_t epochs_done) {
   header.topology = topology_->kind();
   header.config = to_toml(config_);
   header.versions = versions_;
+  const ImageShape image = train_set_->shape();
+  header.input = to_string(Shape{image.height, image.width, image.channels});
   write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()),
                    named(network_->statistics()));
 }
