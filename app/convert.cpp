@@ -21,6 +21,7 @@
 #include "kernels/error.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
 
 namespace halograd {
 namespace {
@@ -138,14 +139,8 @@ void import_state(const ConvertArguments& arguments, const std::string& partial,
   ReplicaState replica;
   replica.parameters = view_of(flat.parameters, model.network->parameter_count());
   replica.statistics = view_of(flat.statistics, model.network->statistic_count());
-  const auto named = [](const std::vector<TensorInfo>& tensors) {
-    std::vector<NamedTensor> result;
-    for (const TensorInfo& tensor : tensors)
-      result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
-    return result;
-  };
-  write_checkpoint(comm.handle(), partial, header, replica, named(model.network->parameters()),
-                   named(model.network->statistics()));
+  write_checkpoint(comm.handle(), partial, header, replica, named_tensors(model.network->parameters()),
+                   named_tensors(model.network->statistics()));
   std::printf("%s: a checkpoint of %s, %zu parameters; start from it with halograd train --init %s\n",
               arguments.output.c_str(), header.network.c_str(), model.network->parameter_count(),
               arguments.output.c_str());

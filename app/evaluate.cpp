@@ -11,7 +11,7 @@
 #include "config/write.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/reference_networks.hpp"
-#include "train/load_mean.hpp"
+#include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
 
 namespace halograd {
