@@ -36,6 +36,8 @@ int main(int argc, char** argv) {
   halograd::add_evaluate(app, session);
   halograd::add_topology(app);
   halograd::add_inspect(app);
+  halograd::add_import(app);
+  halograd::add_convert(app, session);
 
   try {
     app.parse(argc, argv);  // runs the subcommand

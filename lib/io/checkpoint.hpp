@@ -28,6 +28,7 @@ struct CheckpointHeader {
   std::string averager;  ///< name and order
   std::string topology;  ///< kind
   std::string config;    ///< the resolved run file
+  std::string input;     ///< extents of an image, "28x28x1"; empty in files of before
   std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
 };
 
@@ -60,6 +61,10 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
 /// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
 EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Any number of ranks, each for itself: one replica's parameters and statistics. Throws Error as above.
+void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
+                             HostVector<float> statistics);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);

@@ -89,6 +89,7 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.topology = read_string_attribute(file, "topology", path);
   header.config = read_string_attribute(file, "config", path);
   header.versions = read_string_attribute(file, "versions", path);
+  if (has_attribute(file, "input", path)) header.input = read_string_attribute(file, "input", path);
   return header;
 }
 

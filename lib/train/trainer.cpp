@@ -5,12 +5,12 @@
 #include <cmath>
 #include <limits>
 
-#include "config/read.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
 #include "train/schedule.hpp"
 #include "train/start_facts.hpp"
@@ -22,27 +22,6 @@ constexpr double slow_disk = 100e6;  // bytes a second
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
-  std::vector<NamedTensor> result;
-  result.reserve(tensors.size());
-  for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
-  return result;
-}
-
-/// Lengths alone do not tell: other networks may have as many parameters, other optimizers as many buffers.
-void require_same_model(const CheckpointHeader& header, const RunConfig& config, const std::string& path) {
-  const RunConfig before = parse_config(header.config, path + ", attribute config");
-  const NetworkConfig &old = before.network, &asked = config.network;
-  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " is of the network '", old.name,
-                   "', but the run file describes '", asked.name, "'");
-  const auto differ = std::mismatch(old.layers.begin(), old.layers.end(), asked.layers.begin(), asked.layers.end());
-  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " is of another network '", old.name, "' than the run file's: ",
-                   differ.first == old.layers.end() ? "it has no layer '" + differ.second->name + "'"
-                                                    : "its layer '" + differ.first->name + "' is not the same");
-  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path, " is of the optimizer '",
-                   before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
 }
 
 Shape network_input(const ImageShape& image) {
@@ -182,7 +161,10 @@ void Trainer::open_run(const TrainOptions& options) {
       HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ",
                        header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
       require_same_model(header, config_, folder_.checkpoint());
-    } else if (comm_.rank() == 0) {
+    } else if (!options.init.empty()) {
+      load_mean(options.init, replica_);
+    }
+    if (!resuming && comm_.rank() == 0) {
       prepare_run_folder(folder_, to_toml(config_), options.overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
     }
   });
@@ -331,8 +313,10 @@ void Trainer::save() {
   header.topology = topology_->kind();
   header.config = to_toml(config_);
   header.versions = versions_;
-  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()),
-                   named(network_->statistics()));
+  const ImageShape image = train_set_->shape();
+  header.input = to_string(Shape{image.height, image.width, image.channels});
+  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named_tensors(network_->parameters()),
+                   named_tensors(network_->statistics()));
   stop_->checkpoint_took(now() - begin);
 }
 

@@ -15,6 +15,7 @@ class Halograd(CMakePackage):
     variant("openmp", default=True, description="Train on the cores of a node")
     variant("cuda", default=False, description="Train on NVIDIA devices")
     variant("hip", default=False, description="Train on AMD devices")
+    variant("images", default=True, description="Import folders of PNG and JPEG files")
     variant("tests", default=False, description="Build the test suite and the benchmarks")
 
     conflicts("~openmp ~cuda ~hip", msg="halograd needs a parallel backend of Kokkos")
@@ -34,6 +35,8 @@ class Halograd(CMakePackage):
     depends_on("hdf5@1.10: +mpi")
     depends_on("lapack")
     depends_on("zlib-api")
+    depends_on("libpng@1.6:", when="+images")
+    depends_on("libjpeg-turbo", when="+images")
     depends_on("toml11@3.7:")
     depends_on("cli11@2:")
 
@@ -53,6 +56,7 @@ class Halograd(CMakePackage):
             self.define("HALOGRAD_BACKEND", backend),
             # Spack's own target flags choose the vector unit.
             self.define("HALOGRAD_NATIVE", False),
+            self.define_from_variant("HALOGRAD_IMAGES", "images"),
             self.define_from_variant("HALOGRAD_BUILD_TESTS", "tests"),
             self.define_from_variant("HALOGRAD_BUILD_BENCHMARKS", "tests"),
             self.define("MPI_CXX_COMPILER", spec["mpi"].mpicxx),
