@@ -52,12 +52,14 @@ std::vector<long> window_permutation(long size, long block_images, long window_b
     position += images;
     if (position >= part.end) break;
   }
-  const auto window = static_cast<std::size_t>(window_blocks * block_images);
-  for (std::size_t begin = 0; begin < order.size(); begin += window) {
+  std::size_t end = 0;
+  for (long blocks = 1; end < order.size(); blocks = std::min(2 * blocks, window_blocks)) {
+    const std::size_t begin = end;
+    end = std::min(order.size(), begin + static_cast<std::size_t>(blocks * block_images));
     constexpr std::uint64_t stream = 0x77696e646f77;  // "window"
     const std::uint64_t start = static_cast<std::uint64_t>(part.begin) + begin;
     const std::uint64_t key = random_bits(random_bits(shuffle_key(seed, epoch), stream), start);
-    shuffle(order, begin, std::min(order.size(), begin + window), key);
+    shuffle(order, begin, end, key);
   }
   return order;
 }

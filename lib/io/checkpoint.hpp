@@ -28,8 +28,8 @@ struct CheckpointHeader {
   std::string averager;  ///< name and order
   std::string topology;  ///< kind
   std::string config;    ///< the resolved run file
-  std::string input;     ///< extents of an image, "28x28x1"; empty in files of before
   std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
+  std::string input;     ///< extents of an image, "28x28x1"; empty in files of before
 };
 
 /// What one rank has added up in an epoch that is not finished.
