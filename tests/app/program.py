@@ -57,11 +57,14 @@ def sets(**values):
 
 
 def contents(folder):
-    """Every file below a folder with its bytes."""
+    """Every file below a folder with its bytes, every link with where it leads."""
     found = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)
+            if os.path.islink(path):
+                found[os.path.relpath(path, folder)] = os.readlink(path)
+                continue
             with open(path, "rb") as file:
                 found[os.path.relpath(path, folder)] = file.read()
     return found

@@ -150,7 +150,7 @@ class Switches(ProgramTest):
                      output__folder="kept/here", schedule__name="cosine")
         out = self.succeed("train", *QUICK, *words)
         self.assertRegex(out, r"checkpoint +none \(output\.checkpoint_epochs = 0\)")
-        self.assertEqual(sorted(os.listdir(self.path("kept/here/other"))), ["config.toml", "metrics.h5"])
+        self.assertEqual(sorted(os.listdir(self.path("kept/here/other"))), ["checkpoints", "config.toml", "lock", "metrics.h5"])
         with open(self.path("kept/here/other/config.toml"), encoding="utf-8") as file:
             text = file.read()
         for line in (r'name = "other"', r"epochs = 1", r'name = "adam"', r"learning_rate = 0.01", r'name = "cosine"'):
