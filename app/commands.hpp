@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "app/session.hpp"
 
@@ -24,5 +26,15 @@ void add_import(CLI::App& app);
 
 /// `halograd convert INPUT OUTPUT`: checkpoints to and from PyTorch state dictionaries, and to ONNX. On one rank.
 void add_convert(CLI::App& app, Session& session);
+
+/// `halograd benchmark`: training images a second of networks on one random batch, by layer if wanted.
+void add_benchmark(CLI::App& app, Session& session);
+
+/// `halograd jobscript`: a batch script for a Slurm cluster, explained line by line. Needs no MPI launch. `words`: the
+/// program's command line, which the script quotes.
+void add_jobscript(CLI::App& app, const std::vector<std::string>& words);
+
+/// `halograd watch RUN`: a live view of a run in the terminal. Needs no MPI launch.
+void add_watch(CLI::App& app);
 
 }  // namespace halograd

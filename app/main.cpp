@@ -38,6 +38,9 @@ int main(int argc, char** argv) {
   halograd::add_inspect(app);
   halograd::add_import(app);
   halograd::add_convert(app, session);
+  halograd::add_benchmark(app, session);
+  halograd::add_jobscript(app, {argv, argv + argc});
+  halograd::add_watch(app);
 
   try {
     app.parse(argc, argv);  // runs the subcommand

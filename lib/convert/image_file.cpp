@@ -65,8 +65,10 @@ Image read_jpeg(const Bytes& bytes, const fs::path& path) {
   HALOGRAD_REQUIRE(decoder != nullptr, path.string(), ": libjpeg-turbo does not start: ", tjGetErrorStr2(nullptr));
   int width = 0, height = 0, sampling = 0, colours = 0;
   const auto length = static_cast<unsigned long>(bytes.size());
-  HALOGRAD_REQUIRE(tjDecompressHeader3(decoder.get(), bytes.data(), length, &width, &height, &sampling, &colours) == 0,
-                   path.string(), ": not a whole JPEG file: ", tjGetErrorStr2(decoder.get()));
+  HALOGRAD_REQUIRE(
+      tjDecompressHeader3(decoder.get(), bytes.data(), length, &width, &height, &sampling, &colours) == 0 &&
+          width > 0 && height > 0,
+      path.string(), ": not a whole JPEG file: ", tjGetErrorStr2(decoder.get()));
   const bool grey = colours == TJCS_GRAY;
   Image image = sized(height, width, grey ? 1 : 3, path);
   HALOGRAD_REQUIRE(tjDecompress2(decoder.get(), bytes.data(), length, image.values.data(), width, 0, height,

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct CheckpointHeader {
   std::string config;    ///< the resolved run file
   std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
   std::string input;     ///< extents of an image, "28x28x1"; empty in files of before
+  double mean_model_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
+  double mean_model_loss = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What one rank has added up in an epoch that is not finished.
@@ -65,6 +68,14 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
 /// Any number of ranks, each for itself: one replica's parameters and statistics. Throws Error as above.
 void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
                              HostVector<float> statistics);
+
+/// The same on any number of ranks: fills the buffers of all with the mean over the checkpoint's rows, the optimizer's
+/// included. Every rank gets the same share of the epoch's sums.
+EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Collective, on any number of ranks: reads all of the file. What is wrong with it (cut short, a checksum, no
+/// checkpoint at all), empty where it is whole. A file of a newer format is none of that.
+std::string checkpoint_damage(MPI_Comm comm, const std::string& path);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);

@@ -108,6 +108,14 @@ std::vector<LayerConfig> resnet(const std::vector<int>& widths, int blocks, int 
 
 }  // namespace
 
+const std::vector<ReferenceNetwork>& reference_networks() {
+  static const std::vector<ReferenceNetwork> networks{{"lenet5", {28, 28, 1}, 10, 64},
+                                                      {"vgg_small", {32, 32, 3}, 10, 64},
+                                                      {"resnet20", {32, 32, 3}, 10, 128},
+                                                      {"resnet18", {32, 32, 3}, 10, 32}};
+  return networks;
+}
+
 NetworkConfig expand_network(const NetworkConfig& config, int classes) {
   NetworkConfig expanded = config;
   if (!config.layers.empty()) return expanded;

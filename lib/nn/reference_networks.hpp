@@ -1,8 +1,21 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "config/config.hpp"
+#include "nn/layer.hpp"
 
 namespace halograd {
+
+/// A reference network, and what it is usually trained on: the default of a benchmark.
+struct ReferenceNetwork {
+  std::string name;
+  Shape input;
+  int classes;
+  int batch;
+};
+const std::vector<ReferenceNetwork>& reference_networks();
 
 /// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
 /// that name, ending in `classes` outputs. Throws Error for an unknown name.

@@ -46,6 +46,20 @@ std::string human_time(double seconds) {
   return format("%ld:%02ld", whole / 60, whole % 60);
 }
 
+std::string epoch_heading() {
+  return format("%8s %11s %10s %15s %11s %12s %9s %6s %8s", "epoch", "train loss", "mean loss", "replicas %", "mean %",
+                "consensus", "images/s", "wait", "time");
+}
+
+std::string epoch_row(const EpochSummary& summary) {
+  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
+  return format("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s", number.c_str(), summary.train_loss,
+                summary.mean_model_loss, accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(),
+                100 * summary.mean_model_accuracy, summary.consensus_distance,
+                summary.images / summary.training_seconds, 100 * summary.wait_share,
+                human_time(summary.seconds).c_str());
+}
+
 Report::Report(bool silent, int print_steps)
     : silent_(silent), terminal_(output_is_terminal()), print_steps_(print_steps), begin_(Clock::now()) {}
 
@@ -78,8 +92,7 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   }
   if (silent_ || header_printed_) return;
   header_printed_ = true;
-  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "mean loss", "replicas %", "mean %",
-              "consensus", "images/s", "wait", "time");
+  std::printf("%s\n", epoch_heading().c_str());
   std::fflush(stdout);
 }
 
@@ -118,11 +131,7 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
 void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
   clear_bar();
-  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
-  std::printf("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss,
-              summary.mean_model_loss, accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(),
-              100 * summary.mean_model_accuracy, summary.consensus_distance, summary.images / summary.training_seconds,
-              100 * summary.wait_share, human_time(summary.seconds).c_str());
+  std::printf("%s\n", epoch_row(summary).c_str());
   std::fflush(stdout);
 }
 

@@ -67,6 +67,10 @@ class Report {
   Clock::time_point begin_, epoch_begin_, last_bar_;
 };
 
+/// The table that training prints: its heading, and an epoch's row.
+std::string epoch_heading();
+std::string epoch_row(const EpochSummary& summary);
+
 /// "1.7 MB", "45.2 kB": powers of 1000, three digits.
 std::string human_bytes(double bytes);
 /// "0:54", "1:02:03".

@@ -99,11 +99,12 @@ class ImageFile : public ::testing::Test {
   Folder folder_;
 };
 
+/// Within 4 of what was compressed: so far is Pillow's own decoding of these files from it.
 void expect_near(const Image& image, const std::function<int(int, int, int)>& expected) {
   for (int y = 0, i = 0; y < image.height; ++y)
     for (int x = 0; x < image.width; ++x)
       for (int c = 0; c < image.channels; ++c, ++i)
-        ASSERT_NEAR(image.values[static_cast<std::size_t>(i)], expected(y, x, c), 3) << y << " " << x << " " << c;
+        ASSERT_NEAR(image.values[static_cast<std::size_t>(i)], expected(y, x, c), 4) << y << " " << x << " " << c;
 }
 
 TEST_F(ImageFile, ReadsPngOfEveryKind) {
@@ -142,7 +143,7 @@ TEST_F(ImageFile, RefusesWhatIsCutShortOrDamaged) {
   Bytes flipped = whole;
   flipped[whole.size() / 2] ^= 0xff;
   expect_error([&] { read(flipped); }, {"a.png", "damaged"});
-  expect_error([&] { read({colour_jpeg.begin(), colour_jpeg.end() - 60}, "a.jpg"); }, {"a.jpg", "damaged"});
+  expect_error([&] { read({colour_jpeg.begin(), colour_jpeg.end() - 20}, "a.jpg"); }, {"a.jpg", "damaged"});
   expect_error([&] { read({colour_jpeg.begin(), colour_jpeg.begin() + 10}, "a.jpg"); }, {"a.jpg", "not a whole JPEG"});
   expect_error([&] { read({'G', 'I', 'F', '8'}, "a.jpg"); }, {"a.jpg", "neither PNG nor JPEG"});
   expect_error([&] { read({}, "a.jpg"); }, {"a.jpg", "empty"});
