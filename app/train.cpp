@@ -47,7 +47,7 @@ void print_json(const TrainingResult& result) {
 std::string switches(const TrainArguments& arguments) {
   const auto text = [](const char* name, bool given) { return given ? std::string(" ") + name : std::string(); };
   return "train" + text("--check", arguments.check) + text("--resume", arguments.options.resume) +
-         text("--overwrite", arguments.options.overwrite) + " --stop-after " +
+         text("--overwrite", arguments.options.overwrite) + " --init '" + arguments.options.init + "' --stop-after " +
          std::to_string(arguments.options.stop_after);
 }
 
@@ -98,6 +98,8 @@ void add_train(CLI::App& app, Session& session) {
                                           "Go on from the run folder's checkpoint, if there is one");
   command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")
       ->excludes(resume);
+  command->add_option("--init", arguments->options.init, "Start a new run with the mean weights of a checkpoint")
+      ->type_name("CHECKPOINT");
   CLI::Option* check = command->add_flag("--check", arguments->check, "Validate everything, train nothing");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else")
       ->excludes(check);

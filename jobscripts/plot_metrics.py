@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Draws a run's metrics: loss, accuracy, consensus distance and where the time went.
 
-    plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE]
+    plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE] [--against epochs|seconds] [--table]
 
-One picture per call, metrics.png in the (first) run folder unless --output says otherwise; several runs are compared in it.
-Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
+One picture per call, metrics.png in the (first) run folder unless --output says otherwise. Several runs are compared in it: loss,
+accuracy, consensus distance and share of time spent waiting, against epochs or seconds of training and evaluation. --table prints
+the runs' last figures side by side instead. Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
 """
 
 import argparse
@@ -67,6 +68,15 @@ class Run:
         rows = min(len(column) for column in columns.values())
         return {name: column[:rows] for name, column in columns.items()}
 
+    def places(self, against):
+        """Where the ends of the epochs lie on the axis."""
+        return np.arange(1, self.epochs + 1) if against == "epochs" else np.cumsum(self.epoch["seconds"])
+
+    def wait_shares(self, names=("wait_seconds", "data_seconds")):
+        """Share of each epoch's steps that ranks spent waiting, mean over ranks."""
+        waited = sum(self.seconds_by_epoch(name) for name in names)
+        return waited / np.maximum(sum(self.seconds_by_epoch(column) for _, column, _ in TIMES), 1e-12)
+
     def seconds_by_epoch(self, name):
         """Mean over the ranks of a time's sum over each epoch's steps, in seconds."""
         ends = np.minimum(self.epoch["steps"], len(self.step[name]))
@@ -74,55 +84,80 @@ class Run:
         return np.array([self.step[name][begin:end].sum(axis=0).mean() for begin, end in zip(starts, ends)])
 
 
-def draw_loss(axes, runs):
+def draw_loss(axes, runs, against):
     for run, colour, label in runs:
-        x = np.arange(1, run.epochs + 1)
+        x = run.places(against)
         axes.plot(x, run.epoch["train_loss"].mean(axis=1), "--", color=colour, label=f"{label}training")
         axes.plot(x, run.epoch["mean_model_loss"], "-", color=colour, linewidth=2, label=f"{label}test, mean model")
-    axes.set(title="Loss", xlabel="epoch", ylabel="cross-entropy")
+    axes.set(title="Loss", ylabel="cross-entropy")
 
 
-def draw_accuracy(axes, runs):
+def draw_accuracy(axes, runs, against):
     for run, colour, label in runs:
-        x = np.arange(1, run.epochs + 1)
+        x = run.places(against)
         replicas = 100 * run.epoch["test_accuracy"]
         lines = axes.plot(x, replicas, "-", color=colour, linewidth=0.7, alpha=0.45)
-        lines[0].set_label(f"{label}replicas")
+        if len(runs) == 1:
+            lines[0].set_label("replicas")
         mean = 100 * run.epoch["mean_model_accuracy"]
         axes.plot(x, mean, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {mean[-1]:.2f} %")
-    axes.set(title="Test accuracy", xlabel="epoch", ylabel="correct / %")
+    axes.set(title="Test accuracy" + ("" if len(runs) == 1 else " (thin: replicas)"), ylabel="correct / %")
 
 
-def draw_consensus(axes, runs):
+def draw_consensus(axes, runs, against):
     drawn = False
     for run, colour, label in runs:
         distance = np.where(run.epoch["consensus_distance"] > 0, run.epoch["consensus_distance"], np.nan)
         drawn = drawn or np.isfinite(distance).any()
-        axes.plot(np.arange(1, run.epochs + 1), distance, "o-", color=colour, markersize=3.5,
+        axes.plot(run.places(against), distance, "o-", color=colour, markersize=3.5,
                   label=label.rstrip(": ") or "replicas")
     if drawn:
         axes.set_yscale("log")
     else:
         axes.text(0.5, 0.5, "the replicas are equal", transform=axes.transAxes, ha="center", color="0.4")
-    axes.set(title="Consensus distance", xlabel="epoch", ylabel=r"root mean square of $\|x_i-\bar{x}\|$")
+    axes.set(title="Consensus distance", ylabel=r"root mean square of $\|x_i-\bar{x}\|$")
 
 
-def draw_times(axes, runs):
-    width = 0.8 / len(runs)
-    for place, (run, _, _) in enumerate(runs):
-        x = np.arange(1, run.epochs + 1) + (place - (len(runs) - 1) / 2) * width
-        bottom = np.zeros(run.epochs)
-        for name, column, colour in TIMES:
-            seconds = run.seconds_by_epoch(column)
-            axes.bar(x, seconds, 0.92 * width, bottom=bottom, color=colour, label=name if place == 0 else None)
-            bottom += seconds
-        rest = np.maximum(run.epoch["seconds"] - bottom, 0)
-        axes.bar(x, rest, 0.92 * width, bottom=bottom, color="0.85", label="evaluation and other" if place == 0 else None)
-    note = "" if len(runs) == 1 else " (runs from left to right)"
-    axes.set(title=f"Time per epoch{note}", xlabel="epoch", ylabel="time / s, mean of ranks")
+def draw_times(axes, run):
+    x = np.arange(1, run.epochs + 1)
+    bottom = np.zeros(run.epochs)
+    for name, column, colour in TIMES:
+        seconds = run.seconds_by_epoch(column)
+        axes.bar(x, seconds, 0.75, bottom=bottom, color=colour, label=name)
+        bottom += seconds
+    axes.bar(x, np.maximum(run.epoch["seconds"] - bottom, 0), 0.75, bottom=bottom, color="0.85", label="evaluation and other")
+    axes.set(title="Time per epoch", xlabel="epoch", ylabel="time / s, mean of ranks")
+    axes.set_ylim(top=1.3 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(ncol=3, loc="upper center", fontsize=7, columnspacing=1.2)
 
 
-def draw(runs, output):
+def draw_waits(axes, runs, against):
+    for run, colour, label in runs:
+        axes.plot(run.places(against), 100 * run.wait_shares(), "o-", color=colour, markersize=3.5,
+                  label=label.rstrip(": "))
+    axes.set(title="Waiting for neighbours and data", ylabel="share of the steps' time / %")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def table(runs):
+    """The runs' last figures, a line a run."""
+    rows = [("run", "ranks", "epochs", "steps", "train loss", "test loss", "accuracy %", "best %", "replicas %", "consensus",
+             "wait %", "data %", "seconds")]
+    for run in runs:
+        mean, replicas = 100 * run.epoch["mean_model_accuracy"], 100 * run.epoch["test_accuracy"][-1]
+        rows.append((run.name, str(run.ranks), str(run.epochs), str(run.epoch["steps"][-1]),
+                     f"{run.epoch['train_loss'][-1].mean():.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}", f"{mean[-1]:.2f}",
+                     f"{mean.max():.2f}", f"{replicas.min():.2f}-{replicas.max():.2f}",
+                     f"{run.epoch['consensus_distance'][-1]:.3g}",
+                     f"{100 * run.wait_shares(['wait_seconds']).mean():.1f}",
+                     f"{100 * run.wait_shares(['data_seconds']).mean():.1f}", f"{run.epoch['seconds'].sum():.1f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                               for column, (cell, width) in enumerate(zip(row, widths))) for row in rows)
+
+
+def draw(runs, output, against):
     plt.rcParams.update({
         "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9", "axes.axisbelow": True,
@@ -131,18 +166,24 @@ def draw(runs, output):
     figure, ((loss, accuracy), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
     compared = [(run, RUN_COLOURS[i % len(RUN_COLOURS)], f"{run.name}: " if len(runs) > 1 else "")
                 for i, run in enumerate(runs)]
-    draw_loss(loss, compared)
-    draw_accuracy(accuracy, compared)
-    draw_consensus(consensus, compared)
-    draw_times(times, compared)
-    for axes in (loss, accuracy, consensus, times):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    draw_loss(loss, compared, against)
+    draw_accuracy(accuracy, compared, against)
+    draw_consensus(consensus, compared, against)
+    drawn_against = [loss, accuracy, consensus]
+    if len(runs) == 1:
+        draw_times(times, runs[0])
+    else:
+        draw_waits(times, compared, against)
+        drawn_against.append(times)
+    for axes in drawn_against:
+        axes.set_xlabel("epoch" if against == "epochs" else "time / s")
+    if against == "epochs":
+        for axes in (loss, accuracy, consensus, times):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     loss.legend()
     accuracy.legend(loc="lower right")
     if len(runs) > 1:
         consensus.legend()
-    times.set_ylim(top=1.3 * times.get_ylim()[1])  # room for the legend above the bars
-    times.legend(ncol=3, loc="upper center", fontsize=7, columnspacing=1.2)
     titles = [f"{run.name} ({run.ranks} rank{'s' if run.ranks > 1 else ''})" for run in runs]
     figure.suptitle(",   ".join(titles), fontsize=11)
     partial = output + ".partial"
@@ -154,11 +195,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="a folder with metrics.h5, or such a file")
     parser.add_argument("--output", help="the picture's path (default: metrics.png in the first run folder)")
+    parser.add_argument("--against", choices=["epochs", "seconds"], default="epochs", help="what the lines are drawn against")
+    parser.add_argument("--table", action="store_true", help="print the runs' last figures side by side, draw nothing")
     arguments = parser.parse_args()
     try:
         runs = [Run(folder) for folder in arguments.runs]
+        if len({run.name for run in runs}) < len(runs):
+            for run in runs:
+                run.name = run.folder
+        if arguments.table:
+            print(table(runs))
+            return
         output = arguments.output or os.path.join(runs[0].folder, "metrics.png")
-        draw(runs, output)
+        draw(runs, output, arguments.against)
     except (ValueError, OSError) as error:
         sys.exit(f"plot_metrics: {error}")
     print(output)

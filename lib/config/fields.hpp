@@ -120,6 +120,16 @@ void visit(Visitor& v, DataConfig& c) {
   v("pad_crop", c.pad_crop, "training images are padded by this many zeros, then cropped at random", at_least(0));
   v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
+  v("prefetch_batches", c.prefetch_batches, "batches that it keeps ready", between(1, 1024));
+  v("shuffle", c.shuffle, "which training images may meet in a batch: any (full), those of a window (docs/data.md)",
+    one_of({"auto", "full", "window"}));
+  v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
+  v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
+  v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
+  v("cache_folder", c.cache_folder, "hdf5: folder on the node's own disk that keeps blocks for its ranks; empty: none",
+    a_path());
+  v("throttle_mb_per_second", c.throttle_mb_per_second, "hdf5, a test aid: slows a rank's file reads down; 0: does not",
+    at_least(0));
   v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
   v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
   v("synthetic_shape", c.synthetic_shape, "synthetic: height, width, channels", at_least(1));

@@ -89,6 +89,7 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.topology = read_string_attribute(file, "topology", path);
   header.config = read_string_attribute(file, "config", path);
   header.versions = read_string_attribute(file, "versions", path);
+  if (has_attribute(file, "input", path)) header.input = read_string_attribute(file, "input", path);
   if (has_attribute(file, "mean_model_loss", path)) {
     header.mean_model_accuracy = read_number_attribute(file, "mean_model_accuracy", path);
     header.mean_model_loss = read_number_attribute(file, "mean_model_loss", path);

@@ -132,6 +132,7 @@ void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int
   write_attribute(file, "topology", header.topology, path);
   write_attribute(file, "config", header.config, path);
   write_attribute(file, "versions", header.versions, path);
+  write_attribute(file, "input", header.input, path);
 }
 
 void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors, const std::vector<float>& mean,

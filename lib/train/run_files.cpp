@@ -8,18 +8,12 @@
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
+#include "train/checkpoint_model.hpp"
 
 namespace halograd {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
-  std::vector<NamedTensor> result;
-  result.reserve(tensors.size());
-  for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
-  return result;
-}
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
@@ -41,8 +35,8 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, const Netw
     : comm_(comm),
       config_(config),
       folder_{config.output.folder + "/" + config.name},
-      parameters_(named(network.parameters())),
-      statistics_(named(network.statistics())),
+      parameters_(named_tensors(network.parameters())),
+      statistics_(named_tensors(network.statistics())),
       worker_(comm.handle()) {
   copies_.emplace_back("halograd::saved_parameters", network.parameter_count());
   copies_.emplace_back("halograd::saved_statistics", network.statistic_count());

@@ -10,6 +10,8 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
+#include "train/node_warning.hpp"
 #include "train/schedule.hpp"
 #include "train/start_facts.hpp"
 
@@ -33,8 +35,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
     const std::uint64_t seed = config_.training.seed;
-    train_set_ = open_dataset(config_.data, Split::train, seed);
-    test_set_ = open_dataset(config_.data, Split::test, seed);
+    const Warn warn = node_warning(comm_);
+    train_set_ = open_dataset(config_.data, Split::train, seed, warn);
+    test_set_ = open_dataset(config_.data, Split::test, seed, warn);
     HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(),
                      "data at ", config_.data.path, ": training and test images differ in shape or classes");
     LoaderOptions options;
@@ -169,6 +172,7 @@ void Trainer::open_run(const TrainOptions& options) {
   if (!checkpoint.empty()) {
     resume(checkpoint);
   } else {
+    if (!options.init.empty()) comm_.together([&] { load_mean(options.init, replica_); });
     files_->begin(options.overwrite);
     if (options.resume) {
       report_.line("No checkpoint in " + files_->folder().path + " yet: starting from the beginning");
@@ -290,6 +294,8 @@ void Trainer::save(CheckpointHeader header) {
       config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
   header.versions = versions_;
+  const ImageShape image = train_set_->shape();
+  header.input = to_string(Shape{image.height, image.width, image.channels});
   files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
 }
 

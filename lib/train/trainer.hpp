@@ -24,6 +24,7 @@ namespace halograd {
 struct TrainOptions {
   bool resume = false;     ///< go on from the run folder's checkpoint, if there is one
   bool overwrite = false;  ///< replace a run that the folder holds
+  std::string init;        ///< a checkpoint whose mean weights a new run starts with; empty: fresh weights
   int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
   std::string versions;    ///< of the program and its libraries, for the checkpoint
 };

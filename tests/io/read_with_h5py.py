@@ -14,7 +14,7 @@ import numpy as np
 
 CHECKPOINT_ATTRIBUTES = {
     "format": str, "format_version": np.integer, "step": np.integer, "epoch": np.integer, "step_in_epoch": np.integer,
-    "ranks": np.integer, "network": str, "averager": str, "topology": str, "config": str, "versions": str,
+    "ranks": np.integer, "network": str, "averager": str, "topology": str, "config": str, "versions": str, "input": str,
 }
 STEP = {
     "loss": "1", "learning_rate": "1", "images_per_second": "1/s", "wait_seconds": "s", "compute_seconds": "s",
