@@ -2,6 +2,7 @@
 """Bad run files, topologies, run folders and launches: refused with a message that helps, on all ranks, in time."""
 
 import os
+import shutil
 import unittest
 
 from program import DIGITS, INPUTS, PROGRAM, SYNTHETIC, MPIEXEC, ProgramTest, contents, execute, main, sets
@@ -125,7 +126,7 @@ class RunFolder(ProgramTest):
     def test_holds_a_run(self):
         self.succeed("train", SYNTHETIC, ranks=2)
         self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run", "--resume", "--overwrite"])
-        os.remove(self.path("runs/synthetic/checkpoint.h5"))  # metrics alone are worth keeping too
+        shutil.rmtree(self.path("runs/synthetic/checkpoints"))  # metrics alone are worth keeping too
         self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run"])
 
     def test_what_is_refused_before_training_leaves_a_run_alone(self):

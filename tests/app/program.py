@@ -20,6 +20,7 @@ MPIEXEC = [os.environ["HALOGRAD_MPIEXEC"], *os.environ.get("HALOGRAD_MPIEXEC_FLA
 INPUTS = os.path.join(SOURCE, "inputs")
 DIGITS = os.path.join(INPUTS, "digits.toml")
 SYNTHETIC = os.path.join(INPUTS, "synthetic.toml")
+FILES = ["best.h5", "checkpoint.h5", "checkpoints", "config.toml", "lock", "metrics.h5"]  # of a run folder
 TIMEOUT = 120  # seconds for one run; one that hangs is a failure
 FLOAT = r"[-+0-9.e]+"
 
