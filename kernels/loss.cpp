@@ -60,7 +60,7 @@ LossSum softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes
                    labels.extent(0), " labels");
   LossSum result;
   Kokkos::parallel_reduce(
-      "halograd::softmax_cross_entropy", FlatRange(exec, 0, rows),
+      label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, rows),
       CrossEntropyRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, classes,
                          scale, std::numeric_limits<double>::quiet_NaN()},
       result.loss, result.correct);
