@@ -182,11 +182,12 @@ Labels read_split_labels(const Handle& file, Split split, const fs::path& path) 
 
 class Hdf5Dataset final : public Dataset {
  public:
-  Hdf5Dataset(const fs::path& path, const std::string& group, Handle file, Labels labels)
+  Hdf5Dataset(const fs::path& path, const std::string& group, Handle file, Labels labels, bool finite)
       : where_(path.string() + ":" + group + "/images"),
         file_(std::move(file)),
         images_(open_images(file_, group + "/images", where_)),
-        labels_(std::move(labels)) {
+        labels_(std::move(labels)),
+        finite_(finite) {
     const std::vector<hsize_t> extents = extents_of(images_, 4, "(N,H,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
                      labels_.values.size(), ", the number of labels beside it");
@@ -266,6 +267,7 @@ class Hdf5Dataset final : public Dataset {
   void take(const std::uint8_t* staged, long index, float* image) const {
     const long values = shape_.values();
     std::memcpy(image, staged, static_cast<std::size_t>(values) * sizeof(float));
+    if (!finite_) return;
     std::uint32_t bad = 0;  // counted without a branch, so that the loop vectorises
     constexpr std::uint32_t exponent = 0x7f800000;
     for (long i = 0; i < values; ++i) bad += (std::bit_cast<std::uint32_t>(image[i]) & exponent) == exponent ? 1 : 0;
@@ -279,6 +281,7 @@ class Hdf5Dataset final : public Dataset {
   Handle images_;
   Labels labels_;
   ImageShape shape_;
+  bool finite_;  // refuse values that are not
   bool bytes_ = true;
   int maximum_ = 255;
   mutable std::mutex staging_mutex_;  // guards what follows; kept between reads to spare their allocation
@@ -293,7 +296,7 @@ std::unique_ptr<Dataset> open_hdf5(const fs::path& path, Split split) {
   Handle file = open_file(path);
   Labels labels = read_split_labels(file, split, path);
   return std::make_unique<Hdf5Dataset>(path, split == Split::train ? "/train" : "/test", std::move(file),
-                                       std::move(labels));
+                                       std::move(labels), split == Split::test);
 }
 
 }  // namespace halograd
