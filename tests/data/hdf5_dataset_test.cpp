@@ -167,8 +167,8 @@ TEST(Hdf5Dataset, RefusesTestImagesThatAreNotFinite) {
     {
       const File file(folder / "set.h5");
       for (const std::string group : {"/train", "/test"}) {
-        file.add(group + "/images", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
-        file.add_labels(group + "/labels", {0, 1, 1});
+        file.add((group + "/images").c_str(), H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
+        file.add_labels((group + "/labels").c_str(), {0, 1, 1});
       }
     }
     std::vector<float> image(values);

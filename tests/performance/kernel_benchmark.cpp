@@ -103,7 +103,7 @@ void add_elementwise() {
   for (const long length : {64L * 8 * 8 * 50, 32L * 32 * 32 * 16, 32L * 32 * 32 * 64}) {
     const auto size = static_cast<std::size_t>(length);
     const Buffer<float> x = values(size, 0.5F), y = values(size, -0.5F), z = values(size, 0);
-    const std::string number = "/" + std::to_string(length);
+    const std::string number = std::string("/").append(std::to_string(length));
     const auto moved = static_cast<double>(length);
     add("relu" + number + "/forward", 2 * moved, [=](const auto& exec) { relu_forward<float>(exec, x, z); });
     add("relu" + number + "/backward", 3 * moved,
@@ -118,7 +118,7 @@ void add_losses() {
     const Buffer<float> logits = values(static_cast<std::size_t>(batch) * classes, 0.5F);
     const Buffer<float> gradient = values(logits.size(), 0);
     const Buffer<std::int32_t> labels("labels", batch);
-    add("softmax_cross_entropy/" + std::to_string(classes), static_cast<double>(2 * logits.size()),
+    add(std::string("softmax_cross_entropy/").append(std::to_string(classes)), static_cast<double>(2 * logits.size()),
         [=](const auto& exec) {
           softmax_cross_entropy<float>(exec, batch, classes, logits, labels, 1.0 / batch, gradient);
         });
