@@ -36,6 +36,7 @@ void print_json(const TrainingResult& result) {
   object.add("test_accuracy", std::vector<double>{result.last.accuracy_lowest, result.last.accuracy_highest});
   object.add("mean_model_accuracy", result.last.mean_model_accuracy);
   object.add("consensus_distance", result.last.consensus_distance);
+  object.add("skipped_updates", static_cast<long>(result.skipped));
   object.add("stopped", result.stopped);
   object.add("checkpoint", result.checkpoint);
   object.add("metrics", result.metrics);

@@ -107,6 +107,11 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("resumed_optimizer", c.resumed_optimizer,
     "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
     one_of({"mean", "reset"}));
+  v("non_finite", c.non_finite,
+    "where a rank's loss or gradient is not finite: all stop with a checkpoint of the last good state, or the rank "
+    "skips "
+    "its update, which is counted",
+    one_of({"stop", "skip"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }

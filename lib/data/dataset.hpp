@@ -27,7 +27,8 @@ class Dataset {
   [[nodiscard]] virtual ImageShape shape() const = 0;
   [[nodiscard]] virtual int classes() const = 0;
   /// Reads the images at `indices`, in that order: images (indices.size(), H, W, C) in 0..1 (8-bit values over their
-  /// largest; float32 values as they are), labels (indices.size()). Safe to call from several threads. Throws Error on
+  /// largest; float32 values as they are; test images that are not finite are refused, training images are for
+  /// training.non_finite to deal with), labels (indices.size()). Safe to call from several threads. Throws Error on
   /// a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
 

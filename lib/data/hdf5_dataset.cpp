@@ -140,8 +140,9 @@ Labels read_split_labels(const Handle& file, Split split, const fs::path& path) 
 
 class Hdf5Dataset final : public Dataset {
  public:
-  Hdf5Dataset(const DataConfig& config, const std::string& group, const Handle& file, Labels labels, Warn warn)
-      : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)) {
+  Hdf5Dataset(const DataConfig& config, const std::string& group, const Handle& file, Labels labels, bool finite,
+              Warn warn)
+      : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Handle images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 4, "(N,H,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
@@ -221,6 +222,7 @@ class Hdf5Dataset final : public Dataset {
   void take(const std::uint8_t* staged, long index, float* image) const {
     const long values = shape_.values();
     std::memcpy(image, staged, static_cast<std::size_t>(values) * sizeof(float));
+    if (!finite_) return;
     std::uint32_t bad = 0;  // counted without a branch, so that the loop vectorises
     constexpr std::uint32_t exponent = 0x7f800000;
     for (long i = 0; i < values; ++i) bad += (std::bit_cast<std::uint32_t>(image[i]) & exponent) == exponent ? 1 : 0;
@@ -232,6 +234,7 @@ class Hdf5Dataset final : public Dataset {
   std::string where_;
   Labels labels_;
   ImageShape shape_;
+  bool finite_;  // refuse values that are not
   bool bytes_ = true;
   int maximum_ = 255;
   std::unique_ptr<Hdf5Rows> rows_;
@@ -248,7 +251,7 @@ std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn w
   const Handle file = open_file(config.path);
   Labels labels = read_split_labels(file, split, config.path);
   return std::make_unique<Hdf5Dataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
-                                       std::move(warn));
+                                       split == Split::test, std::move(warn));
 }
 
 }  // namespace halograd

@@ -72,6 +72,7 @@ class BatchPlan {
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
     batch.labels.resize(count);
     const std::span<const long> indices(order_.data() + range.begin, count);
+    batch.indices.assign(indices.begin(), indices.end());
     dataset_.read(indices, batch.images.data(), batch.labels.data());
     if (pad_crop_ > 0 || flip_) augment_batch(indices, batch);
     normalisation_.apply(batch.images.data(), batch.size);

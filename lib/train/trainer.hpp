@@ -13,6 +13,7 @@
 #include "io/metrics.hpp"
 #include "nn/network.hpp"
 #include "train/evaluation.hpp"
+#include "train/finite_guard.hpp"
 #include "train/optimizer.hpp"
 #include "train/report.hpp"
 #include "train/run_files.hpp"
@@ -52,6 +53,8 @@ class Trainer {
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
+  /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
+  void leave_out(const Batch& batch, std::uint64_t random_key);
   EpochMetrics evaluate_epoch();
   /// Collective: evaluates, writes the epoch's metrics and, where one is due, its checkpoint.
   EpochSummary finish_epoch(bool last);
@@ -79,12 +82,14 @@ class Trainer {
   std::unique_ptr<Averager> averager_;
   std::unique_ptr<RunFiles> files_;
   std::unique_ptr<Stop> stop_;
+  std::unique_ptr<FiniteGuard> guard_;
   Replica replica_, mean_;
 
   std::int64_t step_ = 0;           ///< steps done
   std::int64_t epoch_ = 0;          ///< whole epochs done
   std::int64_t step_in_epoch_ = 0;  ///< steps done of the epoch after these
   EpochSums sums_;                  ///< of that epoch
+  std::int64_t skipped_ = 0;        ///< updates of this rank that were left out in this call
   double evaluation_seconds_ = 0;   ///< of the last epoch
 };
 

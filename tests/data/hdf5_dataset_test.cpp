@@ -124,22 +124,27 @@ TEST(Hdf5Dataset, ReadsFloatsAsTheyAre) {
   EXPECT_EQ(labels, (std::vector<std::int32_t>{1, 0}));
 }
 
-TEST(Hdf5Dataset, RefusesValuesThatAreNotFinite) {
+TEST(Hdf5Dataset, RefusesTestImagesThatAreNotFinite) {
   for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const Folder folder;
     std::vector<float> data(3 * values, 0.5F);
     data[2 * values + 5] = broken;
     {
       const File file(folder / "set.h5");
-      file.add("/train/images", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
-      file.add_labels("/train/labels", {0, 1, 1});
+      for (const std::string group : {"/train", "/test"}) {
+        file.add((group + "/images").c_str(), H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
+        file.add_labels((group + "/labels").c_str(), {0, 1, 1});
+      }
     }
-    const auto set = open(folder / "set.h5", Split::train);
     std::vector<float> image(values);
+    std::int32_t first = 0;
+    open(folder / "set.h5", Split::train)->read(std::vector<long>{2}, image.data(), &first);
+    EXPECT_FALSE(std::isfinite(image[5]));  // training decides on them: training.non_finite
+    const auto set = open(folder / "set.h5", Split::test);
     std::int32_t label = 0;
     EXPECT_NO_THROW(set->read(std::vector<long>{1}, image.data(), &label));
     expect_error([&] { set->read(std::vector<long>{2}, image.data(), &label); },
-                 {"set.h5:/train/images", "image 2", "position 5", "finite"});
+                 {"set.h5:/test/images", "image 2", "position 5", "finite"});
   }
 }
 
