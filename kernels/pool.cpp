@@ -15,13 +15,18 @@ KOKKOS_FORCEINLINE_FUNCTION void take_larger(const Value& value, int place, Valu
   winner = wins ? Index{} + place : winner;
 }
 
-template <class T>
+template <class T, bool Mask>
 struct MaxPoolForward {
   PoolShape shape;
   int out_height, out_width;
   const T* x;
   T* y;
   std::uint8_t* which;
+
+  template <class Value, class Index>
+  KOKKOS_FORCEINLINE_FUNCTION static void mask(const Value& best, Index& winner) {
+    if constexpr (Mask) winner = best > Value{} ? winner : Index{} + max_pool_mask_places;
+  }
 
   KOKKOS_FUNCTION void operator()(int n, int p, int q, int channel, int count) const {
     const Reach rows = reach_of(p, shape.stride_h, shape.pad_h, shape.kernel_h, shape.height);
@@ -55,6 +60,7 @@ struct MaxPoolForward {
       load_pack(last + c, value);
       take_larger(value, 3, best, winner);
       store_pack(best, to + c);
+      mask(best, winner);
       convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
@@ -77,6 +83,7 @@ struct MaxPoolForward {
         }
       }
       store_pack(best, to + c);
+      mask(best, winner);
       convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
@@ -117,12 +124,21 @@ struct AvgPoolForward {
 }  // namespace
 
 template <class T>
-void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y,
+void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, bool mask, Vector<T> y,
                       Vector<std::uint8_t> which) {
   require_pool_shape("max_pool_forward", shape, x.extent(0), y.extent(0));
   require_pool_places("max_pool_forward", shape, which.extent(0), y.extent(0));
-  for_each_pixel(exec, "halograd::max_pool_forward", shape.batch, shape.out_height(), shape.out_width(), shape.channels,
-                 MaxPoolForward<T>{shape, shape.out_height(), shape.out_width(), x.data(), y.data(), which.data()});
+  HALOGRAD_REQUIRE(!mask || shape.kernel_h * shape.kernel_w <= max_pool_mask_places, "max_pool_forward: a window of ",
+                   shape.kernel_h, " x ", shape.kernel_w, " leaves no number for nobody");
+  const auto run = [&](const auto& body) {
+    for_each_pixel(exec, "halograd::max_pool_forward", shape.batch, shape.out_height(), shape.out_width(),
+                   shape.channels, body);
+  };
+  if (mask) {
+    run(MaxPoolForward<T, true>{shape, shape.out_height(), shape.out_width(), x.data(), y.data(), which.data()});
+  } else {
+    run(MaxPoolForward<T, false>{shape, shape.out_height(), shape.out_width(), x.data(), y.data(), which.data()});
+  }
 }
 
 template <class T>
@@ -132,9 +148,9 @@ void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector
                  AvgPoolForward<T>{shape, shape.out_height(), shape.out_width(), x.data(), y.data()});
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                          \
-  template void max_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>, \
-                                    Vector<std::uint8_t>);                                               \
+#define HALOGRAD_INSTANTIATE(T)                                                                                \
+  template void max_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, bool, Vector<T>, \
+                                    Vector<std::uint8_t>);                                                     \
   template void avg_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

@@ -15,13 +15,14 @@ const Shape& single_input(const LayerConfig& config, const std::vector<Shape>& i
   return inputs[0];
 }
 
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  if (config.type == "conv") return make_conv(config, inputs);
-  if (config.type == "dense") return make_dense(config, inputs);
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& epilogue) {
+  if (config.type == "conv") return make_conv(config, inputs, epilogue);
+  if (config.type == "dense") return make_dense(config, inputs, epilogue);
   if (config.type == "max_pool") return make_max_pool(config, inputs);
   if (config.type == "avg_pool") return make_avg_pool(config, inputs);
   if (config.type == "global_avg_pool") return make_global_avg_pool(config, inputs);
-  if (config.type == "batch_norm") return make_batch_norm(config, inputs);
+  if (config.type == "batch_norm") return make_batch_norm(config, inputs, epilogue);
   if (config.type == "relu") return make_relu(config, inputs);
   if (config.type == "add") return make_add(config, inputs);
   if (config.type == "flatten") return make_flatten(config, inputs);

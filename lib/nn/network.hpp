@@ -40,8 +40,9 @@ struct HostBatch {
 class Network {
  public:
   /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
-  /// a name is unknown, or the last layer does not have `classes` outputs.
-  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch);
+  /// a name is unknown, or the last layer does not have `classes` outputs. `fused` as in make_nodes; without it every
+  /// layer is a node of its own, for comparison.
+  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch, bool fused = true);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -68,7 +69,8 @@ class Network {
 
  private:
   struct Node;
-  void build_nodes(const NetworkConfig& config, const Shape& input);
+  void build_nodes(const NetworkConfig& config, const Shape& input, bool fused);
+  void place_masks(const std::vector<std::vector<int>>& consumers);
   void place_buffers();
   void load(const ExecutionSpace& exec, const HostBatch& batch);
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
@@ -87,6 +89,8 @@ class Network {
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
   Buffer<std::int32_t> labels_;
+  Vector<const float> batch_images_;  ///< of the batch in work: in place, where kernels run on the host
+  Vector<const std::int32_t> batch_labels_;
   // Values: 0 is the input, i + 1 the output of node i. Several may share a place (in-place layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;
 };
