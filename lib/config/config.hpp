@@ -96,6 +96,9 @@ struct TopologyConfig {
 struct AveragerConfig {
   std::string name = "neighbour";            ///< none, allreduce, neighbour
   std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
+  int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
+  double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
+  double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
   bool operator==(const AveragerConfig&) const = default;
 };
 

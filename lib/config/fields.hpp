@@ -200,6 +200,12 @@ void visit(Visitor& v, AveragerConfig& c) {
     one_of({"none", "allreduce", "neighbour"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
+  v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
+    at_least(-1));
+  v("age_factor", c.age_factor, "neighbour: factor on the mixing weight for each step that the neighbour is behind",
+    above_and_at_most(0, 1));
+  v("patience", c.patience,
+    "neighbour: seconds after which a late neighbour is left out until it has caught up; 0: wait for it", at_least(0));
 }
 
 template <class Visitor>
