@@ -99,6 +99,7 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
 /// The newest weights that each neighbour has published, at most `staleness` steps older than this rank's own (-1:
 /// however old). A halo's weight falls with its age, and what it loses goes to the rank's own weights, as does all of
 /// it where a neighbour has published nothing yet or is waited for in vain for `patience` seconds (0: without end).
+/// Such a late neighbour enters again in each step in which it has published something new.
 class StaleNeighbourAverager final : public NeighbourAverager {
  public:
   StaleNeighbourAverager(const AveragerConfig& averager, const HaloWindow::Options& options, const Topology& topology,
@@ -121,8 +122,8 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     double self_weight = 1;
     halos_.clear();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
-      const bool in_bound = fetch(edge, own);
-      if (!in_bound || have_[edge] == first_version_) continue;
+      const bool usable = fetch(edge, own);
+      if (!usable || have_[edge] == first_version_) continue;
       const auto age = static_cast<double>(std::max<std::int64_t>(0, own - have_[edge]));
       const double weight = neighbours_[edge].weight * std::pow(age_factor_, age);
       self_weight -= weight;
@@ -131,13 +132,14 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     if (!halos_.empty()) mixer_.mix(exec, self_weight, halos_, weights);
   }
 
-  /// Brings the copy of a neighbour's weights up to date; whether it is within the bound. A neighbour that was late is
-  /// not waited for again before it has caught up.
+  /// Brings the copy of a neighbour's weights up to date; whether it is to be mixed. A late neighbour is not waited for
+  /// again before it is within the bound: one that was held up once and then keeps pace would never be.
   bool fetch(std::size_t edge, std::int64_t own) {
     const auto newest = [&] {
       have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge]);
       return staleness_ < 0 || have_[edge] >= std::max(first_version_, own - staleness_);
     };
+    const std::int64_t before = have_[edge];
     bool in_bound = newest();
     if (!in_bound && !late_[edge]) {
       PolitePause pause;
@@ -147,8 +149,9 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       }
       waited_ += pause.seconds();
     }
+    const bool back = late_[edge] && have_[edge] > before;
     late_[edge] = !in_bound;
-    return in_bound;
+    return in_bound || back;
   }
 
   std::int64_t staleness_;

@@ -122,6 +122,15 @@ class Digits(ProgramTest):
         self.assertEqual((differing, len(lines[0])), (["epochs", "folder"], len(lines[1])))
 
 
+class Stale(ProgramTest):
+    def test_learns_from_halos_of_earlier_steps(self):
+        for name, staleness in (("bounded", 4), ("unbounded", -1)):
+            words = sets(name=name, averager__staleness=staleness, averager__age_factor=0.9, comm__slots=3)
+            self.succeed("train", DIGITS, *words, ranks=4)
+            metrics = read_metrics(self.path("runs", name, "metrics.h5"))
+            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.97, name)
+
+
 class Switches(ProgramTest):
     def test_json_is_one_object(self):
         values = self.succeed_json("train", *QUICK, ranks=2)
