@@ -205,7 +205,8 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("age_factor", c.age_factor, "neighbour: factor on the mixing weight for each step that the neighbour is behind",
     above_and_at_most(0, 1));
   v("patience", c.patience,
-    "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it", at_least(0));
+    "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
+    at_least(0));
 }
 
 template <class Visitor>
