@@ -117,7 +117,7 @@ struct TrainingConfig {
   int threads = 0;                         ///< a rank; 0: this node's usable cores over its ranks
   std::string resumed_optimizer = "mean";  ///< on another number of ranks: mean of the replicas' states, or reset
   std::string non_finite = "stop";  ///< where a loss or gradient is not finite: stop, or skip (the rank's update)
-  double time_limit = 0;  ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
+  double time_limit = 0;            ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;
 };
 

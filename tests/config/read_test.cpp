@@ -142,9 +142,10 @@ TEST(ReadConfig, SyntaxErrorsShowThePlace) {
 }
 
 TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
-  expect_message("[training]\nepoch = 3\n",
-                 "run.toml:2:1: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n  2 | epoch = 3\n"
-                 "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, resumed_optimizer, non_finite, time_limit");
+  expect_message(
+      "[training]\nepoch = 3\n",
+      "run.toml:2:1: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n  2 | epoch = 3\n"
+      "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, resumed_optimizer, non_finite, time_limit");
   expect_message("[ trainign ]\nepochs = 3\n",
                  "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
                  "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, optimizer, "
