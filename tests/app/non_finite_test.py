@@ -86,7 +86,7 @@ class NonFinite(ProgramTest):
                 result = self.succeed_json("train", path, "--overwrite", *sets(training__non_finite="skip"), ranks=ranks)
                 self.assertEqual((result["epochs"], result["steps"], result["skipped_updates"]), (3, 24, 3))
                 self.assertGreater(result["mean_model_accuracy"], 0.5)
-                metrics = read_metrics(result["metrics"])
+                metrics = read_metrics(self.path(result["metrics"]))
                 self.assertEqual(metrics["step/skipped"].shape, (24, ranks))
                 self.assertEqual(metrics["step/skipped"].sum(), 3)
                 for epoch in range(3):
