@@ -32,6 +32,7 @@ void write_class_names(hid_t dataset, const std::vector<std::string>& names, con
   HALOGRAD_HDF5(H5Tset_size(type, H5T_VARIABLE), path, "class_names");
   HALOGRAD_HDF5(H5Tset_cset(type, H5T_CSET_UTF8), path, "class_names");
   std::vector<const char*> texts;
+  texts.reserve(names.size());
   for (const std::string& name : names) texts.push_back(name.c_str());
   const Hdf5Space space = make_space({names.size()});
   const Hdf5Attribute attribute(

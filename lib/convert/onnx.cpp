@@ -129,7 +129,7 @@ class GraphWriter {
   std::string as_flat(int value) {
     const auto at = static_cast<std::size_t>(value);
     if (flat_[at]) return names_[at];
-    const std::string name = names_[at] + "_features";
+    std::string name = names_[at] + "_features";
     if (flattened_.insert(name).second)
       graph_.add(graph::node, NodeWriter("Flatten", name, {names_[at]}, name).set("axis", std::int64_t{1}).message());
     return name;

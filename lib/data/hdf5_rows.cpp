@@ -109,7 +109,7 @@ long Hdf5Rows::chunk_address([[maybe_unused]] long chunk) const {
 #if H5_VERSION_GE(1, 10, 5)
   const Hdf5Session session;
   std::vector<hsize_t> offset(extents_.size(), 0);
-  offset[0] = static_cast<hsize_t>(chunk * chunk_rows_);
+  offset[0] = static_cast<hsize_t>(chunk) * static_cast<hsize_t>(chunk_rows_);
   unsigned mask = 0;
   haddr_t address = HADDR_UNDEF;
   hsize_t bytes = 0;

@@ -16,9 +16,10 @@ std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica&
     }
   }
   if (!std::isfinite(loss(exec, batch.size, 0, Vector<float>()).loss)) return "the loss";
-  for (auto tensor = parameters_.rbegin(); tensor != parameters_.rend(); ++tensor) {
-    if (count_non_finite(exec, slice(replica.gradients, tensor->offset, tensor->size())) > 0) {
-      return "the gradient of layer " + tensor->layer;
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    const auto& tensor = parameters_[i];
+    if (count_non_finite(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {
+      return "the gradient of layer " + tensor.layer;
     }
   }
   return "";
