@@ -44,9 +44,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    const ImageShape image = data->shape();
-    network = std::make_unique<Network>(expand_network(config.network, data->classes()),
-                                        Shape{image.height, image.width, image.channels}, data->classes(),
+    network = std::make_unique<Network>(expand_network(config.network, data->classes()), data->shape(), data->classes(),
                                         std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);
     const auto parameters = Kokkos::create_mirror_view(replica.parameters);

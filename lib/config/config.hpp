@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,9 +18,10 @@ struct DataConfig {
   bool flip = false;                       ///< training images are mirrored left to right at random
   bool prefetch = true;                    ///< a thread prepares the next batches while this one is trained on
   // format = "synthetic": random images whose class can be learnt, for benchmarks and tests
-  int synthetic_train = 1024;                     ///< training images
-  int synthetic_test = 256;                       ///< test images
-  std::array<int, 3> synthetic_shape{32, 32, 3};  ///< height, width, channels
+  int synthetic_train = 1024;  ///< training images
+  int synthetic_test = 256;    ///< test images
+  std::vector<int> synthetic_shape{32, 32,
+                                   3};  ///< height, width, channels; volumes have a depth before, rows no height
   int synthetic_classes = 10;
   bool operator==(const DataConfig&) const = default;
 };
@@ -30,17 +30,18 @@ struct DataConfig {
 struct LayerConfig {
   std::string type;  ///< conv, dense, max_pool, avg_pool, global_avg_pool, batch_norm, relu, add, flatten, dropout
   std::string name;  ///< unique; the reader fills in type and running number ("conv3")
-  std::vector<std::string> inputs;    ///< names of earlier layers, or "input"; empty: the layer before
-  int channels = 0;                   ///< conv, dense: outputs K
-  std::array<int, 2> kernel{1, 1};    ///< conv, pools: R, S
-  std::array<int, 2> stride{1, 1};    ///< conv, pools
-  std::array<int, 2> padding{0, 0};   ///< conv, pools: zeros on each side
-  std::array<int, 2> dilation{1, 1};  ///< conv
-  int groups = 1;                     ///< conv
-  bool bias = true;                   ///< conv, dense
-  double probability = 0.5;           ///< dropout: share of values set to zero
-  double epsilon = 1e-5;              ///< batch_norm
-  double momentum = 0.1;              ///< batch_norm: weight of a new batch in the running statistics
+  std::vector<std::string> inputs;  ///< names of earlier layers, or "input"; empty: the layer before
+  int channels = 0;                 ///< conv, dense: outputs K
+  // A number for each spatial axis of the input (T, R, S), or one for all of them:
+  std::vector<int> kernel{1};    ///< conv, pools
+  std::vector<int> stride{1};    ///< conv, pools
+  std::vector<int> padding{0};   ///< conv, pools: zeros on each side
+  std::vector<int> dilation{1};  ///< conv
+  int groups = 1;                ///< conv
+  bool bias = true;              ///< conv, dense
+  double probability = 0.5;      ///< dropout: share of values set to zero
+  double epsilon = 1e-5;         ///< batch_norm
+  double momentum = 0.1;         ///< batch_norm: weight of a new batch in the running statistics
   bool operator==(const LayerConfig&) const = default;
 };
 

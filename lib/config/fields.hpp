@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -85,11 +84,8 @@ inline const char* type_name(const std::vector<double>&) {
 inline const char* type_name(const std::vector<std::string>&) {
   return "a list of strings";
 }
-inline const char* type_name(const std::array<int, 2>&) {
-  return "two integers, or one for both";
-}
-inline const char* type_name(const std::array<int, 3>&) {
-  return "three integers";
+inline const char* type_name(const std::vector<int>&) {
+  return "an integer or a list of integers";
 }
 
 /// The networks that need no list of layers.
@@ -117,7 +113,8 @@ void visit(Visitor& v, DataConfig& c) {
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
   v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
   v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
-  v("synthetic_shape", c.synthetic_shape, "synthetic: height, width, channels", at_least(1));
+  v("synthetic_shape", c.synthetic_shape,
+    "synthetic: height, width, channels; volumes have a depth before, rows of values no height", at_least(1));
   v("synthetic_classes", c.synthetic_classes, "synthetic: classes", at_least(2));
 }
 
@@ -130,12 +127,12 @@ void visit(Visitor& v, LayerConfig& c) {
   v("inputs", c.inputs, "names of earlier layers, or \"input\" for the images; empty: the layer before", Allowed{});
   if (is("conv", "dense")) v("channels", c.channels, "outputs", required(at_least(1)));
   if (is("conv", "max_pool", "avg_pool")) {
-    v("kernel", c.kernel, "height and width of the window", required(at_least(1)));
-    v("stride", c.stride, "pixels between two windows, down and across", at_least(1));
-    v("padding", c.padding, "pixels added on each side, down and across", at_least(0));
+    v("kernel", c.kernel, "extents of the window", required(at_least(1)));
+    v("stride", c.stride, "pixels from one window to the next", at_least(1));
+    v("padding", c.padding, "pixels added on each side", at_least(0));
   }
   if (is("conv")) {
-    v("dilation", c.dilation, "pixels between two elements of the kernel, down and across", at_least(1));
+    v("dilation", c.dilation, "pixels from one element of the kernel to the next", at_least(1));
     v("groups", c.groups, "the channels are split into so many convolutions of their own", at_least(1));
   }
   if (is("conv", "dense")) v("bias", c.bias, "adds a trained number to each output channel", Allowed{});

@@ -115,6 +115,12 @@ void check_network(const NetworkConfig& network, const Places& places) {
 /// What only several keys together can tell.
 void check(const RunConfig& config, const Places& places) {
   if (config.name.empty()) fail("the run's name is empty; it names the folder that the run is kept in");
+  const std::size_t numbers = config.data.synthetic_shape.size();
+  if (numbers < 2 || numbers > 4) {
+    fail_at(places.of("data", "synthetic_shape"), "data.synthetic_shape has " + std::to_string(numbers) +
+                                                      (numbers == 1 ? " number" : " numbers") +
+                                                      ", expected one to three extents and the channels");
+  }
   const auto& format = config.data.format;
   if (format != "synthetic" && config.data.path.empty()) {
     fail_at(places.of("data", "path"), "data.path is missing; the format \"" + format + "\" needs it",

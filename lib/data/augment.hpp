@@ -7,7 +7,8 @@
 
 namespace halograd {
 
-/// How one training image is altered: out(y, x) = in(y + down, x + right), zero outside the image, then mirrored.
+/// How one training image is altered: out(y, x) = in(y + down, x + right) in every plane, zero outside the
+/// image, then mirrored.
 struct Augmentation {
   int down = 0;   ///< -pad..pad
   int right = 0;  ///< -pad..pad

@@ -1,6 +1,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -107,13 +108,15 @@ Handle open_images(const Handle& file, const std::string& name, const std::strin
   return images;
 }
 
-std::vector<hsize_t> extents_of(const Handle& dataset, int rank, const char* layout, const std::string& where) {
+std::vector<hsize_t> extents_of(const Handle& dataset, int least, int most_dimensions, const char* layout,
+                                const std::string& where) {
   const Handle space(H5Dget_space(dataset.id()), H5Sclose);
   const int found = H5Sget_simple_extent_ndims(space.id());
-  HALOGRAD_REQUIRE(found == rank, where, ": has ", found, " dimensions, expected ", rank, " ", layout);
-  std::vector<hsize_t> extents(static_cast<std::size_t>(rank));
+  HALOGRAD_REQUIRE(found >= least && found <= most_dimensions, where, ": has ", found, " dimensions, expected ",
+                   layout);
+  std::vector<hsize_t> extents(static_cast<std::size_t>(found));
   H5Sget_simple_extent_dims(space.id(), extents.data(), nullptr);
-  for (int i = 0; i < rank; ++i) {
+  for (int i = 0; i < found; ++i) {
     const hsize_t most = i == 0 ? std::numeric_limits<std::uint32_t>::max() : 65535;
     HALOGRAD_REQUIRE(extents[i] > 0 && extents[i] <= most, where, ": dimension ", i, " is ", extents[i],
                      ", expected 1..", most);
@@ -144,7 +147,7 @@ struct Labels {
 Labels read_labels(const Handle& file, const std::string& group, const fs::path& path) {
   const std::string where = path.string() + ":" + group + "/labels";
   const Handle dataset = open_data(file, group + "/labels", where);
-  const auto count = static_cast<std::size_t>(extents_of(dataset, 1, "(N)", where)[0]);
+  const auto count = static_cast<std::size_t>(extents_of(dataset, 1, 1, "1 (N)", where)[0]);
   const Handle type(H5Dget_type(dataset.id()), H5Tclose);
   HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is not of an integer type");
   std::vector<long long> wide(count);
@@ -187,10 +190,14 @@ class Hdf5Dataset final : public Dataset {
         file_(std::move(file)),
         images_(open_images(file_, group + "/images", where_)),
         labels_(std::move(labels)) {
-    const std::vector<hsize_t> extents = extents_of(images_, 4, "(N,H,W,C)", where_);
+    const std::vector<hsize_t> extents = extents_of(images_, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
                      labels_.values.size(), ", the number of labels beside it");
-    shape_ = {static_cast<int>(extents[1]), static_cast<int>(extents[2]), static_cast<int>(extents[3])};
+    const int axes = static_cast<int>(extents.size()) - 2;
+    std::array<int, 3> spatial{1, 1, 1};
+    std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
+                   [](hsize_t extent) { return static_cast<int>(extent); });
+    shape_ = {spatial, static_cast<int>(extents.back()), axes};
     const Handle type(H5Dget_type(images_.id()), H5Tclose);
     const bool integer = H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_sign(type.id()) == H5T_SGN_NONE;
     bytes_ = integer && H5Tget_size(type.id()) == 1;
@@ -234,7 +241,9 @@ class Hdf5Dataset final : public Dataset {
   void stage(std::span<const long> indices) const {
     const Session session;
     const Handle space(H5Dget_space(images_.id()), H5Sclose);
-    const hsize_t height = shape_.height, width = shape_.width, channels = shape_.channels;
+    const int rank = H5Sget_simple_extent_ndims(space.id());
+    std::array<hsize_t, 5> start{}, count{};
+    H5Sget_simple_extent_dims(space.id(), count.data(), nullptr);
     const std::size_t image_bytes = static_cast<std::size_t>(shape_.values()) * (bytes_ ? 1 : sizeof(float));
     staging_.resize(indices.size() * image_bytes);
     std::uint8_t* staged = staging_.data();
@@ -242,12 +251,13 @@ class Hdf5Dataset final : public Dataset {
       const long first = indices[places_[i]];
       long last = first;
       while (i < places_.size() && indices[places_[i]] <= last + 1) last = indices[places_[i++]];
-      const hsize_t start[4] = {static_cast<hsize_t>(first), 0, 0, 0};
-      const hsize_t count[4] = {static_cast<hsize_t>(last - first + 1), height, width, channels};
-      const Handle memory(H5Screate_simple(4, count, nullptr), H5Sclose);
-      const bool read = H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start, nullptr, count, nullptr) >= 0 &&
-                        H5Dread(images_.id(), bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, memory.id(), space.id(),
-                                H5P_DEFAULT, staged) >= 0;
+      start[0] = static_cast<hsize_t>(first);
+      count[0] = static_cast<hsize_t>(last - first + 1);
+      const Handle memory(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
+      const bool read =
+          H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0 &&
+          H5Dread(images_.id(), bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, memory.id(), space.id(), H5P_DEFAULT,
+                  staged) >= 0;
       HALOGRAD_REQUIRE(read, where_, ": cannot read images ", first, " to ", last, ": ", reason());
       staged += count[0] * image_bytes;
     }

@@ -5,14 +5,30 @@
 
 namespace halograd {
 
-std::string to_string(const Shape& shape) {
-  return std::to_string(shape.height) + "x" + std::to_string(shape.width) + "x" + std::to_string(shape.channels);
-}
-
 const Shape& single_input(const LayerConfig& config, const std::vector<Shape>& inputs) {
   HALOGRAD_REQUIRE(inputs.size() == 1, "layer ", config.name, " (", config.type, "): one input expected, ",
                    inputs.size(), " given");
   return inputs[0];
+}
+
+std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const std::vector<int>& numbers,
+                              const Shape& input, int otherwise) {
+  const std::size_t axes = static_cast<std::size_t>(input.dimensions);
+  HALOGRAD_REQUIRE(numbers.size() == 1 || numbers.size() == axes, "layer ", config.name, " (", config.type, "): ", key,
+                   " has ", numbers.size(), " numbers, expected one, or one for each of the ", axes,
+                   " spatial axes of its input of ", to_string(input));
+  std::array<int, 3> all{otherwise, otherwise, otherwise};
+  for (std::size_t i = 0; i < axes; ++i) all[3 - axes + i] = numbers[numbers.size() == 1 ? 0 : i];
+  return all;
+}
+
+std::string extents_text(const std::array<int, 3>& extents, int dimensions) {
+  std::string text;
+  for (int axis = 3 - dimensions; axis < 3; ++axis) {
+    if (!text.empty()) text += "x";
+    text += std::to_string(extents[axis]);
+  }
+  return text;
 }
 
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs) {

@@ -36,9 +36,9 @@ Network::Network(const NetworkConfig& config, const Shape& input, int classes, i
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
   build_nodes(config, input);
   const Node& last = *nodes_.back();
-  HALOGRAD_REQUIRE((last.shape == Shape{1, 1, classes}), "network '", config.name, "': the last layer, ",
-                   last.config.name, ", has outputs of shape ", to_string(last.shape), ", but the data have ", classes,
-                   " classes (1x1x", classes, " expected)");
+  HALOGRAD_REQUIRE(last.shape.pixels() == 1 && last.shape.channels == classes, "network '", config.name,
+                   "': the last layer, ", last.config.name, ", has outputs of shape ", to_string(last.shape),
+                   ", but the data have ", classes, " classes (1x1x", classes, " expected)");
   place_buffers();
   labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch));
 }
@@ -100,8 +100,8 @@ void Network::place_buffers() {
   std::vector<Lifetime> buffers(static_cast<std::size_t>(2 * values + count));
   std::vector<int> place(values);  // the value whose place a value shares
   const auto bytes = [&](int value) {
-    return (value == 0 ? input_shape_ : nodes_[value - 1]->shape).values() * sizeof(float) *
-           static_cast<std::size_t>(largest_batch_);
+    const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1]->shape;
+    return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
   };
   for (int value = 0; value < values; ++value) {
     const int producer = value - 1;
@@ -166,13 +166,13 @@ void Network::place_buffers() {
 
 Vector<float> Network::value(int index, int batch) const {
   const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1]->shape;
-  return values_at<float>(arena_, value_offset_[index], shape.values() * static_cast<std::size_t>(batch));
+  return values_at<float>(arena_, value_offset_[index], static_cast<std::size_t>(shape.values() * batch));
 }
 
 Vector<float> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
   return values_at<float>(arena_, gradient_offset_[index],
-                          nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch));
+                          static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
 }
 
 double Network::forward_flops() const {

@@ -13,9 +13,9 @@ class Builder {
   Builder& conv(const std::string& name, int channels, int kernel, int stride, int padding, bool bias) {
     LayerConfig& layer = add("conv", name);
     layer.channels = channels;
-    layer.kernel = {kernel, kernel};
-    layer.stride = {stride, stride};
-    layer.padding = {padding, padding};
+    layer.kernel = {kernel};
+    layer.stride = {stride};
+    layer.padding = {padding};
     layer.bias = bias;
     return *this;
   }
@@ -25,8 +25,8 @@ class Builder {
   }
   Builder& max_pool(const std::string& name) {
     LayerConfig& layer = add("max_pool", name);
-    layer.kernel = {2, 2};
-    layer.stride = {2, 2};
+    layer.kernel = {2};
+    layer.stride = {2};
     return *this;
   }
   Builder& plain(const std::string& type, const std::string& name) {

@@ -42,10 +42,6 @@ void require_same_model(const CheckpointHeader& header, const RunConfig& config,
                    before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
 }
 
-Shape network_input(const ImageShape& image) {
-  return {image.height, image.width, image.channels};
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
@@ -74,8 +70,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
     config_.network = expand_network(config_.network, train_set_->classes());
-    network_ =
-        std::make_unique<Network>(config_.network, network_input(train_set_->shape()), train_set_->classes(), largest);
+    network_ = std::make_unique<Network>(config_.network, train_set_->shape(), train_set_->classes(), largest);
     topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);

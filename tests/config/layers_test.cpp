@@ -53,8 +53,8 @@ TEST(ReadLayers, RangesAndTypesHold) {
               "net.toml:5:15: network.layer.probability is 1, must be at least 0 and below 1");
   expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = [3, 0]\n"),
               "net.toml:6:14: network.layer.kernel is 0, must be at least 1");
-  expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = [3, 3, 3]\n"),
-              "found a list of 3, expected two integers, or one for both");
+  expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = []\n"),
+              "found a list of 0, expected an integer or a list of integers");
   expect_part(message_of("[[network.layer]]\ntype = \"relu\"\nname = \"a/b\"\n"), "network.layer.name is \"a/b\"");
 }
 

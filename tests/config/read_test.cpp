@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -99,10 +98,10 @@ TEST(ReadConfig, TakesOneNumberForTwo) {
   const auto config = with_layers(
       "[[network.layer]]\ntype = \"conv\"\nchannels = 4\nkernel = 3\nstride = [2, 1]\npadding = 1\ndilation = 2\n");
   const LayerConfig& layer = config.network.layers.at(0);
-  EXPECT_EQ(layer.kernel, (std::array<int, 2>{3, 3}));
-  EXPECT_EQ(layer.stride, (std::array<int, 2>{2, 1}));
-  EXPECT_EQ(layer.padding, (std::array<int, 2>{1, 1}));
-  EXPECT_EQ(layer.dilation, (std::array<int, 2>{2, 2}));
+  EXPECT_EQ(layer.kernel, std::vector<int>{3});
+  EXPECT_EQ(layer.stride, (std::vector<int>{2, 1}));
+  EXPECT_EQ(layer.padding, std::vector<int>{1});
+  EXPECT_EQ(layer.dilation, std::vector<int>{2});
 }
 
 TEST(ReadConfig, NumbersLayersByType) {
@@ -174,8 +173,8 @@ TEST(ReadConfig, WrongTypesSayFoundAndExpected) {
       {"data.flip = 1", "data.flip: found the integer 1, expected true or false"},
       {"data.mean = 0.5", "data.mean: found the number 0.5, expected a list of numbers"},
       {"data.mean = [0.5, \"a\"]", "data.mean: found the string \"a\", expected a number"},
-      {"data.synthetic_shape = [1, 2]", "data.synthetic_shape: found a list of 2, expected three integers"},
-      {"data.synthetic_shape = 3", "data.synthetic_shape: found the integer 3, expected three integers"},
+      {"data.synthetic_shape = [1.5]", "data.synthetic_shape: found the number 1.5, expected an integer"},
+      {"data.synthetic_shape = 3", "data.synthetic_shape has 1 number, expected one to three extents and the channels"},
       {"name = 2026-01-01", "name: found a date or time, expected a string"},
       {"optimizer.learning_rate = {}", "optimizer.learning_rate: found a table, expected a number"},
       {"network.layer = 3", "network.layer: found the integer 3, expected a list of tables, [[network.layer]]"},

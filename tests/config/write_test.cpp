@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -72,8 +71,8 @@ class Scrambler {
       member += wide ? letters.substr(static_cast<std::size_t>(last - 1)) : letters.substr(at, 1);
     }
   }
-  template <std::size_t Size>
-  void set(std::array<int, Size>& member, const Allowed& allowed) {
+  void set(std::vector<int>& member, const Allowed& allowed) {
+    member.resize(static_cast<std::size_t>(whole(2, 4)));  // as many as data.synthetic_shape may have
     for (int& each : member) set(each, allowed);
   }
   void set(std::vector<double>& member, const Allowed& allowed) {

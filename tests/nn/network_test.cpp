@@ -167,11 +167,41 @@ TEST(Network, ShapesThatDoNotChainAreNamed) {
       "network 't': the last layer, head, has outputs of shape 1x1x4, but the data have 10 classes (1x1x10 expected)");
   EXPECT_EQ(message_of(R"({type="max_pool", name="wide", kernel=9})", input, 10),
             "layer wide (max_pool): a window of 9x9 does not fit in its input of 8x8x3");
+  EXPECT_EQ(message_of(R"({type="conv", name="c", channels=4, kernel=[3, 3, 3]})", input, 4),
+            "layer c (conv): kernel has 3 numbers, expected one, or one for each of the 2 spatial axes of its input of "
+            "8x8x3");
+  EXPECT_EQ(
+      message_of(R"({type="max_pool", name="p", kernel=2, stride=[2, 2]})", {8, 8, 8, 3}, 4),
+      "layer p (max_pool): stride has 2 numbers, expected one, or one for each of the 3 spatial axes of its input "
+      "of 8x8x8x3");
   EXPECT_EQ(
       message_of(
           R"({type="conv", name="lost", channels=4, kernel=1}, {type="global_avg_pool", inputs=["input"]}, {type="dense", channels=10})",
           input, 10),
       "layer lost: no layer takes its output");
+}
+
+/// The extents of the only convolution's weights, and the values that a dense layer over everything takes.
+std::vector<std::vector<long>> weight_extents(const std::string& list, const Shape& input) {
+  const Network network(layers(list), input, 2, 1);
+  std::vector<std::vector<long>> extents;
+  for (const TensorInfo& tensor : network.parameters()) {
+    if (tensor.name == "weight") extents.push_back(tensor.extents);
+  }
+  return extents;
+}
+
+TEST(Network, OneNumberStandsForAllAxes) {
+  using Extents = std::vector<std::vector<long>>;
+  const std::string list = R"({type="conv", channels=3, kernel=3, stride=2, padding=1}, {type="max_pool", kernel=2},
+                              {type="flatten"}, {type="dense", channels=2})";
+  EXPECT_EQ(weight_extents(list, {9, 5}), (Extents{{3, 5, 3}, {4 * 3, 2}}));
+  EXPECT_EQ(weight_extents(list, {9, 7, 5}), (Extents{{3, 3, 5, 3}, {4 * 3 * 3, 2}}));
+  EXPECT_EQ(weight_extents(list, {11, 9, 7, 5}), (Extents{{3, 3, 3, 5, 3}, {5 * 4 * 3 * 3, 2}}));
+  const std::string unlike = R"({type="conv", channels=3, kernel=[1, 2, 3], stride=[1, 2, 1], padding=[0, 0, 1]},
+                                {type="avg_pool", kernel=[3, 2, 1], stride=[2, 1, 1]}, {type="flatten"},
+                                {type="dense", channels=2})";
+  EXPECT_EQ(weight_extents(unlike, {5, 6, 7, 1}), (Extents{{1, 2, 3, 1, 3}, {2 * 2 * 7 * 3, 2}}));
 }
 
 TEST(Network, BatchOutOfRangeIsRefused) {

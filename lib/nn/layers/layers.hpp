@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nn/layer.hpp"
@@ -21,5 +23,13 @@ std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector
 
 /// The only input, or an Error that says how many there are.
 const Shape& single_input(const LayerConfig& config, const std::vector<Shape>& inputs);
+
+/// What a key says of the axes D, H, W of an input: one number stands for all axes that the input has, `otherwise` for
+/// those that it does not have. Throws Error where there are more or fewer.
+std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const std::vector<int>& numbers,
+                              const Shape& input, int otherwise);
+
+/// "3x5": the last `dimensions` extents.
+std::string extents_text(const std::array<int, 3>& extents, int dimensions);
 
 }  // namespace halograd
