@@ -42,23 +42,24 @@ void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace)
 
 template <class T>
 void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, Vector<T> y, Vector<std::byte> workspace) {
+                  Vector<const T> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
-    host::conv_forward(exec, shape, x.data(), weights.data(), bias.data(), y.data(), workspace.data());
+    host::conv_forward(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
   } else {
-    device::conv_forward(exec, shape, x, weights, bias, y);
+    device::conv_forward(exec, shape, x, weights, bias, relu, y);
   }
 }
 
 template <class T>
 void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
+                        Vector<const T> relu_output, Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
-    host::conv_backward_data(exec, shape, dy.data(), weights.data(), dx.data(), accumulate, workspace.data());
+    host::conv_backward_data(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate,
+                             workspace.data());
   } else {
-    device::conv_backward_data(exec, shape, dy, weights, dx, accumulate);
+    device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
   }
 }
 
@@ -76,9 +77,9 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
 #define HALOGRAD_INSTANTIATE(T)                                                                                     \
   template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
   template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
-                                Vector<const T>, Vector<T>, Vector<std::byte>);                                     \
+                                Vector<const T>, bool, Vector<T>, Vector<std::byte>);                               \
   template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
-                                      Vector<T>, bool, Vector<std::byte>);                                          \
+                                      Vector<const T>, Vector<T>, bool, Vector<std::byte>);                         \
   template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
                                          Vector<T>, Vector<T>, Vector<std::byte>);
 HALOGRAD_INSTANTIATE(float)

@@ -33,15 +33,17 @@ struct ConvShape {
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape);
 
-/// y = conv(x, weights) + bias; an empty bias is zero.
+/// y = conv(x, weights) + bias; an empty bias is zero. With `relu`, y = max(that, 0); a NaN stays one.
 template <class T>
 void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, Vector<T> y, Vector<std::byte> workspace);
+                  Vector<const T> bias, bool relu, Vector<T> y, Vector<std::byte> workspace);
 
-/// dx = the gradient with respect to x; with `accumulate`, added to dx.
+/// dx = the gradient with respect to x; with `accumulate`, added to dx. Where x is the output of a ReLU, giving it as
+/// `relu_output` (N, D, H, W, C) also takes the gradient back through that ReLU: dx, sum included, is zero where
+/// relu_output is not positive. Otherwise it is empty.
 template <class T>
 void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<T> dx, bool accumulate, Vector<std::byte> workspace);
+                        Vector<const T> relu_output, Vector<T> dx, bool accumulate, Vector<std::byte> workspace);
 
 /// dweights and dbias (not computed where empty) are overwritten.
 template <class T>

@@ -71,7 +71,7 @@ struct Geometry {
 
 template <class T>
 void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, Vector<T> y) {
+                  Vector<const T> bias, bool relu, Vector<T> y) {
   const Geometry g(shape);
   const bool has_bias = bias.size() > 0;
   Kokkos::parallel_for(
@@ -88,14 +88,15 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
           const long weight = static_cast<long>(tap) * g.in_group * g.filters + k;
           for (int c = 0; c < g.in_group; ++c) sum += x(from + c) * weights(weight + static_cast<long>(c) * g.filters);
         }
-        y(index) = sum;
+        y(index) = relu && sum < T(0) ? T(0) : sum;
       });
 }
 
 template <class T>
 void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<T> dx, bool accumulate) {
+                        Vector<const T> relu_output, Vector<T> dx, bool accumulate) {
   const Geometry g(shape);
+  const bool masked = relu_output.size() > 0;
   Kokkos::parallel_for(
       "halograd::conv_backward_data", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.in_pixels() * shape.channels),
       KOKKOS_LAMBDA(const long index) {
@@ -112,7 +113,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                               static_cast<long>(group) * g.out_group;
           for (int k = 0; k < g.out_group; ++k) sum += dy(from + k) * weights(weight + k);
         }
-        dx(index) = sum;
+        dx(index) = masked && !(relu_output(index) > T(0)) ? T(0) : sum;
       });
 }
 
@@ -149,9 +150,9 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                     \
   template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
-                                Vector<const T>, Vector<T>);                                                        \
+                                Vector<const T>, bool, Vector<T>);                                                  \
   template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
-                                      Vector<T>, bool);                                                             \
+                                      Vector<const T>, Vector<T>, bool);                                            \
   template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
                                          Vector<T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)

@@ -8,11 +8,11 @@ namespace halograd::device {
 
 template <class T>
 void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, Vector<T> y);
+                  Vector<const T> bias, bool relu, Vector<T> y);
 
 template <class T>
 void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<T> dx, bool accumulate);
+                        Vector<const T> relu_output, Vector<T> dx, bool accumulate);
 
 template <class T>
 void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,

@@ -16,6 +16,7 @@ struct GatherScratch {
   const T** tables;
   int* slots;
   long* b_offsets;
+  TapMap::Tap* taps;
   GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
       : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth *
                                ColumnBlocks<T>{columns}.padded())),
@@ -23,7 +24,8 @@ struct GatherScratch {
         zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
         slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
-        b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())) {}
+        b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())),
+        taps(scratch.take<TapMap::Tap>(shape.taps())) {}
 };
 
 /// One task's part of GatherScratch::slots and b_offsets.
@@ -78,6 +80,8 @@ struct GatherProduct {
   T* out;
   long out_pitch;
   bool accumulate;
+  bool relu;
+  const T* relu_output;  ///< of out's layout, or null
   bool transposed;
 
   /// Where pack_weights has put a tap of the map.
@@ -90,14 +94,12 @@ struct GatherProduct {
 /// The tiles of one stretch of pixels and some blocks of columns.
 template <class T>
 void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
-                    const TapTable<T>& table, const TaskLists& lists, T* const* out, int valid, int group,
+                    const TapTable<T>& table, const TaskLists& lists, const long* out, int valid, int group,
                     int first_block, int last_block) {
-  T* block_out[table_pixels];
   const long taps = product.shape->taps();
   for (int block = first_block; block < last_block; ++block) {
     const int packs = blocks.packs_of(block);
     const int begin = blocks.begin(block);
-    for (int p = 0; p < valid; ++p) block_out[p] = out[p] + static_cast<long>(group) * product.columns + begin;
     const long group_column = static_cast<long>(group) * blocks.padded() + begin;
     GatherTile<T> tile{};
     tile.depth = product.depth * table.run();
@@ -106,7 +108,11 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
     tile.b = scratch.packed + taps * product.depth * group_column;
     tile.bias = scratch.bias + group_column;
     tile.columns = blocks.columns - begin;
+    const long first_column = static_cast<long>(group) * product.columns + begin;
+    tile.out = product.out + first_column;
+    tile.relu_output = product.relu_output == nullptr ? nullptr : product.relu_output + first_column;
     tile.accumulate = product.accumulate;
+    tile.relu = product.relu;
     const int rows = tile_rows(packs);
     for (int p = 0; p < valid; p += rows) {
       // A slot that reads only padding adds nothing: at the border of a small image that is a large part of the work.
@@ -117,7 +123,7 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
         if (needed) lists.slots[tile.slots++] = slot;
       }
       tile.rows = table.line(0) + p;
-      tile.out = block_out + p;
+      tile.out_offset = out + p;
       tile.valid_rows = std::min(rows, valid - p);
       run_tile(packs, tile);
     }
@@ -138,7 +144,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
     TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
     const TaskLists lists{scratch.slots + static_cast<long>(task) * taps,
                           scratch.b_offsets + static_cast<long>(task) * taps};
-    T* out[table_pixels];
+    long out[table_pixels];
     for (long unit = share.begin; unit < share.end;) {
       const long first_pixel = unit / blocks.count() * table_pixels;
       const int first_block = static_cast<int>(unit % blocks.count());
@@ -147,7 +153,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
       Pixel pixel(product.lattice, first_pixel);
       for (int p = 0; p < valid; ++p, pixel.next(product.lattice)) {
-        out[p] = product.out + pixel.position(product.lattice) * product.out_pitch;
+        out[p] = pixel.position(product.lattice) * product.out_pitch;
       }
       table.fill(product.lattice, first_pixel, valid, product.in, product.in_pitch, groups == 1, scratch.zeros);
       for (int slot = 0; slot < table.slots(); ++slot) {
@@ -179,8 +185,8 @@ std::size_t conv_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, T* y,
-                  std::byte* workspace) {
+void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                  T* y, std::byte* workspace) {
   const int depth = shape.channels / shape.groups;
   const int columns = shape.filters / shape.groups;
   const ColumnBlocks<T> blocks{columns};
@@ -195,16 +201,16 @@ void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T*
     }
   }
   pack_weights(exec, shape, weights, false, scratch.packed);
-  const TapMap map = TapMap::forward(shape);
+  const TapMap map = TapMap::forward(shape, scratch.taps);
   gather_product(exec, "halograd::conv_forward",
                  GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}}, depth,
-                                  columns, x, shape.channels, y, shape.filters, false, false},
+                                  columns, x, shape.channels, y, shape.filters, false, relu, nullptr, false},
                  scratch);
 }
 
 template <class T>
-void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, T* dx, bool accumulate,
-                        std::byte* workspace) {
+void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
+                        T* dx, bool accumulate, std::byte* workspace) {
   const int depth = shape.filters / shape.groups;
   const int columns = shape.channels / shape.groups;
   Scratch pieces(workspace);
@@ -217,21 +223,23 @@ void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, c
   for (phase[0] = 0; phase[0] < shape.stride[0]; ++phase[0]) {
     for (phase[1] = 0; phase[1] < shape.stride[1]; ++phase[1]) {
       for (phase[2] = 0; phase[2] < shape.stride[2]; ++phase[2]) {
-        const TapMap map = TapMap::transposed(shape, phase);
-        gather_product(exec, "halograd::conv_backward_data",
-                       GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.extent, phase, shape.stride}, depth,
-                                        columns, dy, shape.filters, dx, shape.channels, accumulate, true},
-                       scratch);
+        const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
+        gather_product(
+            exec, "halograd::conv_backward_data",
+            GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.extent, phase, shape.stride}, depth, columns, dy,
+                             shape.filters, dx, shape.channels, accumulate, false, relu_output, true},
+            scratch);
       }
     }
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                               \
-  template std::size_t gather_workspace<T>(const ConvShape&);                                                 \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                   \
-  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, std::byte*); \
-  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, T*, bool, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                                     \
+  template std::size_t gather_workspace<T>(const ConvShape&);                                                       \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
+  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*); \
+  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool,        \
+                                      std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

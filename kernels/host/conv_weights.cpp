@@ -19,12 +19,14 @@ struct GradientScratch {
   const T** tables;
   T* padded_dy;
   T* bias_sums;
+  TapMap::Tap* taps;
   GradientScratch(Scratch& scratch, const ConvShape& shape)
       : zeros(scratch.take<T>(shape.channels)),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
         padded_dy(scratch.take<T>(static_cast<long>(concurrency()) * gradient_pixels * shape.groups *
                                   ColumnBlocks<T>{shape.filters / shape.groups}.padded())),
-        bias_sums(scratch.take<T>(static_cast<long>(bias_chunks) * shape.filters)) {}
+        bias_sums(scratch.take<T>(static_cast<long>(bias_chunks) * shape.filters)),
+        taps(scratch.take<TapMap::Tap>(shape.taps())) {}
 };
 
 template <class T>
@@ -64,7 +66,7 @@ void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x,
   const GradientScratch<T> scratch(pieces, shape);
   if (dbias != nullptr) sum_bias_gradient(exec, shape, dy, dbias, scratch.bias_sums);
   std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
-  const TapMap map = TapMap::forward(shape);
+  const TapMap map = TapMap::forward(shape, scratch.taps);
   const Lattice lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}};
   const long pixels = lattice.pixels();
   const int taps = shape.taps();

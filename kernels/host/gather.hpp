@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "kernels/conv.hpp"
 
@@ -52,22 +51,28 @@ struct Pixel {
 /// another.
 class TapMap {
  public:
-  /// Forward: all taps, for every output pixel.
-  static TapMap forward(const ConvShape& shape) {
-    TapMap map(shape.extent, shape.stride, {1, 1, 1});
+  struct Tap {
+    int kernel_index;
+    ConvShape::Spatial offset;  ///< added to the pixel's scaled coordinate
+    long delta;                 ///< the same in pixels, where the coordinate stays inside
+  };
+
+  /// Forward: all taps, for every output pixel. `storage` has room for all taps, and outlives the map.
+  static TapMap forward(const ConvShape& shape, Tap* storage) {
+    TapMap map(storage, shape.extent, shape.stride, {1, 1, 1});
     for (int tap = 0; tap < shape.taps(); ++tap) map.add(shape, tap, -1, {0, 0, 0});
     if (shape.dilation[2] == 1) map.run_ = shape.kernel[2];
     return map;
   }
   /// Transposed: the taps that reach the input pixels of one phase (coordinates modulo the stride).
-  static TapMap transposed(const ConvShape& shape, const ConvShape::Spatial& phase) {
-    TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride);
+  static TapMap transposed(const ConvShape& shape, const ConvShape::Spatial& phase, Tap* storage) {
+    TapMap map(storage, shape.out_extent(), {1, 1, 1}, shape.stride);
     for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, +1, phase);
     if (shape.dilation[2] == 1 && shape.stride == ConvShape::Spatial{1, 1, 1}) map.run_ = shape.kernel[2];
     return map;
   }
 
-  [[nodiscard]] int taps() const { return static_cast<int>(taps_.size()); }
+  [[nodiscard]] int taps() const { return count_; }
   /// Position of a tap in the kernel, (t R + r) S + s.
   [[nodiscard]] int kernel_index(int tap) const { return taps_[tap].kernel_index; }
   /// So many successive taps read successive pixels, where all of them are inside the image.
@@ -87,8 +92,7 @@ class TapMap {
   template <class T>
   void fill_inside(const Pixel& pixel, const T* image, long depth, int every, const T** rows, int pitch) const {
     const T* origin = image + position(pixel) * depth;
-    const int count = taps();
-    for (int tap = 0; tap < count; tap += every, rows += pitch) *rows = origin + taps_[tap].delta * depth;
+    for (int tap = 0; tap < count_; tap += every, rows += pitch) *rows = origin + taps_[tap].delta * depth;
   }
 
   /// The same for every tap of any pixel; `zeros` where a tap is outside.
@@ -97,7 +101,8 @@ class TapMap {
     if (inside(pixel)) return fill_inside(pixel, image, depth, 1, rows, pitch);
     const ConvShape::Spatial base = scaled(pixel);
     const long origin = position(pixel);
-    for (const Tap& tap : taps_) {
+    for (int i = 0; i < count_; ++i) {
+      const Tap& tap = taps_[i];
       bool hit = true;
       for (int axis = 0; axis < 3; ++axis) {
         const int at = base[axis] + tap.offset[axis];
@@ -109,14 +114,9 @@ class TapMap {
   }
 
  private:
-  struct Tap {
-    int kernel_index;
-    ConvShape::Spatial offset;  ///< added to the pixel's scaled coordinate
-    long delta;                 ///< the same in pixels, where the coordinate stays inside
-  };
-
-  TapMap(const ConvShape::Spatial& image, const ConvShape::Spatial& multiply, const ConvShape::Spatial& divide)
-      : image_(image), multiply_(multiply), divide_(divide) {}
+  TapMap(Tap* storage, const ConvShape::Spatial& image, const ConvShape::Spatial& multiply,
+         const ConvShape::Spatial& divide)
+      : image_(image), multiply_(multiply), divide_(divide), taps_(storage) {}
 
   [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const {
     return {pixel.d * multiply_[0] / divide_[0], pixel.h * multiply_[1] / divide_[1],
@@ -140,15 +140,16 @@ class TapMap {
     }
     tap.delta = (static_cast<long>(tap.offset[0]) * image_[1] + tap.offset[1]) * image_[2] + tap.offset[2];
     for (int axis = 0; axis < 3; ++axis) {
-      lowest_[axis] = taps_.empty() ? tap.offset[axis] : std::min(lowest_[axis], tap.offset[axis]);
-      highest_[axis] = taps_.empty() ? tap.offset[axis] : std::max(highest_[axis], tap.offset[axis]);
+      lowest_[axis] = count_ == 0 ? tap.offset[axis] : std::min(lowest_[axis], tap.offset[axis]);
+      highest_[axis] = count_ == 0 ? tap.offset[axis] : std::max(highest_[axis], tap.offset[axis]);
     }
-    taps_.push_back(tap);
+    taps_[count_++] = tap;
   }
 
   ConvShape::Spatial image_, multiply_, divide_;
   ConvShape::Spatial lowest_{}, highest_{};
-  std::vector<Tap> taps_;
+  Tap* taps_;
+  int count_ = 0;
   int run_ = 1;
 };
 

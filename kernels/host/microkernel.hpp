@@ -115,7 +115,8 @@ static_assert(table_pixels % tile_rows(1) == 0 && table_pixels % tile_rows(2) ==
               table_pixels % tile_rows(largest_tile_packs) == 0 &&
               (largest_tile_packs < 3 || table_pixels % tile_rows(3) == 0));
 
-/// One tile of y[m][column] (+)= bias[column] + sum over slots t and depth d of rows[t][m][d] * b[t][d][column].
+/// One tile of y[m][column] (+)= bias[column] + sum over slots t and depth d of rows[t][m][d] * b[t][d][column], and
+/// what follows the sum.
 template <class T>
 struct GatherTile {
   int slots;             ///< that reach these rows
@@ -125,10 +126,13 @@ struct GatherTile {
   const T* const* rows;  ///< (lines, table_pixels): where row m reads; a row of zeros outside the image
   const T* b;            ///< (depth of all taps, packs * lanes): packed, zero-padded
   const T* bias;         ///< (packs * lanes)
-  T* const* out;         ///< (valid_rows)
+  T* out;
+  const T* relu_output;    ///< zero where this, at the same offset, is not positive; or null
+  const long* out_offset;  ///< (valid_rows): where row m is in both
   int valid_rows;
   int columns;  ///< valid ones of packs * lanes
   bool accumulate;
+  bool relu;  ///< zero where negative
 };
 
 template <int V, class T>
@@ -165,8 +169,13 @@ void compute_tile(const GatherTile<T>& tile) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       const int count = tile.columns - v * lanes<T>;
-      T* to = tile.out[m] + v * lanes<T>;
-      store_part<T>(tile.accumulate ? sum[m][v] + load_part<T>(to, count) : sum[m][v], to, count);
+      const long at = tile.out_offset[m] + v * lanes<T>;
+      if (tile.accumulate) sum[m][v] += load_part<T>(tile.out + at, count);
+      if (tile.relu) sum[m][v] = sum[m][v] < Pack<T>{} ? Pack<T>{} : sum[m][v];
+      if (tile.relu_output != nullptr) {
+        sum[m][v] = load_part<T>(tile.relu_output + at, count) > Pack<T>{} ? sum[m][v] : Pack<T>{};
+      }
+      store_part<T>(sum[m][v], tile.out + at, count);
     }
   }
 }

@@ -110,11 +110,11 @@ void check_passes(const ConvShape& s, double tolerance) {
   const Buffer<std::byte> workspace("workspace", conv_workspace<T>(s));
   const Buffer<T> y("y", reference.y.size()), dx("dx", reference.x.size()),
       dweights("dweights", reference.weights.size()), dbias("dbias", reference.bias.size());
-  conv_forward<T>(exec, s, x, weights, bias, y, workspace);
+  conv_forward<T>(exec, s, x, weights, bias, false, y, workspace);
   expect_near(reference.y, y, tolerance, "y");
-  conv_backward_data<T>(exec, s, dy, weights, dx, false, workspace);
+  conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, workspace);
   expect_near(reference.dx, dx, tolerance, "dx");
-  conv_backward_data<T>(exec, s, dy, weights, dx, true, workspace);
+  conv_backward_data<T>(exec, s, dy, weights, {}, dx, true, workspace);
   std::vector<double> twice = reference.dx;
   for (double& value : twice) value *= 2;
   expect_near(twice, dx, tolerance, "dx accumulated");
@@ -122,9 +122,24 @@ void check_passes(const ConvShape& s, double tolerance) {
   expect_near(reference.dweights, dweights, tolerance, "dweights");
   expect_near(reference.dbias, dbias, tolerance, "dbias");
 
-  device::conv_forward<T>(exec, s, x, weights, bias, y);
+  // x as the output of a ReLU: its sign is the mask.
+  std::vector<double> rectified = reference.y, masked = twice;
+  for (double& value : rectified) value = std::max(value, 0.0);
+  for (std::size_t i = 0; i < masked.size(); ++i) masked[i] = reference.x[i] > 0 ? masked[i] : 0;
+  conv_forward<T>(exec, s, x, weights, bias, true, y, workspace);
+  expect_near(rectified, y, tolerance, "y with ReLU");
+  conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, workspace);
+  conv_backward_data<T>(exec, s, dy, weights, x, dx, true, workspace);
+  expect_near(masked, dx, tolerance, "dx through a ReLU");
+
+  device::conv_forward<T>(exec, s, x, weights, bias, true, y);
+  expect_near(rectified, y, tolerance, "device y with ReLU");
+  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false);
+  device::conv_backward_data<T>(exec, s, dy, weights, x, dx, true);
+  expect_near(masked, dx, tolerance, "device dx through a ReLU");
+  device::conv_forward<T>(exec, s, x, weights, bias, false, y);
   expect_near(reference.y, y, tolerance, "device y");
-  device::conv_backward_data<T>(exec, s, dy, weights, dx, false);
+  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false);
   expect_near(reference.dx, dx, tolerance, "device dx");
   device::conv_backward_weights<T>(exec, s, x, dy, dweights, dbias);
   expect_near(reference.dweights, dweights, tolerance, "device dweights");
@@ -213,7 +228,7 @@ TEST(Conv, GradientsMatchCentralDifferences) {
   const auto value = [&](const std::vector<double>& x, const std::vector<double>& weights,
                          const std::vector<double>& bias) {
     conv_forward<double>(exec, s, device_values<double>(x), device_values<double>(weights), device_values<double>(bias),
-                         y, workspace);
+                         false, y, workspace);
     const auto found = to_host(y);
     double sum = 0;
     for (std::size_t i = 0; i < found.size(); ++i) sum += found[i] * reference.dy[i];
@@ -223,7 +238,7 @@ TEST(Conv, GradientsMatchCentralDifferences) {
       dbias("dbias", reference.bias.size());
   const auto x = device_values<double>(reference.x), weights = device_values<double>(reference.weights),
              dy = device_values<double>(reference.dy);
-  conv_backward_data<double>(exec, s, dy, weights, dx, false, workspace);
+  conv_backward_data<double>(exec, s, dy, weights, {}, dx, false, workspace);
   conv_backward_weights<double>(exec, s, x, dy, dweights, dbias, workspace);
   const auto check = [&](std::vector<double> values, const Buffer<double>& gradient, auto evaluate) {
     const auto analytic = to_host(gradient);
@@ -246,8 +261,9 @@ TEST(Conv, RefusesASmallWorkspace) {
   const ConvShape s = image(1, 4, 4, 2, 2, 3);
   if (conv_workspace<float>(s) == 0) GTEST_SKIP() << "this backend needs no workspace";
   const Buffer<float> x("x", 32), weights("w", 36), y("y", 8);
-  EXPECT_THROW(conv_forward<float>(ExecutionSpace(), s, x, weights, Vector<const float>(), y, Vector<std::byte>()),
-               Error);
+  EXPECT_THROW(
+      conv_forward<float>(ExecutionSpace(), s, x, weights, Vector<const float>(), false, y, Vector<std::byte>()),
+      Error);
 }
 
 }  // namespace

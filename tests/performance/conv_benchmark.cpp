@@ -56,8 +56,8 @@ void convolution(benchmark::State& state, const LayerShape& layer, Pass pass) {
   Kokkos::deep_copy(y, 0.25F);
   Kokkos::deep_copy(weights, 0.125F);
   for ([[maybe_unused]] auto _ : state) {
-    if (pass == Pass::forward) conv_forward<float>(exec, shape, x, weights, bias, y, workspace);
-    if (pass == Pass::data) conv_backward_data<float>(exec, shape, y, weights, x, false, workspace);
+    if (pass == Pass::forward) conv_forward<float>(exec, shape, x, weights, bias, false, y, workspace);
+    if (pass == Pass::data) conv_backward_data<float>(exec, shape, y, weights, {}, x, false, workspace);
     if (pass == Pass::weights) conv_backward_weights<float>(exec, shape, x, y, weights, bias, workspace);
     exec.fence();
   }

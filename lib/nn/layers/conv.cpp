@@ -35,14 +35,14 @@ class Conv : public Layer {
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
     conv_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0],
-                        bias_ ? call.parameters[1] : Vector<const float>(), call.output, call.workspace);
+                        bias_ ? call.parameters[1] : Vector<const float>(), false, call.output, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     const ConvShape shape = with_batch(call.batch);
     conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
                                  bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
     if (call.input_gradients[0].size() == 0) return;
-    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], call.input_gradients[0],
+    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], {}, call.input_gradients[0],
                               call.accumulate[0], call.workspace);
   }
 
