@@ -15,6 +15,7 @@
 #include "kernels/error.hpp"
 
 #include "kernels/types.hpp"
+#include "support/devices.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -73,7 +74,7 @@ void Session::start_kokkos(int threads) {
   });
   // Ranks that share cores must not be pinned to the same one; whoever wants pinning says so.
   setenv("OMP_PROC_BIND", "false", 0);
-  halograd::start_kokkos(threads, runs_on_host ? -1 : comm_->node_rank());
+  halograd::start_kokkos(threads, runs_on_host ? -1 : device_of(comm_->node_rank()));
   kokkos_ = true;
 }
 

@@ -26,13 +26,22 @@ struct TopologyOptions {
   TopologyConfig config;
   int ranks = 0;
   long parameters = 431080;  // lenet5
+  int node_ranks = 0;        // 0: all on one node
   bool edges = false;
   bool json = false;
 };
 
+std::vector<int> nodes_of(const TopologyOptions& options) {
+  std::vector<int> nodes(static_cast<std::size_t>(options.ranks), 0);
+  if (options.node_ranks == 0) return nodes;
+  for (int rank = 0; rank < options.ranks; ++rank) nodes[static_cast<std::size_t>(rank)] = rank / options.node_ranks;
+  return nodes;
+}
+
 /// What a user weighs when choosing a graph.
 struct Figures {
   long edges = 0;
+  long crossing = 0;  // between nodes
   int most_neighbours = 0;
   double gap = 0;
   double steps_to_a_tenth = 0;  // steps in which averaging alone brings the consensus error to a tenth
@@ -40,9 +49,10 @@ struct Figures {
   double allreduce_bytes = 0;   // the same for a ring all-reduce
 };
 
-Figures figures_of(const Topology& topology, long parameters) {
+Figures figures_of(const TopologyOptions& options, const Topology& topology) {
   const int ranks = topology.ranks();
   Figures figures;
+  figures.crossing = crossing_edges(topology, nodes_of(options));
   for (int rank = 0; rank < ranks; ++rank) {
     const auto neighbours = static_cast<int>(topology.out_neighbours(rank).size());
     figures.edges += neighbours;
@@ -52,7 +62,7 @@ Figures figures_of(const Topology& topology, long parameters) {
   // Rounding leaves a second eigenvalue of 0 as some 1e-17: one step is the least.
   const double second = std::clamp(1 - figures.gap, 0.1, 1.0);
   figures.steps_to_a_tenth = std::log(10.0) / std::abs(std::log(second));
-  const double model = bytes_of_a_parameter * static_cast<double>(parameters);
+  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
   figures.neighbour_bytes = model * static_cast<double>(figures.edges) / ranks;
   figures.allreduce_bytes = model * 2 * (ranks - 1) / ranks;
   return figures;
@@ -89,13 +99,16 @@ void print_edges(const Topology& topology, bool all) {
 }
 
 void print_text(const TopologyOptions& options, const Topology& topology) {
-  const Figures figures = figures_of(topology, options.parameters);
+  const Figures figures = figures_of(options, topology);
   const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
   std::cout << std::setprecision(4);
   std::cout << "topology         " << topology.kind() << "\n"
             << "ranks            " << options.ranks << "\n"
-            << "edges            " << figures.edges << ", at most " << figures.most_neighbours << " from a rank\n"
-            << "spectral gap     " << figures.gap << "\n";
+            << "edges            " << figures.edges << ", at most " << figures.most_neighbours << " from a rank\n";
+  if (options.node_ranks > 0) {
+    std::cout << "between nodes    " << figures.crossing << " edges, with " << options.node_ranks << " ranks a node\n";
+  }
+  std::cout << "spectral gap     " << figures.gap << "\n";
   if (std::isfinite(figures.steps_to_a_tenth)) {
     std::cout << "averaging steps  " << figures.steps_to_a_tenth << " to a tenth of the consensus error\n";
   } else {
@@ -113,7 +126,7 @@ void print_text(const TopologyOptions& options, const Topology& topology) {
 }
 
 void print_json(const TopologyOptions& options, const Topology& topology) {
-  const Figures figures = figures_of(topology, options.parameters);
+  const Figures figures = figures_of(options, topology);
   std::vector<double> from, to, weight, self_weight;
   for (int rank = 0; rank < options.ranks; ++rank) {
     self_weight.push_back(topology.self_weight(rank));
@@ -127,6 +140,7 @@ void print_json(const TopologyOptions& options, const Topology& topology) {
   object.add("topology", topology.kind());
   object.add("ranks", static_cast<long>(options.ranks));
   object.add("edges", figures.edges);
+  object.add("edges_between_nodes", figures.crossing);
   object.add("spectral_gap", figures.gap);
   // JSON has no infinity: a graph that never mixes has no such key.
   if (std::isfinite(figures.steps_to_a_tenth)) object.add("steps_to_a_tenth", figures.steps_to_a_tenth);
@@ -146,16 +160,22 @@ void add_topology(CLI::App& app) {
   auto options = std::make_shared<TopologyOptions>();
   CLI::App* command = app.add_subcommand("topology", "Edges, weights, spectral gap and bytes of a topology");
   command->add_option("--ranks", options->ranks, "Number of ranks")->required()->check(CLI::Range(1, most_ranks));
-  CLI::Option* kind = command->add_option("--kind", options->config.kind, "ring, torus2d, exponential or complete");
+  CLI::Option* kind = command->add_option(
+      "--kind", options->config.kind,
+      "ring, line, grid2d, torus2d, torus3d, hypercube, exponential, star, complete or random_regular");
   command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
-  command->add_option("--weights", options->config.weights, "uniform or metropolis_hastings");
+  command->add_option("--weights", options->config.weights, "automatic, uniform or metropolis_hastings");
+  command->add_option("--degree", options->config.degree, "random_regular: neighbours of a rank, an even number");
+  command->add_option("--seed", options->config.seed, "random_regular: which graph");
+  command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes of so many ranks")
+      ->check(CLI::Range(1, most_ranks));
   command->add_option("--parameters", options->parameters, "Parameters of the model; by default lenet5's")
       ->check(CLI::Range(1L, 1000000000000L));
   command->add_flag("--edges", options->edges, "Print all edges, however many");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options] {
     if (!options->config.file.empty()) options->config.kind = "file";
-    const Topology topology = make_topology(options->config, options->ranks);
+    const Topology topology = make_topology(options->config, options->ranks, nodes_of(*options));
     options->json ? print_json(*options, topology) : print_text(*options, topology);
   });
 }

@@ -22,7 +22,10 @@ packages=(
   python3 python3-h5py python3-matplotlib
   dataset-fashion-mnist
 )
-test_packages=(libgtest-dev libbenchmark-dev clang-format clang-tidy shellcheck)
+test_packages=(
+  libgtest-dev libbenchmark-dev clang-format clang-tidy shellcheck
+  munge slurmctld slurmd slurm-client # a Slurm for tests/slurm
+)
 
 say() { printf 'setup: %s\n' "$*"; }
 die() {

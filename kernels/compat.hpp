@@ -40,6 +40,18 @@ inline void start_kokkos(int threads, int device) {
   Kokkos::initialize(settings);
 }
 
+/// The number of an accelerator's execution space among the devices that this process sees; -1 on cores.
+template <class Space>
+int device_number(const Space& space) {
+  if constexpr (requires { space.cuda_device(); }) {
+    return space.cuda_device();
+  } else if constexpr (requires { space.hip_device(); }) {
+    return space.hip_device();
+  } else {
+    return -1;
+  }
+}
+
 /// "3.4.1"
 inline std::string kokkos_version() {
   return std::to_string(KOKKOS_VERSION / 10000) + "." + std::to_string(KOKKOS_VERSION / 100 % 100) + "." +

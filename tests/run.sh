@@ -18,7 +18,7 @@ check() {
 }
 
 check_shell() {
-  git ls-files -z --cached --others --exclude-standard -- '*.sh' .ci/run | xargs -0 shellcheck
+  git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
 printf '== set-up\n'

@@ -50,7 +50,10 @@ Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_size(node, &node_ranks_);
+  int lowest = rank_;
+  MPI_Bcast(&lowest, 1, MPI_INT, 0, node);
   MPI_Comm_free(&node);
+  for (const double rank : gather(lowest)) node_of_rank_.push_back(static_cast<int>(rank));
   nodes_ = static_cast<int>(sum(node_rank_ == 0 ? 1 : 0));
 }
 

@@ -25,6 +25,8 @@ class Communicator {
   [[nodiscard]] int node_rank() const { return node_rank_; }  ///< among the ranks that share this one's memory
   [[nodiscard]] int node_ranks() const { return node_ranks_; }
   [[nodiscard]] int nodes() const { return nodes_; }
+  /// For each rank, the lowest rank that it shares memory with.
+  [[nodiscard]] const std::vector<int>& node_of_rank() const { return node_of_rank_; }
 
   /// Collective: adds `count` values over the ranks, in place.
   void sum(double* values, int count) const;
@@ -49,6 +51,7 @@ class Communicator {
  private:
   MPI_Comm comm_;
   int rank_ = 0, ranks_ = 1, node_rank_ = 0, node_ranks_ = 1, nodes_ = 1;
+  std::vector<int> node_of_rank_;
 };
 
 }  // namespace halograd

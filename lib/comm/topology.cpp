@@ -12,8 +12,6 @@ namespace halograd {
 
 namespace {
 
-using Graph = std::vector<std::vector<int>>;
-
 /// Steps along the edges from rank 0 to each rank; -1 where there is no path.
 std::vector<int> distances_from_0(const std::vector<std::vector<Neighbour>>& next) {
   std::vector<int> distance(next.size(), -1);
@@ -28,39 +26,6 @@ std::vector<int> distances_from_0(const std::vector<std::vector<Neighbour>>& nex
     }
   }
   return distance;
-}
-
-/// Wrap-around can name a rank twice, or the rank itself, on small graphs: each neighbour counts once, itself never.
-void tidy(std::vector<int>& neighbours, int self) {
-  std::sort(neighbours.begin(), neighbours.end());
-  neighbours.erase(std::unique(neighbours.begin(), neighbours.end()), neighbours.end());
-  neighbours.erase(std::remove(neighbours.begin(), neighbours.end(), self), neighbours.end());
-}
-
-std::vector<int> ring(int rank, int ranks) {
-  return {(rank + ranks - 1) % ranks, (rank + 1) % ranks};
-}
-
-std::vector<int> torus2d(int rank, int ranks) {
-  int rows = static_cast<int>(std::sqrt(static_cast<double>(ranks)));
-  while (ranks % rows != 0) --rows;
-  const int columns = ranks / rows;
-  const int row = rank / columns;
-  const int column = rank % columns;
-  const auto at = [&](int r, int c) { return (r + rows) % rows * columns + (c + columns) % columns; };
-  return {at(row - 1, column), at(row + 1, column), at(row, column - 1), at(row, column + 1)};
-}
-
-std::vector<int> exponential(int rank, int ranks) {
-  std::vector<int> neighbours;
-  for (long hop = 1; hop < ranks; hop *= 2) neighbours.push_back(static_cast<int>((rank - hop + ranks) % ranks));
-  return neighbours;
-}
-
-std::vector<int> complete(int /*rank*/, int ranks) {
-  std::vector<int> neighbours(ranks);
-  std::iota(neighbours.begin(), neighbours.end(), 0);
-  return neighbours;
 }
 
 }  // namespace
@@ -167,26 +132,30 @@ std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& gra
   return weighted;
 }
 
-Topology make_topology(const TopologyConfig& config, int ranks) {
+std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule) {
+  if (rule == "uniform" || (rule == "automatic" && !is_undirected(graph))) return uniform_weights(graph);
+  HALOGRAD_REQUIRE(rule == "automatic" || rule == "metropolis_hastings", "topology.weights is \"", rule,
+                   "\"; expected automatic, uniform or metropolis_hastings");
+  return metropolis_hastings_weights(graph);
+}
+
+Topology make_topology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank) {
   HALOGRAD_REQUIRE(ranks >= 1, "topology: ", ranks, " ranks; expected at least 1");
-  HALOGRAD_REQUIRE(config.weights == "uniform" || config.weights == "metropolis_hastings", "topology.weights is \"",
-                   config.weights, "\"; expected uniform or metropolis_hastings");
   if (config.kind == "file") return read_topology_file(config.file, config.weights, ranks);
+  return {config.kind, mixing_weights(make_graph(config, ranks, node_of_rank), config.weights)};
+}
 
-  std::vector<int> (*neighbours)(int, int) = nullptr;
-  if (config.kind == "ring") neighbours = ring;
-  if (config.kind == "torus2d") neighbours = torus2d;
-  if (config.kind == "exponential") neighbours = exponential;
-  if (config.kind == "complete") neighbours = complete;
-  HALOGRAD_REQUIRE(neighbours != nullptr, "topology.kind is \"", config.kind,
-                   "\"; expected ring, torus2d, exponential, complete or file");
-
-  Graph graph(ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    graph[rank] = neighbours(rank, ranks);
-    tidy(graph[rank], rank);
+long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank) {
+  long crossing = 0;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
+      crossing +=
+          node_of_rank.at(static_cast<std::size_t>(rank)) != node_of_rank.at(static_cast<std::size_t>(neighbour.rank))
+              ? 1
+              : 0;
+    }
   }
-  return {config.kind, config.weights == "uniform" ? uniform_weights(graph) : metropolis_hastings_weights(graph)};
+  return crossing;
 }
 
 }  // namespace halograd

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/graphs.hpp"
 #include "config/config.hpp"
 
 namespace halograd {
@@ -42,16 +43,23 @@ class Topology {
   std::vector<double> self_;
 };
 
-/// The one factory: ring, torus2d, exponential, complete or file, for any number of ranks from 1.
-/// Throws Error for an unknown kind or weight rule, and whatever read_topology_file throws.
-Topology make_topology(const TopologyConfig& config, int ranks);
+/// The one factory: a graph of make_graph or a file, for any number of ranks from 1, with its mixing weights.
+/// `node_of_rank` (empty: all on one node) says which ranks share memory; a file's graph stays as it is.
+/// Throws Error for an unknown kind or weight rule, and whatever read_topology_file and Topology throw.
+Topology make_topology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank = {});
 
-/// Mixing weights for a graph given by the in-neighbours of each rank (ascending, without the rank itself).
+/// Mixing weights for a graph.
 /// uniform: 1 / (degree + 1), doubly stochastic where all ranks have the same in- and out-degree.
 /// metropolis_hastings: W_ij = 1 / (1 + max(degree_i, degree_j)) (Xiao, Boyd, Kim, 2007), doubly stochastic on any
 /// undirected graph; throws Error where an edge has no counterpart.
-std::vector<std::vector<Neighbour>> uniform_weights(const std::vector<std::vector<int>>& graph);
-std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const std::vector<std::vector<int>>& graph);
+std::vector<std::vector<Neighbour>> uniform_weights(const Graph& graph);
+std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& graph);
+/// By name; "automatic" is metropolis_hastings on undirected graphs (on regular ones the same as uniform) and uniform
+/// on directed ones. Throws Error for another name.
+std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule);
+
+/// Edges between ranks on different nodes.
+long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank);
 
 /// 1 - |lambda_2| of the mixing matrix (LAPACK's dgeev); 1 for one rank.
 double spectral_gap(const Topology& topology);

@@ -53,14 +53,14 @@ double weight_of(const toml::value& edge, bool given) {
   if (!given) {
     if (edge.contains("weight")) {
       fail_at(toml::find(edge, "weight"), "here",
-              "topology file: an edge has a weight, but topology.weights is \"metropolis_hastings\"");
+              "topology file: an edge has a weight, but topology.weights asks for computed ones, or the first edge has "
+              "none");
     }
     return 0;
   }
   if (!edge.contains("weight")) {
     fail_at(edge, "this edge",
-            "topology file: an edge has no weight; give each edge one, or set topology.weights to "
-            "\"metropolis_hastings\" and give none");
+            "topology file: an edge has no weight, but the first one has; give all edges one or none");
   }
   const toml::value& value = toml::find(edge, "weight");
   if (!value.is_floating() && !value.is_integer()) fail_at(value, "here", "topology file: weight is not a number");
@@ -79,6 +79,14 @@ toml::value parse(const std::string& path) {
   } catch (const std::exception& error) {
     fail("topology file: ", error.what());
   }
+}
+
+/// Whether the first edge names a weight: then all have to.
+bool names_weights(const toml::value& file) {
+  if (!file.contains("edge")) return false;
+  const toml::value& edges = toml::find(file, "edge");
+  return edges.is_array() && !edges.as_array().empty() && edges.as_array().front().is_table() &&
+         edges.as_array().front().contains("weight");
 }
 
 std::vector<std::vector<Neighbour>> read_edges(const toml::value& file, bool weights_given, int ranks) {
@@ -107,8 +115,8 @@ std::vector<std::vector<Neighbour>> read_edges(const toml::value& file, bool wei
   return in_neighbours;
 }
 
-std::vector<std::vector<int>> without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) {
-  std::vector<std::vector<int>> graph(in_neighbours.size());
+Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) {
+  Graph graph(in_neighbours.size());
   for (std::size_t rank = 0; rank < graph.size(); ++rank) {
     for (const Neighbour& neighbour : in_neighbours[rank]) graph[rank].push_back(neighbour.rank);
   }
@@ -125,10 +133,10 @@ Topology read_topology_file(const std::string& path, const std::string& weights,
     fail_at(toml::find(file, "ranks"), "here", "topology file: made for ", ranks_of_file, " ranks, but this job has ",
             ranks);
   }
-  const bool weights_given = weights == "uniform";
+  const bool weights_given = weights == "automatic" && names_weights(file);
   std::vector<std::vector<Neighbour>> in_neighbours = read_edges(file, weights_given, ranks);
   try {
-    if (!weights_given) in_neighbours = metropolis_hastings_weights(without_weights(in_neighbours));
+    if (!weights_given) in_neighbours = mixing_weights(without_weights(in_neighbours), weights);
     return {"file", std::move(in_neighbours)};
   } catch (const Error& error) {
     fail(path, ": ", error.what());

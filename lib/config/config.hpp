@@ -77,9 +77,11 @@ struct ScheduleConfig {
 
 /// [topology]: the directed graph on the ranks.
 struct TopologyConfig {
-  std::string kind = "ring";        ///< ring, torus2d, exponential, complete, file
-  std::string file;                 ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
-  std::string weights = "uniform";  ///< uniform or metropolis_hastings
+  std::string kind = "ring";          ///< a graph of comm/graphs.hpp, or file
+  std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
+  std::string weights = "automatic";  ///< automatic, uniform or metropolis_hastings
+  int degree = 4;                     ///< random_regular: neighbours of a rank, even
+  std::uint64_t seed = 1;             ///< random_regular: which graph
   bool operator==(const TopologyConfig&) const = default;
 };
 

@@ -181,9 +181,15 @@ void visit(Visitor& v, AveragerConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, TopologyConfig& c) {
-  v("kind", c.kind, "the graph on the ranks", one_of({"ring", "torus2d", "exponential", "complete", "file"}));
+  v("kind", c.kind, "the graph on the ranks",
+    one_of({"ring", "line", "grid2d", "torus2d", "torus3d", "hypercube", "exponential", "star", "complete",
+            "random_regular", "file"}));
   v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
-  v("weights", c.weights, "mixing weights", one_of({"uniform", "metropolis_hastings"}));
+  v("weights", c.weights,
+    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform",
+    one_of({"automatic", "uniform", "metropolis_hastings"}));
+  v("degree", c.degree, "random_regular: neighbours of a rank, an even number", at_least(2));
+  v("seed", c.seed, "random_regular: which graph", at_least(0));
 }
 
 template <class Visitor>

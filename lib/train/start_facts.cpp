@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "comm/averager.hpp"
+#include "comm/placement.hpp"
+#include "kernels/compat.hpp"
 
 namespace halograd {
 namespace {
@@ -20,6 +22,15 @@ std::string significant(double value) {
   return text;
 }
 
+/// Which ranks run where: a misplaced rank is the first thing to look for when a job is slow.
+void add_places(StartFacts& facts, const Communicator& comm) {
+  constexpr std::size_t shown_nodes = 16;
+  const auto nodes = places_by_node(gather_places(comm, device_number(ExecutionSpace())));
+  for (std::size_t i = 0; i < std::min(nodes.size(), shown_nodes); ++i)
+    facts.emplace_back(nodes[i].node, nodes[i].text);
+  if (nodes.size() > shown_nodes) facts.emplace_back("...", count(nodes.size() - shown_nodes, "node") + " more");
+}
+
 }  // namespace
 
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
@@ -30,6 +41,8 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
   add("device",
       std::string(ExecutionSpace::name()) + ", " + count(ExecutionSpace().concurrency(), "thread") + " a rank");
+
+  add_places(facts, comm);
 
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
@@ -53,7 +66,9 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
       edges += topology.in_neighbours(rank).size();
       most = std::max(most, topology.out_neighbours(rank).size());
     }
-    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") + ", spectral gap " +
+    const auto crossing = static_cast<double>(crossing_edges(topology, comm.node_of_rank()));
+    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") +
+                        (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
                         significant(comm.rank() == 0 ? spectral_gap(topology) : 0));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");

@@ -71,7 +71,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
 
     config_.network = expand_network(config_.network, train_set_->classes());
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), train_set_->classes(), largest);
-    topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks()));
+    topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());

@@ -36,7 +36,7 @@ class TopologyFile : public testing::Test {
   void TearDown() override { std::remove(path_.c_str()); }
 
   /// What reading the text says; empty where it is accepted.
-  std::string message_of(const std::string& text, int ranks, const std::string& weights = "uniform") {
+  std::string message_of(const std::string& text, int ranks, const std::string& weights = "automatic") {
     try {
       read_topology_file(write(text), weights, ranks);
     } catch (const Error& error) {
@@ -57,7 +57,7 @@ class TopologyFile : public testing::Test {
 };
 
 TEST_F(TopologyFile, ReadsDirectedEdgesWithTheirWeights) {
-  const Topology topology = read_topology_file(write(directed_triangle), "uniform", 3);
+  const Topology topology = read_topology_file(write(directed_triangle), "automatic", 3);
   EXPECT_EQ(topology.kind(), "file");
   EXPECT_EQ(topology.in_neighbours(1), (std::vector<Neighbour>{{0, 0.25}}));
   EXPECT_EQ(topology.out_neighbours(1), (std::vector<Neighbour>{{2, 0.25}}));
@@ -78,14 +78,23 @@ edge = [{from = 0, to = 1}, {from = 1, to = 0}, {from = 1, to = 2}, {from = 2, t
   const Topology topology = read_topology_file(write(path), "metropolis_hastings", 3);
   EXPECT_DOUBLE_EQ(topology.in_neighbours(0)[0].weight, 1.0 / 3);
   EXPECT_DOUBLE_EQ(topology.self_weight(0), 2.0 / 3);
-  expect_at_line(message_of(path, 3), 2, "no weight");
+  EXPECT_EQ(read_topology_file(write(path), "automatic", 3).matrix(), topology.matrix());
   expect_at_line(message_of(directed_triangle, 3, "metropolis_hastings"), 5, "has a weight");
   EXPECT_NE(message_of("ranks = 2\n[[edge]]\nfrom = 0\nto = 1\n", 2, "metropolis_hastings").find("undirected"),
             std::string::npos);
 }
 
+TEST_F(TopologyFile, TakesWeightsForAllEdgesOrForNone) {
+  const std::string first = "ranks = 2\n[[edge]]\nfrom = 0\nto = 1\n", second = "[[edge]]\nfrom = 1\nto = 0\n";
+  const std::string weight = "weight = 0.5\n";
+  EXPECT_EQ(message_of(first + second, 2), "");
+  EXPECT_EQ(message_of(first + weight + second + weight, 2), "");
+  expect_at_line(message_of(first + weight + second, 2), 6, "no weight");
+  expect_at_line(message_of(first + second + weight, 2), 8, "has a weight");
+}
+
 TEST_F(TopologyFile, RefusesAFileThatIsNotThereOrNotToml) {
-  EXPECT_THROW(read_topology_file("/nowhere/graph.toml", "uniform", 3), Error);
+  EXPECT_THROW(read_topology_file("/nowhere/graph.toml", "automatic", 3), Error);
   expect_at_line(message_of("ranks = 3\nedge = [\n", 3), 2, "");
 }
 

@@ -13,9 +13,10 @@ namespace halograd {
 namespace {
 
 constexpr double pi = std::numbers::pi;
-const std::vector<std::string> kinds = {"ring", "torus2d", "exponential", "complete"};
+const std::vector<std::string> kinds = {"ring",      "line",        "grid2d", "torus2d",  "torus3d",
+                                        "hypercube", "exponential", "star",   "complete", "random_regular"};
 
-TopologyConfig config_of(const std::string& kind, const std::string& weights = "uniform") {
+TopologyConfig config_of(const std::string& kind, const std::string& weights = "automatic") {
   TopologyConfig config;
   config.kind = kind;
   config.weights = weights;
@@ -119,9 +120,87 @@ TEST(Topology, ExponentialHopsByPowersOfTwo) {
   EXPECT_DOUBLE_EQ(topology.in_neighbours(0)[0].weight, 0.2);
 }
 
+TEST(Topology, LinesAndGridsEndAtTheirBorders) {
+  EXPECT_EQ(ranks_of(make_topology(config_of("line"), 5).in_neighbours(0)), (std::vector<int>{1}));
+  EXPECT_EQ(ranks_of(make_topology(config_of("line"), 5).in_neighbours(3)), (std::vector<int>{2, 4}));
+  const Topology grid = make_topology(config_of("grid2d"), 12);  // 3 x 4
+  EXPECT_EQ(ranks_of(grid.in_neighbours(0)), (std::vector<int>{1, 4}));
+  EXPECT_EQ(ranks_of(grid.in_neighbours(5)), (std::vector<int>{1, 4, 6, 9}));
+  EXPECT_EQ(ranks_of(grid.in_neighbours(11)), (std::vector<int>{7, 10}));
+}
+
+TEST(Topology, TorusOfThreeAxesIsAsCubicAsTheRanksAllow) {
+  EXPECT_EQ(ranks_of(make_topology(config_of("torus3d"), 27).in_neighbours(0)), (std::vector<int>{1, 2, 3, 6, 9, 18}));
+  EXPECT_EQ(ranks_of(make_topology(config_of("torus3d"), 24).in_neighbours(0)),  // 2 x 3 x 4
+            (std::vector<int>{1, 3, 4, 8, 12}));
+}
+
+TEST(Topology, HypercubeDiffersInOneBitAndIsCutWhereRanksEnd) {
+  EXPECT_EQ(ranks_of(make_topology(config_of("hypercube"), 8).in_neighbours(5)), (std::vector<int>{1, 4, 7}));
+  EXPECT_EQ(ranks_of(make_topology(config_of("hypercube"), 6).in_neighbours(5)), (std::vector<int>{1, 4}));
+  EXPECT_EQ(ranks_of(make_topology(config_of("hypercube"), 6).in_neighbours(3)), (std::vector<int>{1, 2}));
+}
+
+TEST(Topology, RandomRegularHasTheDegreeAndFollowsFromTheSeed) {
+  TopologyConfig config = config_of("random_regular");
+  config.degree = 6;
+  const Topology one = make_topology(config, 64);
+  for (int rank = 0; rank < 64; ++rank) {
+    EXPECT_LE(one.in_neighbours(rank).size(), 6U);
+    EXPECT_GE(one.in_neighbours(rank).size(), 2U);
+  }
+  EXPECT_EQ(one.matrix(), make_topology(config, 64).matrix());
+  config.seed = 2;
+  EXPECT_NE(one.matrix(), make_topology(config, 64).matrix());
+  EXPECT_GT(spectral_gap(one), 0.1);  // a ring of 64 has .0032
+  config.degree = 3;
+  EXPECT_THROW(make_topology(config, 64), Error);
+}
+
+TEST(Topology, AutomaticWeightsAreUniformOnDirectedGraphsOnly) {
+  EXPECT_EQ(make_topology(config_of("exponential"), 8).matrix(),
+            make_topology(config_of("exponential", "uniform"), 8).matrix());
+  EXPECT_EQ(make_topology(config_of("star"), 8).matrix(),
+            make_topology(config_of("star", "metropolis_hastings"), 8).matrix());
+  try {  // not regular: columns would not sum to 1
+    make_topology(config_of("star", "uniform"), 8);
+    FAIL() << "accepted a matrix that is not doubly stochastic";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("doubly stochastic"), std::string::npos) << error.what();
+  }
+}
+
+std::vector<int> nodes_in_blocks(int ranks, int node_ranks) {
+  std::vector<int> nodes(ranks);
+  for (int rank = 0; rank < ranks; ++rank) nodes[rank] = rank / node_ranks;
+  return nodes;
+}
+
+TEST(Topology, IsLaidOutSoThatMostEdgesStayInsideANode) {
+  // An 8 x 8 torus on nodes of 8: rows would leave 16 edges a node crossing each way, tiles of 2 x 4 leave 12.
+  const std::vector<int> nodes = nodes_in_blocks(64, 8);
+  EXPECT_EQ(crossing_edges(make_topology(config_of("torus2d"), 64), nodes), 128);
+  EXPECT_EQ(crossing_edges(make_topology(config_of("torus2d"), 64, nodes), nodes), 96);
+  // Tiles of 4 x 4 x 4 in a cube of 8: half of the 6 faces' points a node have an edge out.
+  const std::vector<int> cubes = nodes_in_blocks(512, 64);
+  EXPECT_EQ(crossing_edges(make_topology(config_of("torus3d"), 512, cubes), cubes), 8 * 6 * 16);
+}
+
+TEST(Topology, RanksDealtOutRoundRobinGetTheLayoutOfBlocks) {
+  std::vector<int> dealt(16);
+  for (int rank = 0; rank < 16; ++rank) dealt[rank] = rank % 4;
+  for (const std::string& kind : kinds) {
+    const Topology blocks = make_topology(config_of(kind), 16, nodes_in_blocks(16, 4));
+    const Topology round_robin = make_topology(config_of(kind), 16, dealt);
+    EXPECT_EQ(crossing_edges(round_robin, dealt), crossing_edges(blocks, nodes_in_blocks(16, 4))) << kind;
+    EXPECT_NEAR(spectral_gap(round_robin), spectral_gap(blocks), 1e-9) << kind;
+  }
+  EXPECT_EQ(crossing_edges(make_topology(config_of("ring"), 16, dealt), dealt), 8);
+  EXPECT_THROW(make_topology(config_of("ring"), 8, dealt), Error);
+}
+
 TEST(Topology, MetropolisHastingsOnAStarIsDoublyStochastic) {
-  const std::vector<std::vector<Neighbour>> star = metropolis_hastings_weights({{1, 2, 3}, {0}, {0}, {0}});
-  const Topology topology("star", star);
+  const Topology topology("star", metropolis_hastings_weights({{1, 2, 3}, {0}, {0}, {0}}));
   for (int leaf = 1; leaf < 4; ++leaf) EXPECT_DOUBLE_EQ(topology.in_neighbours(leaf)[0].weight, 0.25);
   EXPECT_DOUBLE_EQ(topology.self_weight(0), 0.25);
   EXPECT_DOUBLE_EQ(topology.self_weight(1), 0.75);
@@ -129,7 +208,7 @@ TEST(Topology, MetropolisHastingsOnAStarIsDoublyStochastic) {
 
 TEST(Topology, MetropolisHastingsIsUniformOnARegularGraphAndRefusesADirectedOne) {
   EXPECT_EQ(make_topology(config_of("torus2d", "metropolis_hastings"), 8).matrix(),
-            make_topology(config_of("torus2d"), 8).matrix());
+            make_topology(config_of("torus2d", "uniform"), 8).matrix());
   // On 3 ranks the exponential graph is complete, and so has all its edges both ways.
   EXPECT_NO_THROW(make_topology(config_of("exponential", "metropolis_hastings"), 3));
   try {
@@ -196,6 +275,22 @@ TEST(SpectralGap, TorusAgreesWithItsCosines) {
     EXPECT_NEAR(spectral_gap(make_topology(config_of("torus2d"), rows * columns)), 1 - second, 1e-9);
   }
   EXPECT_NEAR(spectral_gap(make_topology(config_of("torus2d"), 8)), 0.5, 1e-12);  // 2 x 4, three neighbours
+}
+
+TEST(SpectralGap, TorusOfThreeAxesAgreesWithItsCosines) {
+  double second = 0;
+  for (int k = 1; k < 4; ++k) second = std::max(second, std::abs(5 + 2 * std::cos(2 * pi * k / 4)) / 7);
+  EXPECT_NEAR(spectral_gap(make_topology(config_of("torus3d"), 64)), 1 - second, 1e-9);
+}
+
+TEST(SpectralGap, LineStarAndHypercubeAgreeWithTheirLaplacians) {
+  for (int ranks = 3; ranks <= 33; ++ranks) {  // of two ranks, the line has weights of 1/2
+    EXPECT_NEAR(spectral_gap(make_topology(config_of("line"), ranks)), (2 - 2 * std::cos(pi / ranks)) / 3, 1e-9);
+    EXPECT_NEAR(spectral_gap(make_topology(config_of("star"), ranks)), 1.0 / ranks, 1e-9);
+  }
+  for (int axes = 1; axes <= 6; ++axes) {
+    EXPECT_NEAR(spectral_gap(make_topology(config_of("hypercube"), 1 << axes)), axes == 1 ? 1 : 2.0 / (axes + 1), 1e-9);
+  }
 }
 
 TEST(SpectralGap, ExponentialAgreesWithItsFourierTransform) {

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# What the jobscripts beside this file share. Read by them inside a job; prints to the job's log.
+
+# status of halograd that says: stopped in time, everything is saved, start me again
+readonly saved_for_later=75
+
+stop() {
+  printf 'job %s: %s\n' "${SLURM_JOB_ID:-}" "$*" >&2
+  exit 1
+}
+
+# prepare VARIABLE...: reads the site file, and checks that each variable names a program then.
+prepare() {
+  local site=${HALOGRAD_SITE:-$HALOGRAD_HOME/jobscripts/site/default.sh} variable
+  [[ -r $site ]] || stop "there is no site file $site (HALOGRAD_SITE names it)"
+  # shellcheck source=jobscripts/site/default.sh
+  . "$site"
+  for variable in "$@"; do
+    command -v "${!variable}" >/dev/null ||
+      stop "there is no program ${!variable}: build it before submitting, or name yours in $variable"
+  done
+  # srun's options, by its environment: a launcher that is not srun does not mind them.
+  export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # since Slurm 22.05 srun does not take it from sbatch
+  export SLURM_CPU_BIND=${SLURM_CPU_BIND:-cores}      # every rank has cores of its own
+  # The ranks end one after the other with status 75, which is no reason to kill the rest; a rank that crashed is one.
+  export SLURM_KILL_BAD_EXIT=0 SLURM_WAIT=${SLURM_WAIT:-60}
+  printf 'job %s on %s, start %d: %s ranks, %s cores each%s\n' "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" \
+    $((1 + ${SLURM_RESTART_COUNT:-0})) "$SLURM_NTASKS" "$SRUN_CPUS_PER_TASK" \
+    "${SLURM_GPUS_ON_NODE:+, $SLURM_GPUS_ON_NODE GPUs on a node}"
+}
+
+# finish STATUS: ends the job with the status of halograd, or queues it again where halograd was stopped in time.
+finish() {
+  local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100}
+  if [[ $1 != "$saved_for_later" ]]; then
+    exit "$1"
+  elif ((starts >= most)); then
+    stop "saved for later, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
+  fi
+  # The number alone of an array's last job means the whole array.
+  [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  printf 'job %s: saved for later, back into the queue\n' "$job"
+  scontrol requeue "$job"
+  exit "$1" # not reached where Slurm ends the job first
+}

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+
+namespace halograd {
+
+/// In-neighbours of each rank, ascending, each once and never the rank itself.
+using Graph = std::vector<std::vector<int>>;
+
+/// The graph of `config.kind` on `ranks` >= 1 ranks (docs/algorithms.md, "Topologies"). `node_of_rank` (empty: all on
+/// one node) lays it out so that most edges stay inside a node: positions in the graph go to the ranks node by node,
+/// and grids and tori are cut into one tile a node. Throws Error for an unknown kind.
+Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank = {});
+
+/// Whether every edge goes both ways.
+bool is_undirected(const Graph& graph);
+
+}  // namespace halograd

@@ -1,0 +1,121 @@
+"""A Slurm of its own for the tests beside this file (single_node.sh), and what they ask of it."""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "app"))
+from program import DIGITS, PROGRAM, SYNTHETIC, execute, main, read_metrics  # noqa: E402, F401: for the tests as well
+
+SCRIPT = os.path.join(SOURCE, "tests", "slurm", "single_node.sh")
+JOBSCRIPTS = os.path.join(SOURCE, "jobscripts")
+CANNOT_RUN = 77
+TIMEOUT = 180  # seconds for one job
+FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}
+
+
+class Cluster:
+    """Two nodes of 8 cores and 2 GPUs that are not there, from start to stop."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="halograd_slurm_")
+        atexit.register(self.stop)
+        started = subprocess.run(["bash", SCRIPT, "start", self.folder], stdin=subprocess.DEVNULL, encoding="utf-8",
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=150, check=False)
+        if started.returncode == CANNOT_RUN:
+            print(f"\n*** SLURM IS NOT TESTED HERE: {started.stdout.strip()} ***\n", flush=True)
+            sys.exit(CANNOT_RUN)  # ctest then lists the test as skipped
+        if started.returncode != 0:
+            raise RuntimeError(started.stdout)
+        self.environment = {"SLURM_CONF": os.path.join(self.folder, "slurm.conf")}
+
+    def stop(self):
+        atexit.unregister(self.stop)
+        subprocess.run(["bash", SCRIPT, "stop", self.folder], stdin=subprocess.DEVNULL, timeout=150, check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def command(self, *words, **environment):
+        result = execute([*map(str, words)], self.folder, {**self.environment, **environment})
+        if result.status != 0:
+            raise AssertionError(f"{words}: status {result.status}\n{result.out}\n{result.err}")
+        return result.out
+
+    def job(self, number):
+        """What scontrol knows of a job, of all jobs of an array, or of all components of a heterogeneous one."""
+        text = self.command("scontrol", "show", "job", "-o", number)
+        return [dict(re.findall(r"([\w/:]+)=(\S*)", line)) for line in text.splitlines()]
+
+    def wait(self, number, until=None, timeout=TIMEOUT):
+        """Waits until a job and its array have ended, or for another condition on its records; the records."""
+        end = time.monotonic() + timeout
+        while True:
+            records = self.job(number)
+            if until is not None and until(records):
+                return records
+            if all(record["JobState"] in FINAL for record in records):
+                if until is None:
+                    return records
+                raise AssertionError(f"ended too early: {records}")
+            if time.monotonic() > end:
+                raise AssertionError(f"after {timeout} s: {records}\n{self.log()}")
+            # Only a change makes the backfill scheduler, which heterogeneous jobs need, look again: an idle cluster has none.
+            subprocess.run(["scontrol", "update", f"JobId={number}", f"Comment={time.monotonic()}"], check=False,
+                           env={**os.environ, **self.environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.3)
+
+    def log(self):
+        with open(os.path.join(self.folder, "log", "slurmctld.log"), encoding="utf-8") as file:
+            return file.read()[-4000:]
+
+
+class ClusterTest(unittest.TestCase):
+    """Tests that share one cluster; each has a folder to submit from."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.stop)
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="halograd_jobs_")
+        self.addCleanup(shutil.rmtree, self.folder)
+        # no user's own settings: what a job is told comes from the test alone
+        self.environment = {
+            "HALOGRAD_HOME": SOURCE, "HALOGRAD_CPU_PROGRAM": PROGRAM, "HALOGRAD_CUDA_PROGRAM": PROGRAM,
+            "HALOGRAD_HIP_PROGRAM": PROGRAM, "HALOGRAD_PYTHON": sys.executable, "HALOGRAD_SITE": "",
+            "MPLCONFIGDIR": os.path.join(self.folder, "matplotlib"), "OMP_WAIT_POLICY": "passive"}
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def read(self, *parts):
+        with open(self.path(*parts), encoding="utf-8") as file:
+            return file.read()
+
+    def submit(self, *words, **environment):
+        """Submits from the test's folder; the job's number."""
+        result = execute(["sbatch", "--parsable", *map(str, words)], self.folder,
+                         {**self.cluster.environment, **self.environment, **environment})
+        self.assertEqual((result.status, result.err), (0, ""), result.out)
+        return int(result.out.strip())
+
+    def script(self, name):
+        return os.path.join(JOBSCRIPTS, name)
+
+    def ends(self, job, state="COMPLETED", status="0:0"):
+        """The job's records once it has ended, which must be so; its log is shown where it is not."""
+        records = self.cluster.wait(job)
+        for record in records:
+            self.assertEqual((record["JobState"], record["ExitCode"]), (state, status), self.outputs())
+        return records
+
+    def outputs(self):
+        return "\n".join(f"--- {name}\n{self.read(name)}" for name in sorted(os.listdir(self.folder))
+                         if name.endswith(".out"))
