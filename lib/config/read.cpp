@@ -89,12 +89,13 @@ void check_inputs(const std::vector<LayerConfig>& layers, const std::vector<Node
     }
     const Place& place = list == nullptr ? nodes[i].place : list->place;
     const std::string found = ", found " + std::to_string(layer.inputs.size());
-    if (layer.type == "add" && layer.inputs.size() < 2) {
-      fail_at(place, "layer \"" + layer.name + "\" adds at least two inputs" + found,
+    const bool several = layer.type == "add" || layer.type == "concat";
+    if (several && layer.inputs.size() < 2) {
+      fail_at(place, "layer \"" + layer.name + "\" takes at least two inputs" + found,
               "for example inputs = [\"conv2\", \"input\"]");
     }
-    if (layer.type != "add" && layer.inputs.size() > 1) {
-      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add takes more");
+    if (!several && layer.inputs.size() > 1) {
+      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add and concat take more");
     }
     earlier.push_back(layer.name);
   }
@@ -127,6 +128,10 @@ void check(const RunConfig& config, const Places& places) {
             std::string("for example: path = ") + (format == "hdf5" ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
   }
   check_network(config.network, places);
+  if (config.loss.label_smoothing > 0 && config.loss.name != "cross_entropy") {
+    fail_at(places.of("loss", "label_smoothing"),
+            "loss.label_smoothing is cross_entropy's; the loss is \"" + config.loss.name + "\"");
+  }
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }

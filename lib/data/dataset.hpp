@@ -20,9 +20,11 @@ class Dataset {
   [[nodiscard]] virtual long size() const = 0;
   [[nodiscard]] virtual ImageShape shape() const = 0;
   [[nodiscard]] virtual int classes() const = 0;
+  /// 1, or as many as an image has pixels, in their order.
+  [[nodiscard]] virtual long labels_per_image() const { return 1; }
   /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
-  /// their largest; float32 values as they are), labels (indices.size()). Safe to call from several threads. Throws
-  /// Error on a broken file or an index outside the set.
+  /// their largest; float32 values as they are), labels (indices.size(), labels_per_image()). Safe to call from several
+  /// threads. Throws Error on a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
 };
 
@@ -36,7 +38,9 @@ enum class Split { train, test };
 ///   under
 ///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
 ///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
-///   synthetic  patterns by class plus noise, a function of (config, split, seed, index)
+///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
+///   seed,
+///              index)
 /// Throws Error naming the file, offset or index, what was found and what was expected.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed);
 

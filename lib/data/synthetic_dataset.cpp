@@ -113,6 +113,7 @@ std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, s
                    ", expected at least 1");
   HALOGRAD_REQUIRE(size > 0, split == Split::train ? "data.synthetic_train" : "data.synthetic_test", " is ", size,
                    ", expected at least 1");
+  if (config.synthetic_labels == "pixel") return make_synthetic_volumes(shape, size, split, seed);
   return std::make_unique<SyntheticDataset>(shape, config.synthetic_classes, size, split, seed);
 }
 

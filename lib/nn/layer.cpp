@@ -33,13 +33,21 @@ std::string extents_text(const std::array<int, 3>& extents, int dimensions) {
 
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs) {
   if (config.type == "conv") return make_conv(config, inputs);
+  if (config.type == "conv_transpose") return make_conv_transpose(config, inputs);
   if (config.type == "dense") return make_dense(config, inputs);
   if (config.type == "max_pool") return make_max_pool(config, inputs);
   if (config.type == "avg_pool") return make_avg_pool(config, inputs);
   if (config.type == "global_avg_pool") return make_global_avg_pool(config, inputs);
   if (config.type == "batch_norm") return make_batch_norm(config, inputs);
+  if (config.type == "group_norm") return make_group_norm(config, inputs);
+  if (config.type == "layer_norm") return make_layer_norm(config, inputs);
+  for (const char* activation : {"leaky_relu", "relu6", "sigmoid", "tanh", "gelu", "silu"}) {
+    if (config.type == activation) return make_activation(config, inputs);
+  }
   if (config.type == "relu") return make_relu(config, inputs);
   if (config.type == "add") return make_add(config, inputs);
+  if (config.type == "concat") return make_concat(config, inputs);
+  if (config.type == "upsample") return make_upsample(config, inputs);
   if (config.type == "flatten") return make_flatten(config, inputs);
   if (config.type == "dropout") return make_dropout(config, inputs);
   fail("layer ", config.name, ": there is no layer type '", config.type, "'");

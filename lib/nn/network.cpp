@@ -31,16 +31,39 @@ struct Network::Node {
   LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
 };
 
-Network::Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch)
-    : classes_(classes), largest_batch_(largest_batch), input_shape_(input) {
+namespace {
+
+/// Throws Error where a network's outputs cannot be compared with the labels.
+void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
+                     int classes, const LossConfig& loss, long labels_per_image) {
+  HALOGRAD_REQUIRE(labels_per_image == 1 || labels_per_image == input.pixels(), "network '", network,
+                   "': the data have ", labels_per_image, " labels for an image of ", to_string(input));
+  HALOGRAD_REQUIRE(loss.name != "binary_cross_entropy" || classes == 2,
+                   "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have ", classes, " classes");
+  const bool one = loss.name == "binary_cross_entropy" || (loss.name == "mean_squared_error" && outputs.channels == 1);
+  const bool a_pixel = labels_per_image > 1;
+  const Shape expected(a_pixel ? input.extents() : std::array<int, 3>{1, 1, 1}, one ? 1 : classes, outputs.dimensions);
+  HALOGRAD_REQUIRE(outputs.extents() == expected.extents() && outputs.channels == expected.channels, "network '",
+                   network, "': the last layer, ", layer, ", has outputs of shape ", to_string(outputs),
+                   ", but the data have ", classes, " classes", a_pixel ? " and a label a pixel" : "", " (",
+                   to_string(expected), " expected", one ? " by " + loss.name : "", ")");
+}
+
+}  // namespace
+
+Network::Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch,
+                 const LossConfig& loss, long labels_per_image)
+    : classes_(classes),
+      largest_batch_(largest_batch),
+      loss_(loss),
+      labels_per_image_(labels_per_image),
+      input_shape_(input) {
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
   build_nodes(config, input);
   const Node& last = *nodes_.back();
-  HALOGRAD_REQUIRE(last.shape.pixels() == 1 && last.shape.channels == classes, "network '", config.name,
-                   "': the last layer, ", last.config.name, ", has outputs of shape ", to_string(last.shape),
-                   ", but the data have ", classes, " classes (1x1x", classes, " expected)");
+  require_outputs(config.name, last.config.name, last.shape, input, classes, loss, labels_per_image);
   place_buffers();
-  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch));
+  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch * labels_per_image));
 }
 
 Network::~Network() = default;
@@ -215,7 +238,7 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
                    " images for a network built for 1 to ", largest_batch_);
   const Vector<float> images = value(0, batch.size);
   Kokkos::deep_copy(exec, images, HostVector<const float>(batch.images, images.size()));
-  const std::size_t size = static_cast<std::size_t>(batch.size);
+  const auto size = static_cast<std::size_t>(batch.size * labels_per_image_);
   Kokkos::deep_copy(exec, slice(labels_, 0, size), HostVector<const std::int32_t>(batch.labels, size));
 }
 
@@ -262,9 +285,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
                        std::uint64_t random_key) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
-  const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = softmax_cross_entropy<float>(exec, batch.size, classes_, value(last, batch.size), labels_,
-                                                   1.0 / batch.size, gradient(last, batch.size));
+  const LossSum sum = loss(exec, batch.size, true);
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -273,8 +294,26 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return softmax_cross_entropy<float>(exec, batch.size, classes_, value(static_cast<int>(nodes_.size()), batch.size),
-                                      labels_, 0, Vector<float>());
+  return loss(exec, batch.size, false);
+}
+
+LossSum Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
+  const int last = static_cast<int>(nodes_.size());
+  const long rows = batch * labels_per_image_;
+  const double scale = 1.0 / static_cast<double>(rows);
+  const Vector<const float> outputs = value(last, batch);
+  const Vector<float> to = with_gradient ? gradient(last, batch) : Vector<float>();
+  const int width = nodes_.back()->shape.channels;
+  LossSum sum;
+  if (loss_.name == "binary_cross_entropy") {
+    sum = binary_cross_entropy<float>(exec, rows, outputs, labels_, scale, to);
+  } else if (loss_.name == "mean_squared_error") {
+    sum = mean_squared_error<float>(exec, rows, width, outputs, labels_, scale, to);
+  } else {
+    sum = softmax_cross_entropy<float>(exec, rows, width, outputs, labels_, scale, to, loss_.label_smoothing);
+  }
+  sum.loss /= static_cast<double>(labels_per_image_);
+  return sum;
 }
 
 }  // namespace halograd

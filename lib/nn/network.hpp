@@ -32,7 +32,7 @@ struct Replica {
 struct HostBatch {
   int size = 0;
   const float* images = nullptr;         ///< (size, H, W, C)
-  const std::int32_t* labels = nullptr;  ///< (size)
+  const std::int32_t* labels = nullptr;  ///< (size, labels an image)
 };
 
 /// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their
@@ -40,8 +40,10 @@ struct HostBatch {
 class Network {
  public:
   /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
-  /// a name is unknown, or the last layer does not have `classes` outputs.
-  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch);
+  /// a name is unknown, or the last layer's outputs do not fit the loss and the labels: one pixel for a label an image,
+  /// else as many as the image; channels as docs/run-files.md has them.
+  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch, const LossConfig& loss = {},
+          long labels_per_image = 1);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -76,8 +78,14 @@ class Network {
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 
+  /// The loss of the last forward pass, an image's being the mean over its labels; with a gradient to go backwards
+  /// from.
+  LossSum loss(const ExecutionSpace& exec, int batch, bool with_gradient);
+
   int classes_;
   int largest_batch_;
+  LossConfig loss_;
+  long labels_per_image_;
   Shape input_shape_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<TensorInfo> parameters_, statistics_;

@@ -91,11 +91,12 @@ RunConfig random_config(std::mt19937_64& random) {
   visit(scramble, config);
   config.schedule.milestones = {0.1 + 0.2, 1.0 / 3.0, 7};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
+  if (config.loss.name != "cross_entropy") config.loss.label_smoothing = 0;
   auto& layers = config.network.layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     layers[i].name += std::to_string(i);
     const std::string before = i == 0 ? "input" : layers[i - 1].name;
-    if (layers[i].type == "add") layers[i].inputs = {"input", before};
+    if (layers[i].type == "add" || layers[i].type == "concat") layers[i].inputs = {"input", before};
     if (layers[i].type == "relu") layers[i].inputs = {before};
   }
   return config;

@@ -11,13 +11,20 @@
 namespace halograd {
 
 std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
+/// leaky_relu, relu6, sigmoid, tanh, gelu and silu.
+std::unique_ptr<Layer> make_activation(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs);
 
