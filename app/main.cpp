@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);  // runs the subcommand
-    return 0;
+    return session.status();
   } catch (const CLI::ParseError& error) {
     return exit_with_usage_error(app, error);
   } catch (const halograd::CollectiveError& error) {

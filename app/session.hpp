@@ -22,12 +22,17 @@ class Session {
   /// After start_mpi.
   void start_kokkos(int threads);
 
+  /// What the program is to end with where nothing goes wrong from here on.
+  void end_with(int status) { status_ = status; }
+  [[nodiscard]] int status() const { return status_; }
+
   /// Says what went wrong, once where all ranks agree on it, and ends all ranks. Returns the exit status.
   int fail(const std::string& message, bool on_all_ranks);
 
  private:
   int argc_;
   char** argv_;
+  int status_ = 0;
   bool kokkos_ = false;
   std::unique_ptr<Communicator> comm_;
 };

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "app/commands.hpp"
+#include "app/exit_status.hpp"
 #include "app/json.hpp"
 #include "config/read.hpp"
+#include "support/stop_signals.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -16,6 +18,7 @@ struct TrainArguments {
   std::string file;
   std::vector<std::string> overrides;
   TrainOptions options;
+  std::string time_limit;
   bool check = false;
   bool json = false;
 };
@@ -33,6 +36,7 @@ void print_json(const TrainingResult& result) {
   object.add("test_accuracy", std::vector<double>{result.last.accuracy_lowest, result.last.accuracy_highest});
   object.add("mean_model_accuracy", result.last.mean_model_accuracy);
   object.add("consensus_distance", result.last.consensus_distance);
+  object.add("stopped", result.stopped);
   object.add("checkpoint", result.checkpoint);
   object.add("metrics", result.metrics);
   object.add("config", result.config);
@@ -48,6 +52,7 @@ std::string switches(const TrainArguments& arguments) {
 }
 
 void train(const TrainArguments& arguments, Session& session) {
+  catch_stop_signals();  // before the start, which takes a while on many nodes
   const Communicator& comm = session.start_mpi();
   RunConfig config;
   comm.together([&] { config = read_config(arguments.file, arguments.overrides); });
@@ -63,7 +68,13 @@ void train(const TrainArguments& arguments, Session& session) {
     return;
   }
   const TrainingResult result = trainer.run(arguments.options);
-  report.end(result);
+  if (result.stopped.empty()) {
+    report.end(result);
+  } else {
+    report.line("Go on with: halograd train " + arguments.file + " --resume (exit status " +
+                std::to_string(requeue_status) + ")");
+    session.end_with(requeue_status);
+  }
   if (speaks && arguments.json) print_json(result);
 }
 
@@ -75,6 +86,10 @@ void add_train(CLI::App& app, Session& session) {
   command->add_option("file", arguments->file, "Run file (TOML)")->required();
   command->add_option("--set", arguments->overrides, "Set a key of the run file, for example training.epochs=2")
       ->type_name("KEY=VALUE");
+  command
+      ->add_option("--time-limit", arguments->time_limit,
+                   "Stop with a checkpoint after so many seconds: training.time_limit for this call")
+      ->check(CLI::PositiveNumber);
   command
       ->add_option("--stop-after", arguments->options.stop_after,
                    "End, with a checkpoint, after so many epochs of this call")
@@ -88,6 +103,7 @@ void add_train(CLI::App& app, Session& session) {
       ->excludes(check);
   command->callback([arguments, &session] {
     arguments->options.versions = versions();
+    if (!arguments->time_limit.empty()) arguments->overrides.push_back("training.time_limit=" + arguments->time_limit);
     train(*arguments, session);
   });
 }

@@ -116,6 +116,7 @@ struct TrainingConfig {
   int batch = 128;         ///< images a step over all ranks
   std::uint64_t seed = 1;  ///< initial weights, shuffling, augmentation, dropout
   int threads = 0;         ///< a rank; 0: this node's usable cores over its ranks
+  double time_limit = 0;   ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;
 };
 

@@ -102,6 +102,8 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("batch", c.batch, "images a step over all ranks together", at_least(1));
   v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
   v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+  v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
+    at_least(0));
 }
 
 template <class Visitor>

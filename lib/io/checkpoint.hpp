@@ -31,11 +31,20 @@ struct CheckpointHeader {
   std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
 };
 
+/// What one rank has added up in an epoch that is not finished.
+struct EpochSums {
+  double loss = 0;              ///< over its images
+  double images = 0;            ///< trained on
+  double training_seconds = 0;  ///< spent on them
+  double wait_seconds = 0;      ///< of these, waiting for other ranks
+};
+
 /// One rank's state in host memory; the buffers belong to the caller. Lengths are the same on all ranks.
 struct ReplicaState {
   HostVector<float> parameters;              ///< (P)
   std::vector<HostVector<float>> optimizer;  ///< each (P): momentum, second moment, ...
   HostVector<float> statistics;              ///< (Q) batch-norm running mean and variance; may be empty
+  EpochSums sums{};                          ///< kept where the header's step_in_epoch is not 0
 };
 
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
@@ -49,8 +58,8 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 
 /// Collective; `comm` has the checkpoint's number of ranks. Fills the buffers with this rank's rows. Throws Error on
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
-/// buffers are then undefined.
-void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+/// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
+EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);

@@ -30,6 +30,14 @@ Hdf5Space select(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::i
   return space;
 }
 
+constexpr const char* epoch_sums = "/replica/epoch_sums";
+constexpr hsize_t epoch_sum_count = 4;
+static_assert(sizeof(EpochSums) == epoch_sum_count * sizeof(double), "a row is written as it lies in memory");
+
+std::uint32_t checksum(const EpochSums& row) {
+  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(&row), sizeof(row)));
+}
+
 template <class Transfer>
 void in_pieces(std::size_t length, std::size_t piece, Transfer&& transfer) {
   for (std::size_t begin = 0; begin < length; begin += piece) transfer(begin, std::min(piece, length - begin));
@@ -109,6 +117,32 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
 
 std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start) {
   return static_cast<std::uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(values), count * sizeof(float)));
+}
+
+void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path) {
+  const Hdf5Space space = make_space({rows.size(), epoch_sum_count});
+  const Hdf5Dataset dataset(HALOGRAD_HDF5(
+      H5Dcreate2(file, epoch_sums, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, epoch_sums));
+  HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
+  std::vector<std::uint32_t> checksums;
+  for (const EpochSums& row : rows) checksums.push_back(checksum(row));
+  write_attribute(dataset, "crc32", checksums, path);
+}
+
+std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks, const std::string& path) {
+  std::vector<EpochSums> rows(static_cast<std::size_t>(ranks));
+  if (!has_link(file, epoch_sums, path)) return rows;
+  const Hdf5Dataset dataset = open_dataset(file, epoch_sums, path);
+  const std::vector<hsize_t> expected{rows.size(), epoch_sum_count};
+  HALOGRAD_REQUIRE(dataset_extents(dataset, epoch_sums, path) == expected, path, ": ", epoch_sums,
+                   " does not have the extents (", ranks, ", ", epoch_sum_count, ")");
+  HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
+  const auto checksums = read_checksums_attribute(dataset, "crc32", path);
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    HALOGRAD_REQUIRE(rank < checksums.size() && checksum(rows[rank]) == checksums[rank], path, ": ", epoch_sums,
+                     ", row ", rank, ": the checksum is wrong; the file is damaged");
+  }
+  return rows;
 }
 
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,

@@ -51,6 +51,11 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);
 /// CRC-32 (zlib) of the values' little-endian bytes, continued from `start`.
 std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start = 0);
 
+/// /replica/epoch_sums (R, 4): a row a rank; for one process. Reading throws Error where a checksum is wrong, and
+/// returns `ranks` rows of 0 where the file, written between epochs, has none.
+void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path);
+std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks, const std::string& path);
+
 /// Rows of a dataset of /replica, in pieces of at most `piece` values.
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
                 HostVector<float> values, hid_t transfer, const std::string& file,

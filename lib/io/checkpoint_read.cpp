@@ -18,8 +18,8 @@ void require_lengths(const CheckpointLayout& found, std::size_t parameters, std:
                    found.statistics, " statistics a replica; this network has ", parameters, " and ", statistics);
 }
 
-/// Throws Error unless the file holds replicas like `state`, one a rank.
-void require_fit(const std::string& path, const CheckpointLayout& expected) {
+/// Throws Error unless the file holds replicas like `expected`, one a rank. Returns the ranks' sums of the epoch.
+std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout& expected) {
   const auto lock = hdf5_session();
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
@@ -30,6 +30,7 @@ void require_fit(const std::string& path, const CheckpointLayout& expected) {
                   header.network, path);
   HALOGRAD_REQUIRE(found.optimizer_buffers == expected.optimizer_buffers, path, ": holds ", found.optimizer_buffers,
                    " optimizer buffers a replica; this optimizer has ", expected.optimizer_buffers);
+  return read_epoch_sums(file, found.ranks, path);
 }
 
 }  // namespace
@@ -40,15 +41,16 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
   return read_header(file, path);
 }
 
-void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
+EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
   CheckpointLayout layout;
+  std::vector<EpochSums> all_sums;
   // one rank looks first, alone: what is wrong with a file is found without a collective call that could stop half-way
   together(comm, [&] {
     layout = layout_of(state, ranks);
-    if (rank == 0) require_fit(path, layout);
+    if (rank == 0) all_sums = look_into(path, layout);
   });
   std::array<std::int64_t, 3> lengths{layout.parameters, layout.optimizer_buffers, layout.statistics};
   MPI_Request request = MPI_REQUEST_NULL;
@@ -63,6 +65,10 @@ void read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState&
   const auto buffers = replica_buffers(state);
   for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], buffers[i]);
   file.close();
+  EpochSums sums;
+  MPI_Iscatter(all_sums.data(), sizeof(sums), MPI_BYTE, &sums, sizeof(sums), MPI_BYTE, 0, comm, &request);
+  wait_politely(request);
+  return sums;
 }
 
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics) {

@@ -72,6 +72,19 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const R
   return rows;
 }
 
+/// Every rank's sums, on rank 0.
+std::vector<EpochSums> sums_on_root(MPI_Comm comm, const EpochSums& mine) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  std::vector<EpochSums> rows(rank == 0 ? ranks : 0);
+  constexpr int bytes = sizeof(EpochSums);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Igather(&mine, bytes, MPI_BYTE, rows.data(), bytes, MPI_BYTE, 0, comm, &request);
+  wait_politely(request);
+  return rows;
+}
+
 void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
   // the largest of x and of -x in one reduction
   const std::array<std::int64_t, 3> mine{layout.parameters, layout.optimizer_buffers, layout.statistics};
@@ -146,8 +159,8 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
   const std::int64_t mean = layout.parameters + layout.statistics;
   const auto values = static_cast<std::size_t>(layout.ranks * row + mean) * sizeof(float);
   const std::size_t gaps = std::min(tensors + 3, values / mebibyte + 1) * mebibyte;
-  const auto checksums = static_cast<std::size_t>(layout.ranks) * 3 * sizeof(std::uint32_t);
-  return values + gaps + tensors * 4096 + checksums + header.config.size() + header.versions.size() + mebibyte;
+  const auto a_rank = static_cast<std::size_t>(layout.ranks) * (4 * sizeof(std::uint32_t) + sizeof(EpochSums));
+  return values + gaps + tensors * 4096 + a_rank + header.config.size() + header.versions.size() + mebibyte;
 }
 
 }  // namespace
@@ -161,6 +174,7 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
   together(comm, [&] { layout = layout_of(state, ranks); });
   require_same_lengths(comm, layout);
   const std::vector<std::vector<std::uint32_t>> checksums = checksums_on_root(comm, state);
+  const std::vector<EpochSums> sums = sums_on_root(comm, state.sums);
   const std::vector<float> mean_parameters = mean_on_root(comm, state.parameters);
   const std::vector<float> mean_statistics = mean_on_root(comm, state.statistics);
 
@@ -180,6 +194,7 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
         write_attribute(make_dataset(file, datasets[i].path, datasets[i].extents(), partial), "crc32", checksums[i],
                         partial);
       }
+      if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
       const Hdf5Group mean = make_group(file, "mean", partial);
       write_mean(mean, parameters, mean_parameters, "parameter", partial);
       write_mean(mean, statistics, mean_statistics, "statistic", partial);

@@ -66,14 +66,14 @@ void Report::line(const std::string& text) {
   std::fflush(stdout);
 }
 
-void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps) {
+void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps, std::int64_t done) {
   epoch_ = epoch;
   epochs_ = epochs;
   steps_ = steps;
   images_ = 0;
   epoch_begin_ = last_bar_ = Clock::now();
-  if (first_epoch_ < 0) {
-    first_epoch_ = epoch;
+  if (first_ < 0) {
+    first_ = static_cast<double>(epoch) + static_cast<double>(done) / static_cast<double>(steps);
     begin_ = epoch_begin_;
   }
   if (silent_ || header_printed_) return;
@@ -84,8 +84,8 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
 }
 
 double Report::seconds_left(double share_done) const {
-  const double done = static_cast<double>(epoch_ - first_epoch_) + share_done;
-  const double all = static_cast<double>(epochs_ - first_epoch_);
+  const double done = static_cast<double>(epoch_) + share_done - first_;
+  const double all = static_cast<double>(epochs_) - first_;
   return done > 0 ? seconds_between(begin_, Clock::now()) * (all - done) / done : 0;
 }
 

@@ -33,6 +33,7 @@ struct TrainingResult {
   double wait_share = 0;               ///< over this call's epochs
   double bytes_sent = 0;               ///< a rank and step, on average over this call
   EpochSummary last;
+  std::string stopped;                      ///< by what, where the training is to be resumed; else empty
   std::string checkpoint, metrics, config;  ///< files; no checkpoint where none is to be kept
 };
 
@@ -45,7 +46,8 @@ class Report {
 
   void start(const std::string& title, const StartFacts& facts) const;
   void line(const std::string& text);
-  void epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps);
+  /// `done`: steps of it that an earlier call has done.
+  void epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t steps, std::int64_t done);
   /// After each step; `images` of all ranks.
   void step(std::int64_t step_in_epoch, double loss, int images);
   void epoch_ends(const EpochSummary& summary);
@@ -59,8 +61,9 @@ class Report {
   bool silent_, terminal_;
   int print_steps_;
   bool header_printed_ = false, bar_shown_ = false;
-  std::int64_t epoch_ = 0, epochs_ = 0, steps_ = 0, first_epoch_ = -1;
+  std::int64_t epoch_ = 0, epochs_ = 0, steps_ = 0;
   double images_ = 0;
+  double first_ = -1;  ///< epochs done when this call began, a part of one included
   Clock::time_point begin_, epoch_begin_, last_bar_;
 };
 

@@ -17,6 +17,8 @@
 namespace halograd {
 namespace {
 
+constexpr double slow_disk = 100e6;  // bytes a second
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -90,27 +92,27 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   open_run(options);
   const std::int64_t epochs = config_.training.epochs;
   const std::int64_t last = options.stop_after > 0 ? std::min(epochs, epoch_ + options.stop_after) : epochs;
-  const int every = config_.output.checkpoint_epochs;
   const std::int64_t first_step = step_;
   const std::int64_t sent_before = averager_->bytes_sent();
+  if (!stop_->limit().empty()) report_.line("Stops with a checkpoint in time for the limit of " + stop_->limit());
   TrainingResult result;
   if (epoch_ == last) {
     report_.line("Nothing left to train: training.epochs = " + std::to_string(epochs) + " are done");
-    result.last = summarise(evaluate_epoch(), 0, 0);
+    result.last = summarise(evaluate_epoch());
     result.last.train_loss = std::numeric_limits<double>::quiet_NaN();
   }
   double images = 0, training_seconds = 0, waited = 0;
   while (epoch_ < last) {
-    const double begin = now(), wait_begin = averager_->wait_seconds();
-    train_epoch(epoch_);
-    const double train_seconds = now() - begin;
-    EpochMetrics row = evaluate_epoch();
-    row.seconds = now() - begin;
-    metrics_->add_epoch(row);
-    ++epoch_;
-    if (every > 0 && (epoch_ % every == 0 || epoch_ == last)) save(epoch_);
-
-    result.last = summarise(row, train_seconds, averager_->wait_seconds() - wait_begin);
+    const StopReason reason = train_epoch();
+    if (reason != StopReason::none) {
+      metrics_->flush();
+      save();
+      result.stopped = to_string(reason);
+      report_.line("Stopped by " + result.stopped + " after " + position() + "; all of it is in " +
+                   folder_.checkpoint());
+      break;
+    }
+    result.last = finish_epoch(epoch_ + 1 == last);
     report_.epoch_ends(result.last);
     result.seconds += result.last.seconds;
     images += result.last.images;
@@ -119,29 +121,44 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   }
   result.epochs = epoch_;
   result.steps = step_;
-  const double steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
   result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
-  result.checkpoint = every > 0 ? folder_.checkpoint() : "";
+  result.checkpoint = folder_.holds_checkpoint() ? folder_.checkpoint() : "";
   result.metrics = folder_.metrics();
   result.config = folder_.config();
   return result;
 }
 
-EpochSummary Trainer::summarise(const EpochMetrics& row, double train_seconds, double waited) const {
+EpochSummary Trainer::finish_epoch(bool last) {
+  const double begin = now();
+  EpochMetrics row = evaluate_epoch();
+  evaluation_seconds_ = now() - begin;
+  row.seconds = sums_.training_seconds + evaluation_seconds_;
+  metrics_->add_epoch(row);
+  ++epoch_;
+  const EpochSummary summary = summarise(row);
+  step_in_epoch_ = 0;
+  sums_ = {};
+  const int every = config_.output.checkpoint_epochs;
+  if (every > 0 && (epoch_ % every == 0 || last)) save();
+  return summary;
+}
+
+EpochSummary Trainer::summarise(const EpochMetrics& row) const {
   EpochSummary summary;
   summary.epoch = epoch_;
   summary.epochs = config_.training.epochs;
-  summary.images = comm_.sum(epoch_images_);
-  summary.train_loss = comm_.sum(epoch_loss_) / summary.images;
+  summary.images = comm_.sum(sums_.images);
+  summary.train_loss = comm_.sum(sums_.loss) / summary.images;
   summary.mean_model_loss = row.mean_model_loss;
   summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
   summary.accuracy_highest = comm_.largest(row.test_accuracy);
   summary.mean_model_accuracy = row.mean_model_accuracy;
   summary.consensus_distance = row.consensus_distance;
-  summary.training_seconds = comm_.largest(train_seconds);
-  summary.wait_share = comm_.sum(waited) / comm_.sum(train_seconds);
+  summary.training_seconds = comm_.largest(sums_.training_seconds);
+  summary.wait_share = comm_.sum(sums_.wait_seconds) / comm_.sum(sums_.training_seconds);
   summary.seconds = comm_.largest(row.seconds);
   return summary;
 }
@@ -169,21 +186,22 @@ void Trainer::open_run(const TrainOptions& options) {
     comm_.together([&] {
       if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
     });
-    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs, " +
-                 std::to_string(step_) + " steps done");
+    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs" +
+                 (step_in_epoch_ > 0 ? " and " + std::to_string(step_in_epoch_) + " steps, " : ", ") +
+                 std::to_string(step_) + " steps in all done");
   } else {
     if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
     metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics());
   }
+  const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
+  stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
   averager_ =
       make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
 }
 
-void Trainer::train_epoch(std::int64_t epoch) {
-  epoch_loss_ = epoch_images_ = 0;
-  loader_->start_epoch(epoch);
-  report_.epoch_begins(epoch, config_.training.epochs, loader_->steps());
-  std::int64_t step_in_epoch = 0;
+StopReason Trainer::train_epoch() {
+  loader_->start_epoch(epoch_, step_in_epoch_);
+  report_.epoch_begins(epoch_, config_.training.epochs, loader_->steps(), step_in_epoch_);
   double begin = now();
   while (const Batch* batch = loader_->next()) {
     const double data_seconds = now() - begin;
@@ -191,12 +209,18 @@ void Trainer::train_epoch(std::int64_t epoch) {
     row.data_seconds = data_seconds;
     const double end = now();
     row.images_per_second = batch->size / (end - begin);
+    sums_.loss += row.loss * batch->size;
+    sums_.images += batch->size;
+    sums_.training_seconds += end - begin;
+    sums_.wait_seconds += row.wait_seconds;
     begin = end;
     metrics_->add_step(row);
-    epoch_loss_ += row.loss * batch->size;
-    epoch_images_ += batch->size;
-    report_.step(++step_in_epoch, row.loss, batch->global_size);
+    ++step_in_epoch_;
+    report_.step(step_in_epoch_, row.loss, batch->global_size);
+    const StopReason reason = stop_->after_step();
+    if (reason != StopReason::none) return reason;
   }
+  return stop_->now(evaluation_seconds_);
 }
 
 StepMetrics Trainer::train_step(const Batch& batch) {
@@ -223,9 +247,11 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   ++step_;
 
   row.loss = loss.loss / batch.size;
-  HALOGRAD_REQUIRE(
-      std::isfinite(row.loss), "step ", step_, ": the loss is ", row.loss,
-      "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is untouched)");
+  if (!std::isfinite(row.loss)) {
+    stop_->fail("step " + std::to_string(step_) + ": the loss is " + std::to_string(row.loss) +
+                "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is "
+                "untouched)");
+  }
   row.learning_rate = rate;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
@@ -236,7 +262,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
 EpochMetrics Trainer::evaluate_epoch() {
   EpochMetrics row;
-  row.train_loss = epoch_images_ > 0 ? epoch_loss_ / epoch_images_ : 0;
+  row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
     Kokkos::deep_copy(host, from);
@@ -274,15 +300,23 @@ ReplicaState Trainer::host_state() {
   return state;
 }
 
-void Trainer::save(std::int64_t epochs_done) {
-  const ReplicaState state = host_state();
+std::string Trainer::position() const {
+  return "epoch " + std::to_string(epoch_ + 1) + ", step " + std::to_string(step_in_epoch_) + " of " +
+         std::to_string(loader_->steps()) + " (" + std::to_string(step_) + " steps in all)";
+}
+
+void Trainer::save() {
+  const double begin = now();
+  ReplicaState state = host_state();
   Kokkos::deep_copy(state.parameters, replica_.parameters);
   Kokkos::deep_copy(state.statistics, replica_.statistics);
   for (std::size_t i = 0; i < state.optimizer.size(); ++i)
     Kokkos::deep_copy(state.optimizer[i], optimizer_->state()[i]);
+  state.sums = sums_;
   CheckpointHeader header;
   header.step = step_;
-  header.epoch = epochs_done;
+  header.epoch = epoch_;
+  header.step_in_epoch = step_in_epoch_;
   header.ranks = comm_.ranks();
   header.network = config_.network.name;
   header.averager =
@@ -292,18 +326,20 @@ void Trainer::save(std::int64_t epochs_done) {
   header.versions = versions_;
   write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()),
                    named(network_->statistics()));
+  stop_->checkpoint_took(now() - begin);
 }
 
 void Trainer::resume() {
   const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
   const ReplicaState state = host_state();
-  read_checkpoint(comm_.handle(), folder_.checkpoint(), state);
+  sums_ = read_checkpoint(comm_.handle(), folder_.checkpoint(), state);
   Kokkos::deep_copy(replica_.parameters, state.parameters);
   Kokkos::deep_copy(replica_.statistics, state.statistics);
   for (std::size_t i = 0; i < state.optimizer.size(); ++i)
     Kokkos::deep_copy(optimizer_->state()[i], state.optimizer[i]);
   step_ = header.step;
   epoch_ = header.epoch;
+  step_in_epoch_ = header.step_in_epoch;
 }
 
 }  // namespace halograd

@@ -16,6 +16,7 @@
 #include "train/evaluation.hpp"
 #include "train/optimizer.hpp"
 #include "train/report.hpp"
+#include "train/stop.hpp"
 
 namespace halograd {
 
@@ -45,12 +46,17 @@ class Trainer {
  private:
   void open_run(const TrainOptions& options);
   void resume();
-  void train_epoch(std::int64_t epoch);
+  /// Trains what is left of the epoch, unless all are to stop before.
+  StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
   EpochMetrics evaluate_epoch();
-  /// Collective: the epoch over all ranks. Its times are this rank's.
-  [[nodiscard]] EpochSummary summarise(const EpochMetrics& row, double train_seconds, double waited) const;
-  void save(std::int64_t epochs_done);
+  /// Collective: evaluates, writes the epoch's metrics and, where one is due, its checkpoint.
+  EpochSummary finish_epoch(bool last);
+  /// Collective: the epoch over all ranks.
+  [[nodiscard]] EpochSummary summarise(const EpochMetrics& row) const;
+  void save();
+  /// "epoch 2, step 17 of 40 (57 steps in all)"
+  [[nodiscard]] std::string position() const;
   [[nodiscard]] ReplicaState host_state();
 
   RunConfig config_;
@@ -67,12 +73,15 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Averager> averager_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<Stop> stop_;
   Replica replica_, mean_;
   std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
 
-  std::int64_t step_ = 0;   ///< steps done
-  std::int64_t epoch_ = 0;  ///< epochs done
-  double epoch_loss_ = 0, epoch_images_ = 0;
+  std::int64_t step_ = 0;           ///< steps done
+  std::int64_t epoch_ = 0;          ///< whole epochs done
+  std::int64_t step_in_epoch_ = 0;  ///< steps done of the epoch after these
+  EpochSums sums_;                  ///< of that epoch
+  double evaluation_seconds_ = 0;   ///< of the last epoch
 };
 
 }  // namespace halograd

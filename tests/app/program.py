@@ -71,6 +71,31 @@ def read_metrics(path):
         return {f"{group}/{name}": file[group][name][()] for group in ("step", "epoch") for name in file[group]}
 
 
+def read_replicas(path):
+    with h5py.File(path, "r") as file:
+        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
+
+
+def ranks_below(launcher):
+    """Processes of the program that a launcher has started, however deep below it."""
+    parents, programs = {}, []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+            if os.path.samefile(f"/proc/{name}/exe", PROGRAM):
+                programs.append(int(name))
+        except OSError:  # it has ended meanwhile, or belongs to another user
+            continue
+
+    def lies_below(process):
+        while process not in (0, launcher):
+            process = parents.get(process, 0)
+        return process == launcher
+
+    return [process for process in programs if lies_below(process)]
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a temporary folder that the program is run in."""
 

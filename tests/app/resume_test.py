@@ -9,7 +9,7 @@ import unittest
 
 import h5py
 
-from program import PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
+from program import SYNTHETIC, TIMEOUT, ProgramTest, launched, main, ranks_below, read_metrics, read_replicas, sets
 
 SAME_ROWS = ["step/loss", "step/learning_rate", "step/bytes_sent", "epoch/train_loss", "epoch/test_loss",
              "epoch/test_accuracy", "epoch/mean_model_loss", "epoch/mean_model_accuracy", "epoch/consensus_distance",
@@ -72,31 +72,6 @@ warmup_epochs = 1.5
 
 SGD = 'name = "sgd"\nlearning_rate = 0.05\nmomentum = 0.9\nnesterov = true\n'
 ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
-
-
-def read_replicas(path):
-    with h5py.File(path, "r") as file:
-        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
-
-
-def ranks_below(launcher):
-    """Processes of the program that a launcher has started, however deep below it."""
-    parents, programs = {}, []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8") as file:
-                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
-            if os.path.samefile(f"/proc/{name}/exe", PROGRAM):
-                programs.append(int(name))
-        except OSError:  # it has ended meanwhile, or belongs to another user
-            continue
-
-    def lies_below(process):
-        while process not in (0, launcher):
-            process = parents.get(process, 0)
-        return process == launcher
-
-    return [process for process in programs if lies_below(process)]
 
 
 class GoldSilver(ProgramTest):

@@ -59,8 +59,8 @@ TEST(Checkpoint, RefusesWhatIsNoCheckpoint) {
   refused("foreign.h5", {"foreign.h5", "no halograd checkpoint"});
   refused("metrics.h5", {"metrics.h5", "'halograd metrics'", "'halograd checkpoint'"});
   write(folder.file("newer.h5"), replica);
-  on_root([&] { change_attribute(folder.file("newer.h5"), "format_version", 2); });
-  refused("newer.h5", {"newer.h5", "format_version 2", "up to 1"});
+  on_root([&] { change_attribute(folder.file("newer.h5"), "format_version", 3); });
+  refused("newer.h5", {"newer.h5", "format_version 3", "up to 2"});
 }
 
 TEST(Checkpoint, RefusesAFileThatIsCutShort) {

@@ -40,7 +40,8 @@ def check_checkpoint(path, ranks):
         parameters = file["replica/parameters"]
         require(parameters.shape[0] == ranks, f"{path}: /replica/parameters has {parameters.shape[0]} rows")
         for dataset in file["replica"].values():
-            require(dataset.dtype == np.dtype("<f4"), f"{path}: {dataset.name} is {dataset.dtype}")
+            kind = "<f8" if dataset.name == "/replica/epoch_sums" else "<f4"
+            require(dataset.dtype == np.dtype(kind), f"{path}: {dataset.name} is {dataset.dtype}")
             for row, expected in zip(dataset[:], dataset.attrs["crc32"]):
                 require(zlib.crc32(row.tobytes()) == expected, f"{path}: {dataset.name}: a checksum is wrong")
         flat = {"parameter": parameters[:].astype(np.float64).mean(axis=0)}

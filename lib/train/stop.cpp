@@ -1,0 +1,98 @@
+#include "train/stop.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include "kernels/error.hpp"
+#include "support/stop_signals.hpp"
+#include "train/report.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr double spare_seconds = 5;  // for what nobody has measured: closing files, the end of the program
+constexpr double longest_job = 10.0 * 365 * 24 * 3600;
+
+/// What Slurm still gives this job; 0 where it does not say, or what it says cannot be.
+double slurm_seconds_left() {
+  const char* text = std::getenv("SLURM_JOB_END_TIME");  // Unix time
+  if (text == nullptr) return 0;
+  const double left = std::atof(text) - static_cast<double>(std::time(nullptr));
+  return left > 0 && left < longest_job ? left : 0;
+}
+
+}  // namespace
+
+std::string to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::time_limit:
+      return "the time limit";
+    case StopReason::user_signal:
+      return "SIGUSR1";
+    case StopReason::end_signal:
+      return "SIGTERM";
+    case StopReason::failure:
+      return "a failure";
+    case StopReason::none:
+      break;
+  }
+  return "";
+}
+
+Stop::Stop(const Communicator& comm, double time_limit, double checkpoint_seconds)
+    : comm_(comm), agreement_(comm.handle()), checkpoint_seconds_(checkpoint_seconds) {
+  const double of_job = slurm_seconds_left();
+  limited_ = time_limit > 0 || of_job > 0;
+  if (!limited_) return;
+  const bool own = time_limit > 0 && (of_job == 0 || time_limit < of_job);
+  const double left = own ? time_limit : of_job;
+  end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(left));
+  limit_ = human_time(left) + (own ? " (training.time_limit)" : " until the end of the Slurm job");
+}
+
+void Stop::fail(const std::string& message) {
+  if (failure_.empty()) failure_ = message;
+}
+
+StopReason Stop::wish(double ahead) const {
+  if (failing()) return StopReason::failure;
+  switch (stop_signal()) {
+    case SIGTERM:
+      return StopReason::end_signal;
+    case SIGUSR1:
+      return StopReason::user_signal;
+    default:
+      break;
+  }
+  if (!limited_) return StopReason::none;
+  const double needed = ahead + agreement_.longest_delay_seconds() + 2 * checkpoint_seconds_ + spare_seconds;
+  const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
+  return left < needed ? StopReason::time_limit : StopReason::none;
+}
+
+StopReason Stop::after_step() {
+  return checked(agreement_.at_boundary(static_cast<int>(wish(0))));
+}
+
+StopReason Stop::now(double ahead) {
+  return checked(agreement_.now(static_cast<int>(wish(ahead))));
+}
+
+StopReason Stop::checked(int agreed) {
+  const auto reason = static_cast<StopReason>(agreed);
+  if (reason == StopReason::failure) {
+    comm_.together([&] {
+      if (failing()) halograd::fail(failure_);
+    });
+  }
+  return reason;
+}
+
+void Stop::checkpoint_took(double seconds) {
+  checkpoint_seconds_ = checkpoint_measured_ ? std::max(checkpoint_seconds_, seconds) : seconds;
+  checkpoint_measured_ = true;
+}
+
+}  // namespace halograd

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+
+namespace halograd {
+
+/// Why a training ends before its last epoch; where ranks have several reasons, the last of them counts.
+enum class StopReason { none, time_limit, user_signal, end_signal, failure };
+
+/// "SIGUSR1", "SIGTERM", "the time limit"
+std::string to_string(StopReason reason);
+
+/// When to stop: on SIGUSR1 or SIGTERM (support/stop_signals.hpp), shortly before a time limit (the run file's, or the
+/// end of the Slurm job as SLURM_JOB_END_TIME has it), or because this rank cannot go on. All ranks come to the same
+/// answer at the same step. Times are of the monotonic clock: the system's clock is looked at once, to learn how long
+/// the Slurm job still has.
+class Stop {
+ public:
+  /// Collective. `time_limit`: seconds from now; 0: none. `checkpoint_seconds`: what a checkpoint may take, as long as
+  /// none was written.
+  Stop(const Communicator& comm, double time_limit, double checkpoint_seconds);
+
+  /// This rank cannot go on: all stop, without a checkpoint, and end with the first such message.
+  void fail(const std::string& message);
+  [[nodiscard]] bool failing() const { return !failure_.empty(); }
+
+  /// After each step, by all ranks (comm/agreement.hpp). Throws CollectiveError where a rank has failed.
+  StopReason after_step();
+  /// Collective, and waits. `ahead`: seconds that will pass before the next chance to stop.
+  StopReason now(double ahead);
+
+  /// So that the last one is begun in time.
+  void checkpoint_took(double seconds);
+
+  /// How long is left and who says so; empty where there is no limit.
+  [[nodiscard]] const std::string& limit() const { return limit_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] StopReason wish(double ahead) const;
+  StopReason checked(int agreed);
+
+  const Communicator& comm_;
+  Agreement agreement_;
+  std::string limit_, failure_;
+  bool limited_ = false;
+  Clock::time_point end_{};
+  double checkpoint_seconds_;
+  bool checkpoint_measured_ = false;
+};
+
+}  // namespace halograd

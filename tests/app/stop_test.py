@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Runs that are stopped by signals or a time limit, at any step, and resumed equal one that went straight through."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+
+from program import TIMEOUT, ProgramTest, launched, main, ranks_below, read_metrics, read_replicas, sets
+from resume_test import ADAM, RUN_FILE, SAME_ROWS, SGD
+
+REQUEUE = 75
+# Long enough for a few interruptions, with steps of about a millisecond.
+LONG = sets(training__epochs=8, data__synthetic_train=3000, output__print_steps=0)
+
+
+class Stopped(ProgramTest):
+    def start(self, words, ranks):
+        log = open(self.path("log"), "w+", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(launched(words, ranks), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        self.addCleanup(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
+        return process
+
+    def finish(self, process):
+        process.wait(TIMEOUT)
+        with open(self.path("log"), encoding="utf-8") as log:
+            return process.returncode, log.read()
+
+    def until(self, process, text):
+        """Waits for a text in the output."""
+        end = time.monotonic() + TIMEOUT
+        while process.poll() is None and time.monotonic() < end:
+            with open(self.path("log"), encoding="utf-8") as log:
+                if text in log.read():
+                    return
+            time.sleep(0.02)
+        self.fail(f"no '{text}': {self.finish(process)}")
+
+    def compare(self, label):
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        self.assertEqual(sorted(gold), sorted(silver), label)
+        for name, (values, _) in gold.items():
+            self.assert_same_bits(values, silver[name][0], f"{name}, {label}")
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        for name, column in gold.items():
+            self.assertEqual(column.shape, silver[name].shape, f"{name}, {label}")
+            if name in SAME_ROWS:
+                self.assert_same_bits(column, silver[name], f"{name}, {label}")
+
+    def check(self, ranks, optimizer, send, seed, **settings):
+        label = f"{settings} on {ranks} ranks, seed {seed}"
+        chance = random.Random(seed)
+        run = self.write("run.toml", RUN_FILE + optimizer)
+        words = ["train", run, *LONG, *sets(**settings)]
+        self.succeed(*words, *sets(name="gold"), "--overwrite", ranks=ranks)
+        words += [*sets(name="silver")]
+        middles = 0
+        for attempt in range(5):
+            process = self.start([*words, "--resume"], ranks)
+            self.until(process, "consensus")  # the table's head: training has begun
+            time.sleep(chance.uniform(0, 0.3))
+            send(process, chance)
+            status, out = self.finish(process)
+            if status == 0:
+                break
+            self.assertEqual(status, REQUEUE, f"{label}\n{out}")
+            self.assertRegex(out, r"Stopped by SIG[A-Z0-9]+ after epoch \d+, step \d+ of \d+ \(\d+ steps in all\)", label)
+            self.assertIn("--resume (exit status 75)", out, label)
+            with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
+                step, middle = int(file.attrs["step"]), int(file.attrs["step_in_epoch"])
+            middles += middle > 0
+            self.assertEqual(read_metrics(self.path("runs/silver/metrics.h5"))["step/loss"].shape[0], step, label)
+            if attempt == 2:
+                send = lambda process, chance: None
+        self.assertEqual(status, 0, label)
+        self.assertGreater(middles, 0, label)
+        self.compare(label)
+
+    @staticmethod
+    def to_one_rank(number):
+        def send(process, chance):
+            ranks = ranks_below(process.pid)
+            if ranks:
+                os.kill(chance.choice(ranks), number)
+        return send
+
+    @staticmethod
+    def to_all_ranks(number):
+        def send(process, chance):
+            for rank in ranks_below(process.pid):
+                os.kill(rank, number)
+        return send
+
+    def test_one_rank_alone(self):
+        self.check(1, ADAM, self.to_one_rank(signal.SIGUSR1), 1, averager__name="none")
+
+    def test_neighbour_combine_then_adapt(self):
+        self.check(3, SGD, self.to_one_rank(signal.SIGUSR1), 2, averager__name="neighbour")
+
+    def test_neighbour_adapt_then_combine(self):
+        self.check(2, ADAM, self.to_all_ranks(signal.SIGUSR1), 3, averager__name="neighbour",
+                   averager__order="adapt_then_combine", comm__force_put=True)
+
+    def test_allreduce(self):
+        self.check(2, SGD, self.to_all_ranks(signal.SIGTERM), 4, averager__name="allreduce")
+
+    def test_alone_each(self):
+        self.check(2, ADAM, self.to_one_rank(signal.SIGTERM), 5, averager__name="none")
+
+    def test_the_time_limit(self):
+        """The stop comes 5 s and two checkpoints before the limit."""
+        run = self.write("run.toml", RUN_FILE + SGD)
+        words = ["train", run, *sets(training__epochs=100000, output__print_steps=0)]
+        for resume in ([], ["--resume"]):
+            begin = time.monotonic()
+            result = self.run_program(*words, "--time-limit", 7, *resume, ranks=2)
+            self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
+            self.assertIn("Stopped by the time limit after epoch", result.out)
+            self.assertLess(time.monotonic() - begin, 60)
+        end = {"SLURM_JOB_END_TIME": str(int(time.time()) + 8)}
+        result = self.run_program(*words, "--resume", ranks=2, environment=end)
+        self.assertEqual(result.status, REQUEUE, result.out)
+
+    def test_the_second_request_to_end(self):
+        run = self.write("run.toml", RUN_FILE + SGD)
+        process = self.start(["train", run, *sets(training__epochs=100000)], 2)
+        self.until(process, "consensus")
+        rank = ranks_below(process.pid)[0]
+        os.kill(rank, signal.SIGSTOP)  # it cannot answer the first before the second comes
+        os.kill(rank, signal.SIGTERM)
+        os.kill(rank, signal.SIGCONT)
+        os.kill(rank, signal.SIGTERM)
+        status, out = self.finish(process)
+        self.assertNotEqual(status, 0, out)
+
+
+if __name__ == "__main__":
+    main()
