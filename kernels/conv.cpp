@@ -1,8 +1,11 @@
 #include "kernels/conv.hpp"
 
+#include <algorithm>
+
 #include "kernels/device/conv.hpp"
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
+#include "kernels/host/winograd.hpp"
 
 namespace halograd {
 
@@ -26,8 +29,12 @@ long ConvShape::out_pixels() const {
 
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
-  if constexpr (runs_on_host) return host::conv_workspace<T>(shape);
-  return 0;
+  std::size_t bytes = 0;
+  if constexpr (runs_on_host) {
+    bytes = host::conv_workspace<T>(shape);
+    if (host::winograd_applies(shape)) bytes = std::max(bytes, host::winograd_workspace<T>(shape));
+  }
+  return bytes;
 }
 
 namespace {
@@ -45,7 +52,9 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
                   Vector<const T> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
-    host::conv_forward(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
+    const bool winograd = host::winograd_pays(shape, host::ConvPass::forward);
+    const auto pass = winograd ? host::winograd_forward<T> : host::conv_forward<T>;
+    pass(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
   } else {
     device::conv_forward(exec, shape, x, weights, bias, relu, y);
   }
@@ -56,8 +65,9 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                         Vector<const T> relu_output, Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
-    host::conv_backward_data(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate,
-                             workspace.data());
+    const bool winograd = host::winograd_pays(shape, host::ConvPass::data);
+    const auto pass = winograd ? host::winograd_backward_data<T> : host::conv_backward_data<T>;
+    pass(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate, workspace.data());
   } else {
     device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
   }
@@ -68,7 +78,9 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
                            Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
-    host::conv_backward_weights(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
+    const bool winograd = host::winograd_pays(shape, host::ConvPass::weights);
+    const auto pass = winograd ? host::winograd_backward_weights<T> : host::conv_backward_weights<T>;
+    pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
   } else {
     device::conv_backward_weights(exec, shape, x, dy, dweights, dbias);
   }

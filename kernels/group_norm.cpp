@@ -233,7 +233,7 @@ template <class T>
 void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x, Vector<const T> dy,
                          Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
                          Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, Vector<double> workspace) {
-  require_shape("group_norm_backward", shape, x.extent(0), std::min(dy.extent(0), dx.extent(0)), workspace.extent(0));
+  require_shape("group_norm_backward", shape, x.extent(0), dy.extent(0), workspace.extent(0));
   const Blocks all(shape);
   const int channels = shape.channels;
   const long rows = shape.samples * shape.rows;
@@ -248,6 +248,9 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape
         dshift(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, c));
         dscale(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
       });
+  if (dx.extent(0) == 0) return;
+  HALOGRAD_REQUIRE(dx.extent(0) >= dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
+                   dy.extent(0));
   Kokkos::parallel_for("halograd::group_norm_gradients", FlatRange(exec, 0, all.items()),
                        GroupSums<GradientMoments<T>>{
                            all, {x.data(), dy.data(), scale.data(), saved_mean.data(), shape.groups, all.width}, sums});

@@ -25,7 +25,8 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape,
                         Vector<const T> scale, Vector<const T> shift, double epsilon, Vector<T> saved_mean,
                         Vector<T> saved_inverse_std, Vector<T> y, Vector<double> workspace);
 
-/// dscale, dshift (C) are overwritten; dx, with `accumulate`, is added to. dx may be dy when not accumulating.
+/// dscale, dshift (C) are overwritten; so is dx or, with `accumulate`, added to; an empty dx is not wanted. dx may be
+/// dy when not accumulating.
 template <class T>
 void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x, Vector<const T> dy,
                          Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,

@@ -15,13 +15,18 @@ KOKKOS_FORCEINLINE_FUNCTION void take_larger(const Value& value, int place, Valu
   winner = wins ? Index{} + place : winner;
 }
 
-template <class T>
+template <class T, bool Mask>
 struct MaxPoolForward {
   PoolShape shape;
   int out_depth, out_height, out_width;
   const T* x;
   T* y;
   std::uint8_t* which;
+
+  template <class Value, class Index>
+  KOKKOS_FORCEINLINE_FUNCTION static void mask(const Value& best, Index& winner) {
+    if constexpr (Mask) winner = best > Value{} ? winner : Index{} + max_pool_mask_places;
+  }
 
   KOKKOS_FUNCTION void operator()(int plane, int p, int q, int channel, int count) const {
     const Reach planes = reach_of(plane % out_depth, shape.stride_d, shape.pad_d, shape.kernel_d, shape.depth);
@@ -58,6 +63,7 @@ struct MaxPoolForward {
       load_pack(last + c, value);
       take_larger(value, 3, best, winner);
       store_pack(best, to + c);
+      mask(best, winner);
       convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
@@ -83,6 +89,7 @@ struct MaxPoolForward {
         }
       }
       store_pack(best, to + c);
+      mask(best, winner);
       convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
@@ -127,13 +134,23 @@ struct AvgPoolForward {
 }  // namespace
 
 template <class T>
-void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y,
+void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, bool mask, Vector<T> y,
                       Vector<std::uint8_t> which) {
   require_pool_shape("max_pool_forward", shape, x.extent(0), y.extent(0));
   require_pool_places("max_pool_forward", shape, which.extent(0), y.extent(0));
+  HALOGRAD_REQUIRE(!mask || shape.kernel_d * shape.kernel_h * shape.kernel_w <= max_pool_mask_places,
+                   "max_pool_forward: a window of ", shape.kernel_d, " x ", shape.kernel_h, " x ", shape.kernel_w,
+                   " leaves no number for nobody");
   const int depth = shape.out_depth(), height = shape.out_height(), width = shape.out_width();
-  for_each_pixel(exec, "halograd::max_pool_forward", static_cast<long>(shape.batch) * depth, height, width,
-                 shape.channels, MaxPoolForward<T>{shape, depth, height, width, x.data(), y.data(), which.data()});
+  const auto run = [&](const auto& body) {
+    for_each_pixel(exec, "halograd::max_pool_forward", static_cast<long>(shape.batch) * depth, height, width,
+                   shape.channels, body);
+  };
+  if (mask) {
+    run(MaxPoolForward<T, true>{shape, depth, height, width, x.data(), y.data(), which.data()});
+  } else {
+    run(MaxPoolForward<T, false>{shape, depth, height, width, x.data(), y.data(), which.data()});
+  }
 }
 
 template <class T>
@@ -144,9 +161,9 @@ void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector
                  shape.channels, AvgPoolForward<T>{shape, depth, height, width, x.data(), y.data()});
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                          \
-  template void max_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>, \
-                                    Vector<std::uint8_t>);                                               \
+#define HALOGRAD_INSTANTIATE(T)                                                                                \
+  template void max_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, bool, Vector<T>, \
+                                    Vector<std::uint8_t>);                                                     \
   template void avg_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)

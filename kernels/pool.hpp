@@ -19,10 +19,15 @@ struct PoolShape {
   [[nodiscard]] KOKKOS_FUNCTION int out_width() const { return (width + 2 * pad_w - kernel_w) / stride_w + 1; }
 };
 
+/// Places of a window that leave one number of a byte for "nobody".
+constexpr int max_pool_mask_places = 255;
+
 /// Largest value of each window; padding never wins. `which` (N, D', H', W', C) keeps its place in the window, (t * R +
-/// r) * S + s, for backward, so that T * R * S is at most 256.
+/// r) * S + s, for backward, so that T * R * S is at most 256. With `mask`, x is the output of a ReLU: where the
+/// largest value is not positive, `which` names nobody, so that backward also goes through that ReLU; T * R * S is then
+/// at most 255.
 template <class T>
-void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, Vector<T> y,
+void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> x, bool mask, Vector<T> y,
                       Vector<std::uint8_t> which);
 
 /// dx = the sum over the windows that took x of their dy; with `accumulate`, added to dx. No atomics: the same

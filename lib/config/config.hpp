@@ -63,6 +63,12 @@ struct LossConfig {
   bool operator==(const LossConfig&) const = default;
 };
 
+/// What models are judged by on the test set, given the loss: "accuracy", "iou" (intersection over union) or "error".
+inline std::string metric_of(const LossConfig& loss) {
+  if (loss.name == "binary_cross_entropy") return "iou";
+  return loss.name == "mean_squared_error" ? "error" : "accuracy";
+}
+
 /// [optimizer]
 struct OptimizerConfig {
   std::string name = "sgd";  ///< sgd, adam, adamw, adagrad

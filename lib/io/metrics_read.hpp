@@ -10,6 +10,7 @@ namespace halograd {
 /// A metrics file in memory. A column of /step is (steps, ranks), of /epoch (epochs, ranks) or (epochs), row after row.
 struct MetricsTable {
   int ranks = 0;
+  std::string metric;  ///< what the scores are: test_accuracy has it in its name
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   std::map<std::string, std::vector<double>> columns;  ///< by path, for example "/step/loss"

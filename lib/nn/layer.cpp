@@ -31,14 +31,15 @@ std::string extents_text(const std::array<int, 3>& extents, int dimensions) {
   return text;
 }
 
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  if (config.type == "conv") return make_conv(config, inputs);
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& epilogue) {
+  if (config.type == "conv") return make_conv(config, inputs, epilogue);
   if (config.type == "conv_transpose") return make_conv_transpose(config, inputs);
-  if (config.type == "dense") return make_dense(config, inputs);
+  if (config.type == "dense") return make_dense(config, inputs, epilogue);
   if (config.type == "max_pool") return make_max_pool(config, inputs);
   if (config.type == "avg_pool") return make_avg_pool(config, inputs);
   if (config.type == "global_avg_pool") return make_global_avg_pool(config, inputs);
-  if (config.type == "batch_norm") return make_batch_norm(config, inputs);
+  if (config.type == "batch_norm") return make_batch_norm(config, inputs, epilogue);
   if (config.type == "group_norm") return make_group_norm(config, inputs);
   if (config.type == "layer_norm") return make_layer_norm(config, inputs);
   for (const char* activation : {"leaky_relu", "relu6", "sigmoid", "tanh", "gelu", "silu"}) {

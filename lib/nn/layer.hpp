@@ -24,11 +24,26 @@ struct TensorSpec {
   Initial initial;
 };
 
+/// What follows a layer's own output in the same pass: see fuse.hpp.
+struct Epilogue {
+  bool add = false;   ///< its second input is added
+  bool relu = false;  ///< then what is negative becomes zero
+};
+
+/// What a layer's backward can zero where its first input is the output of a ReLU and not positive.
+enum class Mask {
+  none,
+  own,  ///< what it gives to that input's gradient
+  sum   ///< that and what other layers gave before
+};
+
 /// What the planner needs to know to place a layer's buffers.
 struct LayerNeeds {
   bool backward_reads_input = true;
   bool backward_reads_output = false;
-  bool in_place = false;            ///< the output may overwrite the first input
+  bool in_place = false;   ///< the output may overwrite an input, whose gradient may overwrite the output's
+  int in_place_input = 0;  ///< that input; backward does not read it
+  Mask mask = Mask::none;
   std::size_t saved_bytes = 0;      ///< kept from forward to backward
   std::size_t workspace_bytes = 0;  ///< scratch within one call
 };
@@ -45,9 +60,11 @@ struct LayerCall {
   Vector<std::byte> saved;
   Vector<std::byte> workspace;
   // backward only
-  Vector<const float> output_gradient;
-  std::vector<Vector<float>> input_gradients;      ///< empty where nobody needs it
-  std::vector<bool> accumulate;                    ///< add to input_gradients[i] instead of overwriting
+  Vector<const float> output_gradient;         ///< already taken back through the epilogue
+  std::vector<Vector<float>> input_gradients;  ///< empty where nobody needs it
+  std::vector<bool> accumulate;                ///< add to input_gradients[i] instead of overwriting
+  bool mask =
+      false;  ///< take the first input's gradient back through the ReLU that made that input (set for forward too)
   std::vector<Vector<float>> parameter_gradients;  ///< overwritten
 };
 
@@ -65,6 +82,7 @@ class Layer {
 };
 
 /// The one place that knows the layer types. Throws Error with the layer's name where its input shapes do not fit.
-std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& epilogue = {});
 
 }  // namespace halograd

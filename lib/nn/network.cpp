@@ -4,10 +4,13 @@
 #include <cmath>
 #include <iomanip>
 #include <map>
+#include <numeric>
 #include <sstream>
 
+#include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "nn/fuse.hpp"
 #include "nn/initialise.hpp"
 #include "nn/plan.hpp"
 
@@ -20,63 +23,38 @@ std::size_t TensorInfo::size() const {
 }
 
 struct Network::Node {
-  LayerConfig config;
+  NodeConfig config;
   std::unique_ptr<Layer> layer;
   Shape shape;
   std::vector<int> inputs;           ///< values
   std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
   int first_parameter = 0, first_statistic = 0;
   std::size_t saved_offset = 0;
+  bool mask_gradient =
+      false;  ///< no consumer takes the gradient back through this node's ReLU: it is done before backward
   LayerNeeds needs;
   LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
 };
 
-namespace {
-
-/// Throws Error where a network's outputs cannot be compared with the labels.
-void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
-                     int classes, const LossConfig& loss, long labels_per_image) {
-  HALOGRAD_REQUIRE(labels_per_image == 1 || labels_per_image == input.pixels(), "network '", network,
-                   "': the data have ", labels_per_image, " labels for an image of ", to_string(input));
-  HALOGRAD_REQUIRE(loss.name != "binary_cross_entropy" || classes == 2,
-                   "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have ", classes, " classes");
-  const bool one = loss.name == "binary_cross_entropy" || (loss.name == "mean_squared_error" && outputs.channels == 1);
-  const bool a_pixel = labels_per_image > 1;
-  const Shape expected(a_pixel ? input.extents() : std::array<int, 3>{1, 1, 1}, one ? 1 : classes, outputs.dimensions);
-  HALOGRAD_REQUIRE(outputs.extents() == expected.extents() && outputs.channels == expected.channels, "network '",
-                   network, "': the last layer, ", layer, ", has outputs of shape ", to_string(outputs),
-                   ", but the data have ", classes, " classes", a_pixel ? " and a label a pixel" : "", " (",
-                   to_string(expected), " expected", one ? " by " + loss.name : "", ")");
-}
-
-}  // namespace
-
-Network::Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch,
-                 const LossConfig& loss, long labels_per_image)
-    : classes_(classes),
-      largest_batch_(largest_batch),
-      loss_(loss),
-      labels_per_image_(labels_per_image),
-      input_shape_(input) {
+Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
+    : target_(target), largest_batch_(largest_batch), input_shape_(input) {
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
-  build_nodes(config, input);
+  build_nodes(config, input, fused);
   const Node& last = *nodes_.back();
-  require_outputs(config.name, last.config.name, last.shape, input, classes, loss, labels_per_image);
+  require_outputs(config.name, last.config.output, last.shape, input, target);
   place_buffers();
-  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch * labels_per_image));
+  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch * target.labels_per_image));
 }
 
 Network::~Network() = default;
 
-void Network::build_nodes(const NetworkConfig& config, const Shape& input) {
+void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool fused) {
   std::map<std::string, int> value_of{{"input", 0}};
   std::vector<Shape> shapes{input};
-  for (const LayerConfig& layer_config : config.layers) {
+  for (const NodeConfig& node_config : make_nodes(config.layers, fused)) {
+    const LayerConfig& layer_config = node_config.layer;
     auto node = std::make_unique<Node>();
-    node->config = layer_config;
-    if (layer_config.inputs.empty()) {
-      node->inputs.push_back(static_cast<int>(shapes.size()) - 1);
-    }
+    node->config = node_config;
     for (const std::string& name : layer_config.inputs) {
       const auto found = value_of.find(name);
       HALOGRAD_REQUIRE(found != value_of.end(), "layer ", layer_config.name, ": its input '", name,
@@ -85,7 +63,7 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input) {
     }
     std::vector<Shape> input_shapes;
     for (const int value : node->inputs) input_shapes.push_back(shapes[value]);
-    node->layer = make_layer(layer_config, input_shapes);
+    node->layer = make_layer(layer_config, input_shapes, node_config.epilogue);
     node->shape = node->layer->output_shape();
     node->needs = node->layer->needs(largest_batch_);
     node->first_parameter = static_cast<int>(parameters_.size());
@@ -100,10 +78,28 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input) {
     };
     append(node->layer->parameters(), parameters_, parameter_specs_, parameter_count_);
     append(node->layer->statistics(), statistics_, statistic_specs_, statistic_count_);
-    HALOGRAD_REQUIRE(value_of.emplace(layer_config.name, static_cast<int>(shapes.size())).second, "layer ",
-                     layer_config.name, ": this name stands twice");
+    value_of[node_config.output] = static_cast<int>(shapes.size());
     shapes.push_back(node->shape);
     nodes_.push_back(std::move(node));
+  }
+}
+
+/// Decides who takes the gradient of a fused ReLU's output back through it: the node that writes to it last, where it
+/// can do so as it stores.
+void Network::place_masks(const std::vector<std::vector<int>>& consumers) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i]->config.epilogue.relu) continue;
+    const int value = static_cast<int>(i) + 1;
+    nodes_[i]->mask_gradient = true;
+    if (!consumers[value].empty()) {
+      Node& last = *nodes_[consumers[value].front()];
+      const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && consumers[value].size() == 1);
+      if (able && last.inputs[0] == value && std::count(last.inputs.begin(), last.inputs.end(), value) == 1) {
+        last.call.mask = true;
+        nodes_[i]->mask_gradient = false;
+      }
+    }
+    if (nodes_[i]->mask_gradient) nodes_[i]->needs.backward_reads_output = true;
   }
 }
 
@@ -116,40 +112,50 @@ void Network::place_buffers() {
     for (const int value : nodes_[i]->inputs) consumers[value].push_back(i);
   }
   for (int i = 0; i + 1 < count; ++i) {
-    HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i]->config.name, ": no layer takes its output");
+    HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i]->config.output, ": no layer takes its output");
   }
+  place_masks(consumers);
 
   // Buffers 0 .. values-1 are the values, then their gradients, then what layers save from forward to backward.
   std::vector<Lifetime> buffers(static_cast<std::size_t>(2 * values + count));
-  std::vector<int> place(values);  // the value whose place a value shares
+  std::vector<int> place(2 * values);  // the buffer whose place a value or gradient shares
+  std::iota(place.begin(), place.end(), 0);
   const auto bytes = [&](int value) {
     const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1]->shape;
     return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
   };
   for (int value = 0; value < values; ++value) {
     const int producer = value - 1;
-    place[value] = value;
-    Lifetime life{bytes(value), producer, value == count ? count : producer};
+    Lifetime life{value == 0 && runs_on_host ? 0 : bytes(value), producer, value == count ? count : producer};
     Lifetime gradient_life{value == 0 ? 0 : bytes(value), count, backward_time(producer)};
-    for (const int node : consumers[value]) {
-      life.death = std::max(life.death, nodes_[node]->needs.backward_reads_input ? backward_time(node) : node);
+    for (const int consumer : consumers[value]) {
+      const Node& node = *nodes_[consumer];
+      const bool overwritten = node.needs.in_place && node.inputs[node.needs.in_place_input] == value;
+      const bool read_again = node.needs.backward_reads_input && !overwritten;
+      life.death = std::max(life.death, read_again ? backward_time(consumer) : consumer);
     }
-    if (value != count && !consumers[value].empty()) gradient_life.birth = backward_time(consumers[value].back());
+    if (value != count) gradient_life.birth = backward_time(consumers[value].back());
     if (producer >= 0) {
       const Node& node = *nodes_[producer];
       if (node.needs.backward_reads_output) life.death = std::max(life.death, backward_time(producer));
-      const int from = node.inputs[0];
-      const bool share = node.needs.in_place && from != 0 && consumers[from].size() == 1 &&
-                         !nodes_[from - 1]->needs.backward_reads_output && bytes(from) == bytes(value);
-      if (share) {
-        const int root = place[value] = place[from];
-        buffers[root].death = std::max(buffers[root].death, life.death);
-        buffers[values + root].birth = std::min(buffers[values + root].birth, gradient_life.birth);
-        continue;
+      const int from = node.needs.in_place ? node.inputs[node.needs.in_place_input] : 0;
+      const bool fits =
+          from != 0 && bytes(from) == bytes(value) && std::count(node.inputs.begin(), node.inputs.end(), from) == 1;
+      // The output may take the place of an input that nobody else reads; that input's gradient the output's, unless
+      // another node has put something there before.
+      if (fits && consumers[from].size() == 1 && !nodes_[from - 1]->needs.backward_reads_output) {
+        place[value] = place[from];
       }
+      if (fits && consumers[from].back() == producer) place[values + value] = place[values + from];
     }
-    buffers[value] = life;
-    buffers[values + value] = gradient_life;
+    const auto join = [&](int buffer, const Lifetime& own) {
+      Lifetime& shared = buffers[place[buffer]];
+      if (place[buffer] == buffer) shared = own;
+      shared.birth = std::min(shared.birth, own.birth);
+      shared.death = std::max(shared.death, own.death);
+    };
+    join(value, life);
+    join(values + value, gradient_life);
   }
   for (int i = 0; i < count; ++i) {
     buffers[2 * values + i] = {nodes_[i]->needs.saved_bytes, i, backward_time(i)};
@@ -164,7 +170,7 @@ void Network::place_buffers() {
   gradient_offset_.resize(values);
   for (int value = 0; value < values; ++value) {
     value_offset_[value] = plan.offsets[place[value]];
-    gradient_offset_[value] = plan.offsets[values + place[value]];
+    gradient_offset_[value] = plan.offsets[place[values + value]];
   }
 
   std::vector<bool> seen(values, false);
@@ -208,8 +214,9 @@ std::string Network::describe() const {
   std::ostringstream out;
   for (const auto& node : nodes_) {
     std::size_t parameters = 0;
-    for (const TensorInfo& tensor : parameters_) parameters += tensor.layer == node->config.name ? tensor.size() : 0;
-    out << std::left << std::setw(28) << node->config.name << std::setw(16) << node->config.type << std::setw(14)
+    for (const TensorInfo& tensor : parameters_)
+      parameters += tensor.layer == node->config.layer.name ? tensor.size() : 0;
+    out << std::left << std::setw(28) << node->config.layer.name << std::setw(24) << node->config.types << std::setw(14)
         << to_string(node->shape) << std::right << std::setw(10) << parameters << '\n';
   }
   return out.str();
@@ -236,10 +243,20 @@ Replica Network::make_replica(std::uint64_t seed) const {
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
-  const Vector<float> images = value(0, batch.size);
-  Kokkos::deep_copy(exec, images, HostVector<const float>(batch.images, images.size()));
-  const auto size = static_cast<std::size_t>(batch.size * labels_per_image_);
-  Kokkos::deep_copy(exec, slice(labels_, 0, size), HostVector<const std::int32_t>(batch.labels, size));
+  const auto size = static_cast<std::size_t>(batch.size * target_.labels_per_image);
+  const HostVector<const float> images(batch.images, static_cast<std::size_t>(input_shape_.values() * batch.size));
+  const HostVector<const std::int32_t> labels(batch.labels, size);
+  if constexpr (runs_on_host) {
+    batch_images_ = images;
+    batch_labels_ = labels;
+  } else {
+    const Vector<float> device_images = value(0, batch.size);
+    const Vector<std::int32_t> device_labels = slice(labels_, 0, size);
+    Kokkos::deep_copy(exec, device_images, images);
+    Kokkos::deep_copy(exec, device_labels, labels);
+    batch_images_ = device_images;
+    batch_labels_ = device_labels;
+  }
 }
 
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
@@ -249,8 +266,10 @@ void Network::forward(const ExecutionSpace& exec, const Replica& replica, int ba
     LayerCall& call = node.call;
     call.batch = batch;
     call.training = training;
-    call.random_key = random_bits(random_key, i);
-    for (std::size_t j = 0; j < node.inputs.size(); ++j) call.inputs[j] = value(node.inputs[j], batch);
+    call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
+    for (std::size_t j = 0; j < node.inputs.size(); ++j) {
+      call.inputs[j] = node.inputs[j] == 0 ? batch_images_ : Vector<const float>(value(node.inputs[j], batch));
+    }
     call.output = value(static_cast<int>(i) + 1, batch);
     for (std::size_t j = 0; j < call.parameters.size(); ++j) {
       const TensorInfo& tensor = parameters_[node.first_parameter + j];
@@ -277,6 +296,10 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       const TensorInfo& tensor = parameters_[node.first_parameter + j];
       call.parameter_gradients[j] = slice(replica.gradients, tensor.offset, tensor.size());
     }
+    if (node.mask_gradient) {
+      const Vector<float> masked = gradient(static_cast<int>(i) + 1, batch);
+      relu_backward<float>(exec, call.output, masked, masked, false);
+    }
     node.layer->backward(exec, call);
   }
 }
@@ -285,7 +308,9 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
                        std::uint64_t random_key) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
-  const LossSum sum = loss(exec, batch.size, true);
+  const int last = static_cast<int>(nodes_.size());
+  const LossSum sum = loss_of(exec, target_, batch.size, nodes_.back()->shape.channels, value(last, batch.size),
+                              batch_labels_, gradient(last, batch.size));
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -294,26 +319,8 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return loss(exec, batch.size, false);
-}
-
-LossSum Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
-  const int last = static_cast<int>(nodes_.size());
-  const long rows = batch * labels_per_image_;
-  const double scale = 1.0 / static_cast<double>(rows);
-  const Vector<const float> outputs = value(last, batch);
-  const Vector<float> to = with_gradient ? gradient(last, batch) : Vector<float>();
-  const int width = nodes_.back()->shape.channels;
-  LossSum sum;
-  if (loss_.name == "binary_cross_entropy") {
-    sum = binary_cross_entropy<float>(exec, rows, outputs, labels_, scale, to);
-  } else if (loss_.name == "mean_squared_error") {
-    sum = mean_squared_error<float>(exec, rows, width, outputs, labels_, scale, to);
-  } else {
-    sum = softmax_cross_entropy<float>(exec, rows, width, outputs, labels_, scale, to, loss_.label_smoothing);
-  }
-  sum.loss /= static_cast<double>(labels_per_image_);
-  return sum;
+  return loss_of(exec, target_, batch.size, nodes_.back()->shape.channels,
+                 value(static_cast<int>(nodes_.size()), batch.size), batch_labels_, {});
 }
 
 }  // namespace halograd

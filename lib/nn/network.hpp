@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "kernels/loss.hpp"
 #include "kernels/types.hpp"
 #include "nn/layer.hpp"
+#include "nn/loss.hpp"
 
 namespace halograd {
 
@@ -40,10 +40,9 @@ struct HostBatch {
 class Network {
  public:
   /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
-  /// a name is unknown, or the last layer's outputs do not fit the loss and the labels: one pixel for a label an image,
-  /// else as many as the image; channels as docs/run-files.md has them.
-  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch, const LossConfig& loss = {},
-          long labels_per_image = 1);
+  /// a name is unknown, or the last layer's outputs do not fit the target. `fused` as in make_nodes; without it every
+  /// layer is a node of its own, for comparison.
+  Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused = true);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -54,7 +53,7 @@ class Network {
   [[nodiscard]] std::size_t statistic_count() const { return statistic_count_; }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
   [[nodiscard]] double forward_flops() const;  ///< an image
-  [[nodiscard]] int classes() const { return classes_; }
+  [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
 
@@ -70,7 +69,8 @@ class Network {
 
  private:
   struct Node;
-  void build_nodes(const NetworkConfig& config, const Shape& input);
+  void build_nodes(const NetworkConfig& config, const Shape& input, bool fused);
+  void place_masks(const std::vector<std::vector<int>>& consumers);
   void place_buffers();
   void load(const ExecutionSpace& exec, const HostBatch& batch);
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
@@ -78,14 +78,8 @@ class Network {
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 
-  /// The loss of the last forward pass, an image's being the mean over its labels; with a gradient to go backwards
-  /// from.
-  LossSum loss(const ExecutionSpace& exec, int batch, bool with_gradient);
-
-  int classes_;
+  Target target_;
   int largest_batch_;
-  LossConfig loss_;
-  long labels_per_image_;
   Shape input_shape_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<TensorInfo> parameters_, statistics_;
@@ -95,6 +89,8 @@ class Network {
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
   Buffer<std::int32_t> labels_;
+  Vector<const float> batch_images_;  ///< of the batch in work: in place, where kernels run on the host
+  Vector<const std::int32_t> batch_labels_;
   // Values: 0 is the input, i + 1 the output of node i. Several may share a place (in-place layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;
 };

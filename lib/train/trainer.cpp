@@ -72,7 +72,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
     config_.network = expand_network(config_.network, train_set_->classes());
-    network_ = std::make_unique<Network>(config_.network, train_set_->shape(), train_set_->classes(), largest);
+    network_ =
+        std::make_unique<Network>(config_.network, train_set_->shape(),
+                                  Target(train_set_->classes(), train_set_->labels_per_image(), config_.loss), largest);
     topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
@@ -150,12 +152,13 @@ EpochSummary Trainer::summarise(const EpochMetrics& row) const {
   EpochSummary summary;
   summary.epoch = epoch_;
   summary.epochs = config_.training.epochs;
+  summary.metric = metric_of(config_.loss);
   summary.images = comm_.sum(sums_.images);
   summary.train_loss = comm_.sum(sums_.loss) / summary.images;
   summary.mean_model_loss = row.mean_model_loss;
-  summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
-  summary.accuracy_highest = comm_.largest(row.test_accuracy);
-  summary.mean_model_accuracy = row.mean_model_accuracy;
+  summary.score_lowest = comm_.smallest(row.test_score);
+  summary.score_highest = comm_.largest(row.test_score);
+  summary.mean_model_score = row.mean_model_score;
   summary.consensus_distance = row.consensus_distance;
   summary.training_seconds = comm_.largest(sums_.training_seconds);
   summary.wait_share = comm_.sum(sums_.wait_seconds) / comm_.sum(sums_.training_seconds);
@@ -181,7 +184,7 @@ void Trainer::open_run(const TrainOptions& options) {
   });
   if (resuming) {
     resume();
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_);
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), metric_of(config_.loss), step_, epoch_);
     // Last: a checkpoint that does not fit leaves the folder as it was.
     comm_.together([&] {
       if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
@@ -191,7 +194,7 @@ void Trainer::open_run(const TrainOptions& options) {
                  std::to_string(step_) + " steps in all done");
   } else {
     if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics());
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), metric_of(config_.loss));
   }
   const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
@@ -276,12 +279,10 @@ EpochMetrics Trainer::evaluate_epoch() {
 
   const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_);
   row.test_loss = own.loss();
-  row.test_accuracy = own.accuracy();
-  const Evaluation part = evaluate(exec_, *network_, mean_, *shared_test_);
-  double sums[3] = {part.loss_sum, part.correct, part.images};
-  comm_.sum(sums, 3);
-  row.mean_model_loss = sums[0] / sums[2];
-  row.mean_model_accuracy = sums[1] / sums[2];
+  row.test_score = own.score();
+  const Evaluation mean = over_ranks(evaluate(exec_, *network_, mean_, *shared_test_), comm_);
+  row.mean_model_loss = mean.loss();
+  row.mean_model_score = mean.score();
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
   return row;

@@ -43,7 +43,7 @@ struct Inputs {
 };
 
 template <class T>
-Result<T> train(const Inputs<T>& in, bool accumulate) {
+Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const Vector<const T>& addend = {}) {
   const ExecutionSpace exec;
   const auto channels = static_cast<std::size_t>(in.channels);
   const auto x = to_device(in.x);
@@ -59,11 +59,11 @@ Result<T> train(const Inputs<T>& in, bool accumulate) {
   const Buffer<double> workspace("workspace", batch_norm_workspace(in.rows, in.channels));
   Kokkos::deep_copy(workspace, std::nan(""));
   batch_norm_forward_training<T>(exec, in.rows, in.channels, x, scale, to_device(in.shift), epsilon, momentum,
-                                 running_mean, running_var, mean, inverse_std, y, workspace);
+                                 running_mean, running_var, mean, inverse_std, addend, relu, y, workspace);
   exec.fence();
   Kokkos::deep_copy(workspace, std::nan(""));
   batch_norm_backward<T>(exec, in.rows, in.channels, x, to_device(in.dy), scale, mean, inverse_std, dx, dscale, dshift,
-                         accumulate, workspace);
+                         accumulate, relu, workspace);
   exec.fence();
   return {to_host(y),           to_host(running_mean), to_host(running_var), to_host(mean),
           to_host(inverse_std), to_host(dx),           to_host(dscale),      to_host(dshift)};
@@ -154,6 +154,53 @@ TYPED_TEST(BatchNormTest, AgreesWithAPlainLoop) {
   }
 }
 
+// Backward's mask is the sign of x: x is the output of a ReLU there.
+TYPED_TEST(BatchNormTest, FusedWithAddAndReluAgreesWithOneAfterTheOther) {
+  using T = TypeParam;
+  for (const Extents& shape : shapes) {
+    SCOPED_TRACE(::testing::Message() << shape.rows << " x " << shape.channels);
+    const Inputs<T> in(shape.rows, shape.channels);
+    const auto addend = to_device(noise<T>(in.x.size(), 8));
+    const std::vector<T> terms = to_host(addend);
+    for (const bool accumulate : {false, true}) {
+      const auto plain_result = train(in, accumulate);
+      const auto relu = train(in, accumulate, true), both = train<T>(in, accumulate, true, addend),
+                 add = train<T>(in, accumulate, false, addend);
+      for (std::size_t i = 0; i < in.x.size(); ++i) {
+        ASSERT_EQ(relu.y[i], std::max(plain_result.y[i], T(0))) << i;
+        ASSERT_EQ(add.y[i], plain_result.y[i] + terms[i]) << i;
+        ASSERT_EQ(both.y[i], std::max(add.y[i], T(0))) << i;
+        ASSERT_EQ(relu.dx[i], in.x[i] > 0 ? plain_result.dx[i] : T(0)) << i;
+        ASSERT_EQ(add.dx[i], plain_result.dx[i]) << i;
+      }
+    }
+  }
+}
+
+TYPED_TEST(BatchNormTest, InferenceAddsAndRectifiesInPlace) {
+  using T = TypeParam;
+  const ExecutionSpace exec;
+  const Inputs<T> in(50, 20);
+  const auto x = to_device(in.x), scale = to_device(in.scale), shift = to_device(in.shift),
+             mean = to_device(in.running_mean), variance = to_device(in.running_var), y = to_device(in.before);
+  const Buffer<T> plain_y("y", in.x.size());
+  batch_norm_forward_inference<T>(exec, 50, 20, x, scale, shift, epsilon, mean, variance, {}, false, plain_y);
+  batch_norm_forward_inference<T>(exec, 50, 20, x, scale, shift, epsilon, mean, variance, y, true, y);
+  exec.fence();
+  const auto found = to_host(y), before = to_host(plain_y);
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], std::max(before[i] + in.before[i], T(0))) << i;
+}
+
+// One value ten thousand times as large as the others, first of all: what a shift by it must survive.
+TYPED_TEST(BatchNormTest, AnOutlierInTheFirstRowKeepsTheVariance) {
+  using T = TypeParam;
+  Inputs<T> in(60000, 3);
+  for (std::size_t c = 0; c < 3; ++c) in.x[c] = T(1e4);
+  const auto expected = plain(in);
+  const auto found = train(in, false);
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(found.inverse_std[c] / expected.inverse_std[c], 1, 1e-4);
+}
+
 TYPED_TEST(BatchNormTest, DataFarFromZeroKeepsItsVariance) {
   using T = TypeParam;
   for (const double centre : {100.0, 10000.0}) {
@@ -178,8 +225,8 @@ TYPED_TEST(BatchNormTest, InferenceUsesTheRunningStatistics) {
     const auto shift = to_device(in.shift);
     const auto mean = to_device(in.running_mean);
     const auto variance = to_device(in.running_var);
-    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, y);
-    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, x);
+    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, {}, false, y);
+    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, {}, false, x);
     exec.fence();
     const auto found = to_host(y);
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -203,7 +250,7 @@ TYPED_TEST(BatchNormTest, BackwardMayOverwriteTheGradientItReads) {
   const Buffer<T> dshift("dshift", 20);
   const Buffer<double> workspace("workspace", batch_norm_workspace(70, 20));
   batch_norm_backward<T>(exec, 70, 20, to_device(in.x), gradient, to_device(in.scale), to_device(expected.mean),
-                         to_device(expected.inverse_std), gradient, dscale, dshift, false, workspace);
+                         to_device(expected.inverse_std), gradient, dscale, dshift, false, false, workspace);
   exec.fence();
   EXPECT_EQ(to_host(gradient), expected.dx);
 }
@@ -254,7 +301,7 @@ TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
   const Buffer<T> shorter("shorter", 5);
   const Buffer<double> workspace("workspace", batch_norm_workspace(2, 3));
   const auto forward = [&](long rows, const Buffer<T>& y, const Buffer<double>& scratch) {
-    batch_norm_forward_training<T>(exec, rows, 3, x, c, c, epsilon, momentum, c, c, c, c, y, scratch);
+    batch_norm_forward_training<T>(exec, rows, 3, x, c, c, epsilon, momentum, c, c, c, c, {}, false, y, scratch);
   };
   EXPECT_NO_THROW(forward(2, x, workspace));
   EXPECT_THROW(forward(1, x, workspace), Error);
@@ -262,9 +309,9 @@ TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
   EXPECT_THROW(forward(3, x, workspace), Error);
   EXPECT_THROW(forward(2, shorter, workspace), Error);
   EXPECT_THROW(forward(2, x, Buffer<double>("workspace", 1)), Error);
-  EXPECT_THROW(batch_norm_backward<T>(exec, 1, 3, x, x, c, c, c, x, c, c, false, workspace), Error);
-  EXPECT_THROW(batch_norm_backward<T>(exec, 2, 3, x, x, c, c, c, shorter, c, c, false, workspace), Error);
-  EXPECT_THROW(batch_norm_forward_inference<T>(exec, 2, 3, x, c, c, epsilon, c, c, shorter), Error);
+  EXPECT_THROW(batch_norm_backward<T>(exec, 1, 3, x, x, c, c, c, x, c, c, false, false, workspace), Error);
+  EXPECT_THROW(batch_norm_backward<T>(exec, 2, 3, x, x, c, c, c, shorter, c, c, false, false, workspace), Error);
+  EXPECT_THROW(batch_norm_forward_inference<T>(exec, 2, 3, x, c, c, epsilon, c, c, {}, false, shorter), Error);
   exec.fence();
 }
 

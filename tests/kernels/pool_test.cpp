@@ -79,7 +79,7 @@ void check_max(const PoolShape& s) {
   const auto plain = plain_max(s, x);
   const Buffer<T> y("y", output_size(s));
   const Buffer<std::uint8_t> which("which", output_size(s));
-  max_pool_forward<T>(exec, s, to_device(x), y, which);
+  max_pool_forward<T>(exec, s, to_device(x), false, y, which);
   exec.fence();
   EXPECT_EQ(to_host(y), plain.y);
   EXPECT_EQ(to_host(which), plain.which);
@@ -149,7 +149,7 @@ double objective(const PoolShape& s, const std::vector<double>& x, const std::ve
   const Buffer<double> y("y", output_size(s));
   const Buffer<std::uint8_t> which("which", output_size(s));
   if (max) {
-    max_pool_forward<double>(exec, s, to_device(x), y, which);
+    max_pool_forward<double>(exec, s, to_device(x), false, y, which);
   } else {
     avg_pool_forward<double>(exec, s, to_device(x), y);
   }
@@ -172,7 +172,7 @@ TEST_P(PoolTest, BackwardAgreesWithCentralDifferences) {
   const Buffer<double> avg_dx("avg_dx", x.size());
   const Buffer<double> y("y", output_size(s));
   const Buffer<std::uint8_t> which("which", output_size(s));
-  max_pool_forward<double>(exec, s, to_device(x), y, which);
+  max_pool_forward<double>(exec, s, to_device(x), false, y, which);
   max_pool_backward<double>(exec, s, dy, which, max_dx, false);
   avg_pool_backward<double>(exec, s, dy, avg_dx, false);
   exec.fence();
@@ -231,7 +231,7 @@ TEST(PoolEdgeTest, TheFirstOfEqualValuesWins) {
     const auto x = to_device(std::vector<float>(input_size(s), 2.0F));
     const Buffer<float> y("y", 5);
     const Buffer<std::uint8_t> which("which", 5);
-    max_pool_forward<float>(exec, s, x, y, which);
+    max_pool_forward<float>(exec, s, x, false, y, which);
     exec.fence();
     EXPECT_EQ(to_host(which), std::vector<std::uint8_t>(5, 0));
   }
@@ -246,7 +246,7 @@ TEST(PoolEdgeTest, NotANumberWins) {
       x[place] = std::numeric_limits<float>::quiet_NaN();
       const Buffer<float> y("y", 1);
       const Buffer<std::uint8_t> which("which", 1);
-      max_pool_forward<float>(exec, s, to_device(x), y, which);
+      max_pool_forward<float>(exec, s, to_device(x), false, y, which);
       exec.fence();
       EXPECT_TRUE(std::isnan(to_host(y)[0]));
       EXPECT_EQ(to_host(which)[0], place);
@@ -271,14 +271,14 @@ TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {
       {1, 20, 20, 1, 2, 2, 2, 2, 0, 0, 40, 2, 2, 0},  // more planes than the buffer has
   };
   for (const PoolShape& s : bad) {
-    EXPECT_THROW(max_pool_forward<float>(exec, s, x, x, which), Error) << ::testing::PrintToString(s);
+    EXPECT_THROW(max_pool_forward<float>(exec, s, x, false, x, which), Error) << ::testing::PrintToString(s);
     EXPECT_THROW(max_pool_backward<float>(exec, s, x, which, x, false), Error) << ::testing::PrintToString(s);
   }
   EXPECT_THROW(avg_pool_forward<float>(exec, bad[0], x, x), Error);
   EXPECT_THROW(avg_pool_backward<float>(exec, bad[6], x, x, false), Error);
   const PoolShape good{1, 4, 4, 1, 2, 2, 2, 2, 0, 0};
   const Buffer<float> y("y", 4);
-  EXPECT_THROW(max_pool_forward<float>(exec, good, x, y, Buffer<std::uint8_t>("which", 3)), Error);
+  EXPECT_THROW(max_pool_forward<float>(exec, good, x, false, y, Buffer<std::uint8_t>("which", 3)), Error);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "kernels/batch_norm.hpp"
 
+#include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 
 namespace halograd {
@@ -7,8 +8,8 @@ namespace {
 
 class BatchNorm : public Layer {
  public:
-  BatchNorm(const Shape& shape, double epsilon, double momentum)
-      : shape_(shape), epsilon_(epsilon), momentum_(momentum) {}
+  BatchNorm(const Shape& shape, double epsilon, double momentum, const Epilogue& epilogue)
+      : shape_(shape), epsilon_(epsilon), momentum_(momentum), epilogue_(epilogue) {}
 
   [[nodiscard]] Shape output_shape() const override { return shape_; }
   [[nodiscard]] std::vector<TensorSpec> parameters() const override {
@@ -19,6 +20,9 @@ class BatchNorm : public Layer {
   }
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
+    needs.mask = Mask::sum;
+    needs.in_place = epilogue_.add;  // what is added passes the gradient on as it is
+    needs.in_place_input = 1;
     needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape_.channels);
     needs.workspace_bytes = sizeof(double) * batch_norm_workspace(rows(largest_batch), shape_.channels);
     return needs;
@@ -26,20 +30,22 @@ class BatchNorm : public Layer {
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
     const Vector<const float>&scale = call.parameters[0], &shift = call.parameters[1];
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
+    const Vector<const float> addend = epilogue_.add ? call.inputs[1] : Vector<const float>();
     if (call.training) {
       batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), call.output,
-                                         workspace(call));
+                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), addend,
+                                         epilogue_.relu, call.output, workspace(call));
     } else {
       batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                          epsilon_, mean, var, call.output);
+                                          epsilon_, mean, var, addend, epilogue_.relu, call.output);
     }
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient,
                                call.parameters[0], saved(call, 0), saved(call, 1), call.input_gradients[0],
-                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0],
+                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0], call.mask,
                                workspace(call));
+    if (epilogue_.add) pass_gradient(exec, call, 1);
   }
 
  private:
@@ -56,12 +62,20 @@ class BatchNorm : public Layer {
 
   Shape shape_;
   double epsilon_, momentum_;
+  Epilogue epilogue_;
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<BatchNorm>(single_input(config, inputs), config.epsilon, config.momentum);
+std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                       const Epilogue& epilogue) {
+  if (epilogue.add) {
+    HALOGRAD_REQUIRE(inputs.size() == 2 && inputs[0] == inputs[1], "layer ", config.name,
+                     " (batch_norm + add): ", config.inputs[1], " of shape ", to_string(inputs[1]),
+                     " is added to one of ", to_string(inputs[0]), ", equal shapes expected");
+  }
+  return std::make_unique<BatchNorm>(epilogue.add ? inputs[0] : single_input(config, inputs), config.epsilon,
+                                     config.momentum, epilogue);
 }
 
 }  // namespace halograd

@@ -12,7 +12,8 @@ namespace {
 class Conv : public Layer {
  public:
   /// `dimensions` of the input; 0: a dense layer.
-  Conv(const ConvShape& shape, int dimensions, bool bias) : shape_(shape), dimensions_(dimensions), bias_(bias) {}
+  Conv(const ConvShape& shape, int dimensions, bool bias, bool relu)
+      : shape_(shape), dimensions_(dimensions), bias_(bias), relu_(relu) {}
 
   [[nodiscard]] Shape output_shape() const override {
     return {shape_.out_extent(), shape_.filters, dimensions_ == 0 ? 2 : dimensions_};
@@ -27,6 +28,7 @@ class Conv : public Layer {
   }
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
+    needs.mask = Mask::sum;
     needs.workspace_bytes = conv_workspace<float>(with_batch(largest_batch));
     return needs;
   }
@@ -35,14 +37,15 @@ class Conv : public Layer {
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
     conv_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0],
-                        bias_ ? call.parameters[1] : Vector<const float>(), false, call.output, call.workspace);
+                        bias_ ? call.parameters[1] : Vector<const float>(), relu_, call.output, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     const ConvShape shape = with_batch(call.batch);
     conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
                                  bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
     if (call.input_gradients[0].size() == 0) return;
-    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0], {}, call.input_gradients[0],
+    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0],
+                              call.mask ? call.inputs[0] : Vector<const float>(), call.input_gradients[0],
                               call.accumulate[0], call.workspace);
   }
 
@@ -56,11 +59,13 @@ class Conv : public Layer {
   ConvShape shape_;
   int dimensions_;
   bool bias_;
+  bool relu_;
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs) {
+std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                 const Epilogue& epilogue) {
   const Shape& input = single_input(config, inputs);
   ConvShape shape;
   shape.channels = input.channels;
@@ -80,10 +85,11 @@ std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Sh
   HALOGRAD_REQUIRE(out[0] >= 1 && out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ",
                    extents_text(shape.kernel, input.dimensions), " does not fit in its input of ", to_string(input),
                    " with this padding");
-  return std::make_unique<Conv>(shape, input.dimensions, config.bias);
+  return std::make_unique<Conv>(shape, input.dimensions, config.bias, epilogue.relu);
 }
 
-std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs) {
+std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& epilogue) {
   const Shape& input = single_input(config, inputs);
   HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels,
                    ", at least 1 expected");
@@ -92,7 +98,7 @@ std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<S
   ConvShape shape;
   shape.channels = input.channels;
   shape.filters = config.channels;
-  return std::make_unique<Conv>(shape, 0, config.bias);
+  return std::make_unique<Conv>(shape, 0, config.bias, epilogue.relu);
 }
 
 }  // namespace halograd

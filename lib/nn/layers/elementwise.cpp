@@ -24,12 +24,6 @@ class Elementwise : public Layer {
   Shape shape_;
 };
 
-void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input) {
-  const Vector<float>& to = call.input_gradients[input];
-  if (to.size() == 0 || to.data() == call.output_gradient.data()) return;
-  copy_gradient<float>(exec, call.output_gradient, to, call.accumulate[input]);
-}
-
 class Relu : public Elementwise {
  public:
   using Elementwise::Elementwise;
@@ -86,6 +80,12 @@ class Dropout : public Elementwise {
 };
 
 }  // namespace
+
+void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input) {
+  const Vector<float>& to = call.input_gradients[input];
+  if (to.size() == 0 || to.data() == call.output_gradient.data()) return;
+  copy_gradient<float>(exec, call.output_gradient, to, call.accumulate[input]);
+}
 
 std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Shape>& inputs) {
   return std::make_unique<Relu>(single_input(config, inputs));

@@ -10,13 +10,15 @@
 /// The layers, one function each; make_layer picks by LayerConfig::type. Each throws Error where its inputs do not fit.
 namespace halograd {
 
-std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue& epilogue);
 std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std::vector<Shape>& inputs);
-std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& epilogue);
 std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs);
-std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
+std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                       const Epilogue& epilogue);
 std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
 /// leaky_relu, relu6, sigmoid, tanh, gelu and silu.
@@ -27,6 +29,9 @@ std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<
 std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs);
+
+/// dy to the gradient of an input whose values the output takes over one by one; nothing where they share a place.
+void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input);
 
 /// The only input, or an Error that says how many there are.
 const Shape& single_input(const LayerConfig& config, const std::vector<Shape>& inputs);

@@ -23,7 +23,6 @@ class Pool : public Layer {
     return shape;
   }
 
- private:
   PoolShape shape_;
   int dimensions_;
 };
@@ -34,11 +33,12 @@ class MaxPool : public Pool {
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
+    if (shape_.kernel_d * shape_.kernel_h * shape_.kernel_w <= max_pool_mask_places) needs.mask = Mask::own;
     needs.saved_bytes = static_cast<std::size_t>(output_shape().values() * largest_batch);
     return needs;
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    max_pool_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.output, which(call));
+    max_pool_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.mask, call.output, which(call));
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     if (call.input_gradients[0].size() == 0) return;

@@ -1,0 +1,137 @@
+#include "kernels/batch_norm_strips.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Of dy and of dy (x - mean).
+template <class T>
+struct GradientTerms {
+  const T* x;
+  const T* dy;
+  T mean[strip_width];
+  KOKKOS_FORCEINLINE_FUNCTION Sums<T> at(long offset, int i) const {
+    const T gradient = dy[offset];
+    return {gradient, gradient * (x[offset] - mean[i])};
+  }
+};
+
+template <class T>
+struct SumGradients {
+  Partition partition;
+  const T* x;
+  const T* dy;
+  const T* mean;
+  double* workspace;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Strip strip(partition, item);
+    const T* const means = mean;
+    GradientTerms<T> terms{x, dy, {}};
+    strip.repeat([=](int c) { return means[c]; }, terms.mean);
+    double* const totals = workspace + strip.block * 2 * partition.channels + strip.channel;
+    double* const products = totals + partition.channels;
+    sum_strip(strip, terms, [=](int c, const Sums<double>& sums) {
+      totals[c] = sums.first;
+      products[c] = sums.second;
+    });
+  }
+};
+
+KOKKOS_INLINE_FUNCTION double sum_over_blocks(const Partition& partition, const double* workspace, long entry) {
+  double sum = 0;
+  for (long block = 0; block < partition.blocks; ++block) sum += workspace[block * 2 * partition.channels + entry];
+  return sum;
+}
+
+/// dx = scale inverse_std (dy - mean(dy) - (x - mean) mean(dy (x - mean)) inverse_std^2), zero where x is not positive
+/// if Mask. The two means lie in the workspace's first block.
+template <class T, bool Add, bool Mask>
+struct InputGradient {
+  Partition partition;
+  const T* x;
+  const T* dy;
+  const T* scale;
+  const T* mean;
+  const T* inverse_std;
+  const double* workspace;
+  T* dx;
+
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Strip strip(partition, item);
+    const int channels = partition.channels;
+    T centre[strip_width], slope[strip_width], level[strip_width], tilt[strip_width];
+    strip.repeat([this](int c) { return mean[c]; }, centre);
+    strip.repeat([this](int c) { return scale[c] * inverse_std[c]; }, slope);
+    strip.repeat([this](int c) { return static_cast<T>(workspace[c]); }, level);
+    strip.repeat([this, channels](int c) { return static_cast<T>(workspace[channels + c]); }, tilt);
+    const T* const values = x;
+    const T* const from = dy;
+    T* const to = dx;
+    strip.for_each_piece([&](long offset, long pitch, int count, auto depth) {
+      HALOGRAD_IVDEP
+      for (int i = 0; i < count; ++i) {
+        const T middle = centre[i], steep = slope[i], flat = level[i], lean = tilt[i];
+        unroll<depth>([&](int d) {
+          const long at = offset + d * pitch + i;
+          T gradient = steep * (from[at] - flat - (values[at] - middle) * lean);
+          if constexpr (Add) gradient += to[at];
+          if constexpr (Mask) gradient = values[at] > T(0) ? gradient : T(0);
+          to[at] = gradient;
+        });
+      }
+    });
+  }
+};
+
+template <bool Add, bool Mask, class T>
+void launch(const ExecutionSpace& exec, const InputGradient<T, false, false>& f) {
+  Kokkos::parallel_for(
+      "halograd::batch_norm_backward", FlatRange(exec, 0, f.partition.items()),
+      InputGradient<T, Add, Mask>{f.partition, f.x, f.dy, f.scale, f.mean, f.inverse_std, f.workspace, f.dx});
+}
+
+}  // namespace
+
+template <class T>
+void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<const T> dy,
+                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
+                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, bool mask,
+                         Vector<double> workspace) {
+  const bool wanted = dx.extent(0) > 0;
+  require_rows("batch_norm_backward", rows, channels, x.extent(0), dy.extent(0));
+  require_rows("batch_norm_backward", rows, channels, x.extent(0), wanted ? dx.extent(0) : x.extent(0));
+  require_batch("batch_norm_backward", rows, channels, workspace.extent(0));
+  const Partition partition = partition_of(rows, channels);
+  double* sums = workspace.data();
+  Kokkos::parallel_for("halograd::batch_norm_gradients", FlatRange(exec, 0, partition.items()),
+                       SumGradients<T>{partition, x.data(), dy.data(), saved_mean.data(), sums});
+  Kokkos::parallel_for(
+      "halograd::batch_norm_parameters", FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+        const double count = static_cast<double>(rows);
+        const double inverse_std = static_cast<double>(saved_inverse_std(c));
+        const double sum = sum_over_blocks(partition, sums, c);
+        const double products = sum_over_blocks(partition, sums, channels + c);
+        dshift(c) = static_cast<T>(sum);
+        dscale(c) = static_cast<T>(products * inverse_std);
+        sums[c] = sum / count;
+        sums[channels + c] = products * inverse_std * inverse_std / count;
+      });
+  if (!wanted) return;
+  const InputGradient<T, false, false> plain{
+      partition, x.data(), dy.data(), scale.data(), saved_mean.data(), saved_inverse_std.data(), sums, dx.data()};
+  if (accumulate) {
+    mask ? launch<true, true>(exec, plain) : launch<true, false>(exec, plain);
+  } else {
+    mask ? launch<false, true>(exec, plain) : launch<false, false>(exec, plain);
+  }
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                 \
+  template void batch_norm_backward<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>,      \
+                                       Vector<const T>, Vector<const T>, Vector<const T>, Vector<T>, Vector<T>, \
+                                       Vector<T>, bool, bool, Vector<double>);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd

@@ -1,0 +1,160 @@
+#pragma once
+
+#include "kernels/batch_norm.hpp"
+#include "kernels/chunks.hpp"
+#include "kernels/error.hpp"
+#include "kernels/pack.hpp"
+
+/// How batch normalisation cuts (rows, channels) into work items, and walks one.
+namespace halograd {
+
+/// Values that one pass of an inner loop handles: channels, or several rows of few channels.
+constexpr int strip_width = runs_on_host ? 128 : 1;
+/// Groups of rows that an inner loop takes at a time, so that what it keeps for a channel is loaded once for all.
+constexpr int strip_depth = runs_on_host ? 8 : 1;
+constexpr long most_blocks = 256;
+/// Rows or values below which a block would not pay for its start.
+constexpr long least_values = 8192;
+constexpr long least_rows = 16;
+
+/// Calls body(0), ..., body(count - 1), unrolled before the vectoriser sees the loop around it.
+template <int count, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void unroll(const Body& body) {
+  if constexpr (count > 1) unroll<count - 1>(body);
+  body(count - 1);
+}
+
+/// Rows in blocks and channels in tiles; each pair is a work item. Depends on the shape alone, so that sums do not
+/// depend on the number of threads.
+struct Partition {
+  long rows, block_rows, blocks;
+  int channels, tile, tiles;
+
+  KOKKOS_FUNCTION long items() const { return blocks * tiles; }
+  /// Rows of a block: the last one may have fewer.
+  KOKKOS_FUNCTION long rows_of(long block) const {
+    const long left = rows - block * block_rows;
+    return left < block_rows ? left : block_rows;
+  }
+};
+
+inline long rows_in_block(long rows, int channels) {
+  const long wanted = runs_on_host ? (least_values + channels - 1) / channels : least_rows;
+  const long needed = (rows + most_blocks - 1) / most_blocks;
+  return wanted > needed ? wanted : needed;
+}
+
+inline Partition partition_of(long rows, int channels) {
+  Partition partition{};
+  partition.rows = rows;
+  partition.channels = channels;
+  partition.block_rows = rows_in_block(rows, channels);
+  partition.blocks = (rows + partition.block_rows - 1) / partition.block_rows;
+  partition.tiles = (channels + strip_width - 1) / strip_width;
+  partition.tile = strip_width;
+  if (partition.tiles > 1 && runs_on_host) {
+    const int even = (channels + partition.tiles - 1) / partition.tiles;
+    partition.tile = (even + 15) / 16 * 16;  // tiles of like width, whole vectors
+    partition.tiles = (channels + partition.tile - 1) / partition.tile;
+  }
+  return partition;
+}
+
+/// The part of one work item.
+struct Strip {
+  long block, begin, end;  ///< rows begin..end-1
+  int channel, width;      ///< channels channel..channel+width-1
+  int channels;            ///< of a row
+  int group;               ///< rows that an inner loop takes at once: 1 unless the strip is as wide as a row
+
+  KOKKOS_FUNCTION Strip(const Partition& partition, long item)
+      : block(item / partition.tiles),
+        begin(block * partition.block_rows),
+        end(begin + partition.rows_of(block)),
+        channel(static_cast<int>(item % partition.tiles) * partition.tile),
+        width(partition.channels - channel < partition.tile ? partition.channels - channel : partition.tile),
+        channels(partition.channels),
+        group(width == partition.channels ? strip_width / width : 1) {}
+
+  /// Writes a per-channel value once for each row of a group.
+  template <class T, class Function>
+  KOKKOS_FUNCTION void repeat(const Function& value, T* values) const {
+    for (int c = 0; c < width; ++c) values[c] = value(channel + c);
+    for (int i = width; i < group * width; ++i) values[i] = values[i - width];
+  }
+
+  /// Calls body(offset, pitch, count, Lanes<depth>) for pieces that cover the strip: `depth` stretches, `pitch` values
+  /// apart, of `count` values each, the first at `offset`.
+  template <class Body>
+  KOKKOS_FUNCTION void for_each_piece(const Body& body) const {
+    const long pitch = static_cast<long>(group) * channels;
+    long row = begin;
+    if constexpr (strip_depth > 1) {
+      for (; row + strip_depth * group <= end; row += strip_depth * group) {
+        body(row * channels + channel, pitch, group * width, Lanes<strip_depth>());
+      }
+    }
+    for (; row < end; row += group) {
+      const int rows = end - row < group ? static_cast<int>(end - row) : group;
+      body(row * channels + channel, pitch, rows * width, Lanes<1>());
+    }
+  }
+};
+
+/// Two sums over the rows, for a channel.
+template <class T>
+struct Sums {
+  T first, second;
+};
+
+/// The sum of `count` terms, `pitch` values apart, by halves: in float that loses no more than a few roundings.
+template <int count, class Terms>
+KOKKOS_FORCEINLINE_FUNCTION auto sum_terms(const Terms& terms, long offset, long pitch, int i) {
+  if constexpr (count == 1) {
+    return terms.at(offset, i);
+  } else {
+    const auto low = sum_terms<count / 2>(terms, offset, pitch, i);
+    const auto high = sum_terms<count / 2>(terms, offset + count / 2 * pitch, pitch, i);
+    return decltype(low){low.first + high.first, low.second + high.second};
+  }
+}
+
+/// Adds up a strip's two sums for each channel, in double, and hands them to finish(channel in the strip, sums).
+template <class Terms, class Finish>
+KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, const Finish& finish) {
+  double first[strip_width];
+  double second[strip_width];
+  for (int i = 0; i < strip.group * strip.width; ++i) first[i] = second[i] = 0;
+  strip.for_each_piece([&](long offset, long pitch, int count, auto depth) {
+    HALOGRAD_IVDEP
+    for (int i = 0; i < count; ++i) {
+      const auto sums = sum_terms<depth>(terms, offset + i, pitch, i);
+      first[i] += static_cast<double>(sums.first);
+      second[i] += static_cast<double>(sums.second);
+    }
+  });
+  for (int c = 0; c < strip.width; ++c) {
+    Sums<double> sums{0, 0};
+    for (int i = c; i < strip.group * strip.width; i += strip.width) {
+      sums.first += first[i];
+      sums.second += second[i];
+    }
+    finish(c, sums);
+  }
+}
+
+/// The checks of the kernels: they throw Error.
+inline void require_rows(const char* kernel, long rows, int channels, std::size_t x, std::size_t y) {
+  HALOGRAD_REQUIRE(rows >= 0 && channels >= 1, kernel, ": ", rows, " rows of ", channels, " channels");
+  const std::size_t values = static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels);
+  HALOGRAD_REQUIRE(x >= values && y >= values, kernel, ": ", rows, " rows of ", channels, " channels need ", values,
+                   " values, the buffers have ", x, " and ", y);
+}
+
+inline void require_batch(const char* kernel, long rows, int channels, std::size_t workspace) {
+  HALOGRAD_REQUIRE(rows >= 2, kernel, ": a variance needs at least 2 rows (batch x height x width), there is ", rows);
+  const std::size_t needed = batch_norm_workspace(rows, channels);
+  HALOGRAD_REQUIRE(workspace >= needed, kernel, ": the workspace has ", workspace, " doubles, ", needed, " are needed");
+}
+
+}  // namespace halograd

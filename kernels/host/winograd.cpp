@@ -1,0 +1,316 @@
+#include "kernels/host/winograd.hpp"
+
+#include <limits>
+
+#include "kernels/host/panel.hpp"
+#include "kernels/host/winograd_tiles.hpp"
+
+namespace halograd::host {
+namespace {
+
+/// A task's transformed tiles and products should stay in its second-level cache.
+constexpr long task_bytes = 384L << 10;
+/// Transformed kernels beyond this are not kept for all columns: they would only travel to memory and back.
+constexpr long kept_kernel_bytes = 12L << 20;
+/// Transformed tiles that are kept at a time where kernels are not.
+constexpr long kept_tile_bytes = 16L << 20;
+
+/// How a pass is cut. Either the kernels are transformed once for all columns, and a task takes tiles in blocks of
+/// `tiles`; or the tiles are transformed once, `kept_tiles` at a time, and a task takes blocks of columns, transforming
+/// the kernels of a block as it comes to it. The second is for many channels and few pixels.
+template <class T>
+struct WinogradCut {
+  bool keeps_kernels;
+  int tiles;
+  long kept_tiles = 0;
+  long input_columns;
+  PanelBlocks<T> blocks;
+
+  explicit WinogradCut(const TilePass& pass)
+      : input_columns(ColumnBlocks<T>{pass.depth}.padded()), blocks{pass.columns} {
+    constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
+    keeps_kernels = plane * pass.depth * blocks.count() * blocks.width <= kept_kernel_bytes;
+    const long block = task_bytes / (plane * (keeps_kernels ? input_columns + blocks.width : blocks.width));
+    tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 256), (pass.tiles() + 7) / 8 * 8));
+    if (!keeps_kernels)
+      kept_tiles = std::min(pass.tiles(), std::max<long>(32, kept_tile_bytes / (plane * input_columns)));
+  }
+  [[nodiscard]] long kernel_pitch(int depth) const { return plane_pitch<T>(depth, blocks.width); }
+  [[nodiscard]] long input_pitch() const {
+    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + tile_rows(1), input_columns);
+  }
+  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + tile_rows(1), blocks.width); }
+};
+
+template <class T>
+struct WinogradScratch {
+  T* zeros;
+  T* bias;
+  T* kernels;
+  T* inputs;
+  T* products;
+  WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
+      : zeros(scratch.take<T>(static_cast<long>(winograd_points) * cut.input_columns)),
+        bias(scratch.take<T>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
+        kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * winograd_planes *
+                                cut.kernel_pitch(pass.depth))),
+        inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * winograd_planes * cut.input_pitch())),
+        products(scratch.take<T>(static_cast<long>(concurrency()) * winograd_planes * cut.product_pitch())) {}
+};
+
+/// G g G^T of a block of columns and values [begin, end) of the depth, to (plane, depth, column in block). `turned`: of
+/// the kernels turned by half a turn, columns being C and depth K.
+template <int r, class T>
+void transform_kernels(const ConvShape& shape, const T* weights, bool turned, int first_column, int packs, int begin,
+                       int end, T* to, long pitch) {
+  constexpr int taps = r * r;
+  const int width = packs * lanes<T>;
+  const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
+  for (int v = 0; v < packs; ++v) {
+    const int column = first_column + v * lanes<T>;
+    const int count = std::min(lanes<T>, (turned ? shape.channels : shape.filters) - column);
+    if (!turned) {
+      const LaneMask mask = first_lanes<T>(count);
+      for (int d = begin; d < end; ++d) {
+        const T* from = weights + static_cast<long>(d) * shape.filters + column;
+        transform_kernel<r, T>([&](int tap) { return load_lanes<T>(from + tap * tap_pitch, mask); },
+                               to + static_cast<long>(d) * width + v * lanes<T>, pitch);
+      }
+      continue;
+    }
+    alignas(64) T block[taps][lanes<T>][lanes<T>] = {};  // of C and K, transposed
+    for (int d = begin; d < end; d += lanes<T>) {
+      const int depths = std::min(lanes<T>, end - d);
+      for (int tap = 0; tap < taps; ++tap) {
+        const T* from = weights + (taps - 1 - tap) * tap_pitch + static_cast<long>(column) * shape.filters + d;
+        for (int c = 0; c < count; ++c) {
+          for (int k = 0; k < depths; ++k) block[tap][k][c] = from[static_cast<long>(c) * shape.filters + k];
+        }
+      }
+      for (int k = 0; k < depths; ++k) {
+        transform_kernel<r, T>([&](int tap) { return load<T>(block[tap][k]); },
+                               to + static_cast<long>(d + k) * width + v * lanes<T>, pitch);
+      }
+    }
+  }
+}
+
+/// Where the outputs go, and what is done to them there.
+template <class T>
+struct OutputImage {
+  T* out;  ///< (images, height, width, columns)
+  bool relu;
+  bool accumulate;
+  const T* relu_output;  ///< of out's layout, or null
+};
+
+/// A^T p A of a pack of columns, at one tile.
+template <int m, class T>
+void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt& at, int column, const T* products,
+                long pitch, const T* bias) {
+  const auto product = [&](int plane) {
+    const Pack<T> value = load<T>(products + plane * pitch);
+    return plane == winograd_sum_plane ? value + load<T>(bias) : value;
+  };
+  const long pixel = pass.columns, row = pass.out_width * pixel;
+  const long offset =
+      ((static_cast<long>(at.n) * pass.out_height + at.i * m) * pass.out_width + at.j * m) * pixel + column;
+  const int valid_rows = pass.out_height - at.i * m, valid_columns = pass.out_width - at.j * m;
+  const int count = pass.columns - column;
+  const T lowest = image.relu ? T(0) : -std::numeric_limits<T>::infinity();
+  const Pack<T> floor = Pack<T>{} + lowest;
+  T* out = image.out + offset;
+  if (valid_rows >= m && valid_columns >= m && count >= lanes<T> && !image.accumulate && image.relu_output == nullptr) {
+    transform_output<m, T>(product, [&](int i, int j, const Pack<T>& value) {
+      store<T>(value < floor ? floor : value, out + (i * row + j * pixel));
+    });
+    return;
+  }
+  const LaneMask mask = first_lanes<T>(count);
+  transform_output<m, T>(product, [&](int i, int j, Pack<T> value) {
+    if (i >= valid_rows || j >= valid_columns) return;
+    const long to = i * row + j * pixel;
+    if (image.accumulate) value += load_lanes<T>(out + to, mask);
+    value = value < floor ? floor : value;
+    if (image.relu_output != nullptr) {
+      value = load_lanes<T>(image.relu_output + offset + to, mask) > Pack<T>{} ? value : Pack<T>{};
+    }
+    store_part<T>(value, out + to, count);
+  });
+}
+
+template <int m, class T>
+struct WinogradProduct {
+  static constexpr int r = winograd_points + 1 - m;
+  const ConvShape& shape;
+  const TilePass pass;
+  const WinogradCut<T> cut;
+  const T* in;
+  const T* weights;
+  bool turned;
+  OutputImage<T> image;
+  WinogradScratch<T> scratch;
+
+  void transform_inputs(long first, int count, T* to) const {
+    transform_patches<winograd_points>(
+        PatchSource<T>{in, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros}, pass,
+        first, count, to, cut.input_columns,
+        [&](const auto& pixels, T* at) { transform_input<T>(pixels, at, cut.input_pitch()); });
+  }
+
+  /// The outputs of tiles [first, first + count), count <= cut.tiles, in a block of columns.
+  void compute(long first, int count, int block, const T* inputs, const T* kernels, T* products) const {
+    const int packs = cut.blocks.packs(block);
+    const int width = packs * lanes<T>;
+    for (int plane = 0; plane < winograd_planes; ++plane) {
+      multiply_panel<false>(packs, count,
+                            PanelTile<T>{pass.depth, inputs + plane * cut.input_pitch(), cut.input_columns,
+                                         kernels + plane * cut.kernel_pitch(pass.depth), width,
+                                         products + plane * cut.product_pitch(), width, false});
+    }
+    TileAt at(pass, first);
+    for (int t = 0; t < count; ++t, at.next(pass)) {
+      for (int v = 0; v < packs; ++v) {
+        const int column = cut.blocks.begin(block) + v * lanes<T>;
+        store_tile<m, T>(pass, image, at, column, products + static_cast<long>(t) * width + v * lanes<T>,
+                         cut.product_pitch(), scratch.bias + column);
+      }
+    }
+  }
+
+  [[nodiscard]] T* products_of(int task) const {
+    return scratch.products + task * winograd_planes * cut.product_pitch();
+  }
+
+  void run_by_tiles(const Exec& exec, const char* label) const {
+    const int tasks = concurrency();
+    const long block_values = winograd_planes * cut.kernel_pitch(pass.depth);
+    parallel_tasks(exec, "halograd::winograd_kernels", tasks, [&](int task) {
+      const Share share(static_cast<long>(cut.blocks.count()) * pass.depth, task, tasks);
+      for (long unit = share.begin; unit < share.end;) {
+        const int block = static_cast<int>(unit / pass.depth), begin = static_cast<int>(unit % pass.depth);
+        const int end = static_cast<int>(std::min<long>(pass.depth, begin + share.end - unit));
+        transform_kernels<r>(shape, weights, turned, cut.blocks.begin(block), cut.blocks.packs(block), begin, end,
+                             scratch.kernels + block * block_values, cut.kernel_pitch(pass.depth));
+        unit += end - begin;
+      }
+    });
+    parallel_tasks(exec, label, tasks, [&](int task) {
+      const Share share(pass.tiles(), task, tasks);
+      T* inputs = scratch.inputs + task * winograd_planes * cut.input_pitch();
+      for (long first = share.begin; first < share.end; first += cut.tiles) {
+        const int count = static_cast<int>(std::min<long>(cut.tiles, share.end - first));
+        transform_inputs(first, count, inputs);
+        for (int block = 0; block < cut.blocks.count(); ++block) {
+          compute(first, count, block, inputs, scratch.kernels + block * block_values, products_of(task));
+        }
+      }
+    });
+  }
+
+  void run_by_columns(const Exec& exec, const char* label) const {
+    const int tasks = concurrency();
+    for (long kept = 0; kept < pass.tiles(); kept += cut.kept_tiles) {
+      const long tiles = std::min(cut.kept_tiles, pass.tiles() - kept);
+      parallel_tasks(exec, "halograd::winograd_inputs", tasks, [&](int task) {
+        const Share share(tiles, task, tasks);
+        transform_inputs(kept + share.begin, static_cast<int>(share.end - share.begin),
+                         scratch.inputs + share.begin * cut.input_columns);
+      });
+      parallel_tasks(exec, label, tasks, [&](int task) {
+        const Share share(cut.blocks.count(), task, tasks);
+        T* kernels = scratch.kernels + task * winograd_planes * cut.kernel_pitch(pass.depth);
+        for (int block = static_cast<int>(share.begin); block < share.end; ++block) {
+          transform_kernels<r>(shape, weights, turned, cut.blocks.begin(block), cut.blocks.packs(block), 0, pass.depth,
+                               kernels, cut.kernel_pitch(pass.depth));
+          for (long first = 0; first < tiles; first += cut.tiles) {
+            const int count = static_cast<int>(std::min<long>(cut.tiles, tiles - first));
+            compute(kept + first, count, block, scratch.inputs + first * cut.input_columns, kernels, products_of(task));
+          }
+        }
+      });
+    }
+  }
+};
+
+template <int m, class T>
+void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
+         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
+  const WinogradCut<T> cut(pass);
+  Scratch pieces(workspace);
+  const WinogradScratch<T> scratch(pieces, pass, cut);
+  std::fill(scratch.zeros, scratch.zeros + winograd_points * cut.input_columns, T(0));
+  std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, T(0));
+  if (bias != nullptr) std::copy(bias, bias + pass.columns, scratch.bias);
+  const WinogradProduct<m, T> product{shape, pass, cut, in, weights, turned, image, scratch};
+  if (cut.keeps_kernels) {
+    product.run_by_tiles(exec, label);
+  } else {
+    product.run_by_columns(exec, label);
+  }
+}
+
+template <class T>
+void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
+         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
+  if (pass.outputs == 4) {
+    run<4, T>(exec, label, shape, pass, in, weights, turned, bias, image, workspace);
+  } else {
+    run<2, T>(exec, label, shape, pass, in, weights, turned, bias, image, workspace);
+  }
+}
+
+}  // namespace
+
+bool winograd_applies(const ConvShape& shape) {
+  const ConvShape::Spatial none{1, 1, 1};
+  return shape.groups == 1 && shape.stride == none && shape.dilation == none && shape.kernel[0] == 1 &&
+         shape.padding[0] == 0 && shape.kernel[1] == shape.kernel[2] && (shape.kernel[1] == 3 || shape.kernel[1] == 5);
+}
+
+bool winograd_pays(const ConvShape& shape, ConvPass) {
+  return winograd_applies(shape) && shape.channels >= 16 && shape.filters >= 16;
+}
+
+template <class T>
+std::size_t winograd_product_workspace(const ConvShape& shape) {
+  std::size_t bytes = 0;
+  for (const TilePass& pass : {TilePass::forward(shape), TilePass::data(shape)}) {
+    Scratch scratch(nullptr);
+    WinogradScratch<T>(scratch, pass, WinogradCut<T>(pass));
+    bytes = std::max(bytes, scratch.used());
+  }
+  return bytes;
+}
+
+template <class T>
+std::size_t winograd_workspace(const ConvShape& shape) {
+  return std::max(winograd_product_workspace<T>(shape), winograd_weights_workspace<T>(shape));
+}
+
+template <class T>
+void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                      T* y, std::byte* workspace) {
+  run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, false, bias,
+         OutputImage<T>{y, relu, false, nullptr}, workspace);
+}
+
+template <class T>
+void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+                            const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
+  run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, true, nullptr,
+         OutputImage<T>{dx, false, accumulate, relu_output}, workspace);
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                  \
+  template std::size_t winograd_product_workspace<T>(const ConvShape&);                                          \
+  template std::size_t winograd_workspace<T>(const ConvShape&);                                                  \
+  template void winograd_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*,       \
+                                    std::byte*);                                                                 \
+  template void winograd_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool, \
+                                          std::byte*);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd::host
