@@ -44,8 +44,8 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    network = std::make_unique<Network>(expand_network(config.network, data->classes()), data->shape(),
-                                        Target(data->classes(), data->labels_per_image(), config.loss),
+    const Target target(data->classes(), data->labels_per_image(), config.loss);
+    network = std::make_unique<Network>(expand_network(config.network, outputs_of(target)), data->shape(), target,
                                         std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);
     const auto parameters = Kokkos::create_mirror_view(replica.parameters);

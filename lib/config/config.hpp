@@ -51,7 +51,7 @@ struct LayerConfig {
 
 /// [network]: a reference network by name, or a list of layers.
 struct NetworkConfig {
-  std::string name;                 ///< lenet5, vgg_small, resnet20, resnet18; anything else with layers
+  std::string name;                 ///< a reference network; anything else with layers
   std::vector<LayerConfig> layers;  ///< empty: the reference network of that name
   bool operator==(const NetworkConfig&) const = default;
 };

@@ -89,7 +89,8 @@ inline const char* type_name(const std::vector<int>&) {
 }
 
 /// The networks that need no list of layers.
-inline const std::vector<std::string> reference_networks{"lenet5", "vgg_small", "resnet20", "resnet18"};
+inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
+                                                         "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
 
 inline const std::vector<std::string> layer_types{
     "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
@@ -161,7 +162,9 @@ void visit(Visitor& v, LayerConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, NetworkConfig& c) {
-  v("name", c.name, "a reference network (lenet5, vgg_small, resnet20, resnet18), or any name for a list of layers",
+  v("name", c.name,
+    "a reference network (lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d), or any name "
+    "for a list of layers",
     a_plain_name());
   v.list("layer", c.layers, "the layers in order; none: the reference network of that name");
 }

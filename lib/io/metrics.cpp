@@ -240,8 +240,8 @@ class MetricsFile::Implementation {
   std::vector<Hdf5Dataset> epoch_datasets_;
 };
 
-MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, const std::string& metric, std::int64_t steps,
-                         std::int64_t epochs)
+MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps, std::int64_t epochs,
+                         const std::string& metric)
     : implementation_(std::make_unique<Implementation>(comm, path, metric, steps, epochs)) {}
 
 MetricsFile::~MetricsFile() = default;

@@ -42,8 +42,8 @@ class MetricsFile {
   /// steps and epochs (resume); also one that a crash left open. Throws Error on all ranks: no file to resume, of
   /// another number of ranks, with fewer rows.
   /// `metric` is what the scores are: it ends the names of their columns, test_accuracy and mean_model_accuracy.
-  MetricsFile(MPI_Comm comm, const std::string& path, const std::string& metric = "accuracy", std::int64_t steps = -1,
-              std::int64_t epochs = -1);
+  MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1,
+              const std::string& metric = "accuracy");
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

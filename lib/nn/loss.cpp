@@ -6,6 +6,10 @@
 
 namespace halograd {
 
+int outputs_of(const Target& target) {
+  return target.loss.name == "binary_cross_entropy" ? 1 : target.classes;
+}
+
 void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
                      const Target& target) {
   const std::string& loss = target.loss.name;

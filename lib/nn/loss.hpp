@@ -18,6 +18,9 @@ struct Target {
   Target(int c, long labels = 1, LossConfig l = {}) : classes(c), labels_per_image(labels), loss(std::move(l)) {}
 };
 
+/// The channels that a reference network ends in for this target.
+int outputs_of(const Target& target);
+
 /// Throws Error where the outputs of a network's last layer do not fit the loss and the labels (docs/run-files.md).
 void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
                      const Target& target);

@@ -71,10 +71,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.ranks = 1;
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
-    config_.network = expand_network(config_.network, train_set_->classes());
-    network_ =
-        std::make_unique<Network>(config_.network, train_set_->shape(),
-                                  Target(train_set_->classes(), train_set_->labels_per_image(), config_.loss), largest);
+    const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
+    config_.network = expand_network(config_.network, outputs_of(target));
+    network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
     topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
@@ -184,7 +183,7 @@ void Trainer::open_run(const TrainOptions& options) {
   });
   if (resuming) {
     resume();
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), metric_of(config_.loss), step_, epoch_);
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_, metric_of(config_.loss));
     // Last: a checkpoint that does not fit leaves the folder as it was.
     comm_.together([&] {
       if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
@@ -194,7 +193,7 @@ void Trainer::open_run(const TrainOptions& options) {
                  std::to_string(step_) + " steps in all done");
   } else {
     if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), metric_of(config_.loss));
+    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), -1, -1, metric_of(config_.loss));
   }
   const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);

@@ -52,6 +52,17 @@ TEST(ReferenceNetworks, HaveTheirParameterCounts) {
   EXPECT_EQ(count("vgg_small", {32, 32, 3}), 2196810U);
   EXPECT_EQ(count("resnet20", {32, 32, 3}), 272474U);
   EXPECT_EQ(count("resnet18", {32, 32, 3}), 11173962U);
+  const auto wide = [](const std::string& name, const Shape& input, const Target& target) {
+    NetworkConfig config;
+    config.name = name;
+    return Network(expand_network(config, outputs_of(target)), input, target, 1).parameter_count();
+  };
+  EXPECT_EQ(wide("resnet50", {64, 64, 3}, 1000), 25557032U);     // torchvision's
+  EXPECT_EQ(wide("mobilenet_v2", {64, 64, 3}, 1000), 3504872U);  // torchvision's
+  LossConfig binary;
+  binary.name = "binary_cross_entropy";
+  EXPECT_EQ(wide("ffn3d", {8, 8, 8, 1}, {2, 512, binary}), 27U * 32 + 32 + 9 * (27 * 32 * 32 + 32) + 33);
+  EXPECT_EQ(wide("unet2d", {16, 16, 1}, {2, 256, binary}), 1926433U);
 }
 
 TEST(ReferenceNetworks, UnknownNameIsRefused) {
@@ -202,6 +213,54 @@ TEST(Network, OneNumberStandsForAllAxes) {
                                 {type="avg_pool", kernel=[3, 2, 1], stride=[2, 1, 1]}, {type="flatten"},
                                 {type="dense", channels=2})";
   EXPECT_EQ(weight_extents(unlike, {5, 6, 7, 1}), (Extents{{1, 2, 3, 1, 3}, {2 * 2 * 7 * 3, 2}}));
+}
+
+TEST(Network, OutputsThatDoNotFitTheLossAreNamed) {
+  const auto message = [](const std::string& list, const Target& target) -> std::string {
+    try {
+      const Network network(layers(list), {4, 4, 3}, target, 2);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  LossConfig binary, squared;
+  binary.name = "binary_cross_entropy";
+  squared.name = "mean_squared_error";
+  const std::string wide = R"({type="conv", name="out", channels=2, kernel=1})",
+                    narrow = R"({type="conv", name="out", channels=1, kernel=1})";
+  EXPECT_EQ(message(wide, {2, 16}), "no error");
+  EXPECT_EQ(message(wide, {2, 16, squared}), "no error");
+  EXPECT_EQ(message(narrow, {2, 16, squared}), "no error");
+  EXPECT_EQ(message(narrow, {2, 16, binary}), "no error");
+  EXPECT_EQ(message(wide, {2, 16, binary}),
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes and a label a "
+            "pixel (4x4x1 expected by binary_cross_entropy)");
+  EXPECT_EQ(message(wide, {3, 16}),
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 3 classes and a label a "
+            "pixel (4x4x3 expected)");
+  EXPECT_EQ(
+      message(wide, 2),
+      "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes (1x1x2 expected)");
+  EXPECT_EQ(message(narrow, {3, 16, binary}),
+            "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have 3 classes");
+  EXPECT_EQ(message(wide, {2, 4}), "network 't': the data have 4 labels for an image of 4x4x3");
+}
+
+TEST(Network, NewLayersSayWhatDoesNotFit) {
+  const Shape input{8, 8, 3};
+  EXPECT_EQ(message_of(R"({type="group_norm", name="g", groups=2})", input, 3),
+            "layer g (group_norm): groups = 2 does not divide its input's 3 channels");
+  EXPECT_EQ(
+      message_of(R"({type="conv_transpose", name="t", channels=2, kernel=2, stride=2, output_padding=2})", input, 2),
+      "layer t (conv_transpose): output_padding 2x2 is not below the stride 2x2");
+  EXPECT_EQ(message_of(R"({type="conv_transpose", name="t", channels=2, kernel=1, padding=4})", input, 2),
+            "layer t (conv_transpose): its output would be 0 pixels long, from an input of 8x8x3 with padding 4x4");
+  EXPECT_EQ(message_of(R"({type="conv_transpose", name="t", channels=4, kernel=1, groups=2})", input, 2),
+            "layer t (conv_transpose): groups = 2 does not divide its input's 3 channels and its own 4");
+  EXPECT_EQ(message_of(R"({type="max_pool", name="p", kernel=2}, {type="concat", name="c", inputs=["p", "input"]})",
+                       input, 3),
+            "layer c (concat): its inputs p and input have shapes 7x7x3 and 8x8x3, which differ in more than channels");
 }
 
 TEST(Network, BatchOutOfRangeIsRefused) {
