@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "app/session.hpp"
 
@@ -18,5 +20,12 @@ void add_topology(CLI::App& app);
 
 /// `halograd inspect FILE`: what a checkpoint or metrics file holds. Needs no MPI launch.
 void add_inspect(CLI::App& app);
+
+/// `halograd jobscript`: a batch script for a Slurm cluster, explained line by line. Needs no MPI launch. `words`: the
+/// program's command line, which the script quotes.
+void add_jobscript(CLI::App& app, const std::vector<std::string>& words);
+
+/// `halograd watch RUN`: a live view of a run in the terminal. Needs no MPI launch.
+void add_watch(CLI::App& app);
 
 }  // namespace halograd

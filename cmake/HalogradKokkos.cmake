@@ -23,7 +23,12 @@ if(halograd_wanted_backend AND NOT halograd_wanted_backend IN_LIST halograd_foun
     "name another with -DKokkos_ROOT=<prefix>")
 endif()
 
-find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
-if(NOT KokkosKernels_FOUND)
-  halograd_refuse("no Kokkos Kernels found for the Kokkos in ${Kokkos_DIR}; name it with -DKokkosKernels_ROOT=<prefix>")
+# Only benchmarks compare with it; found for everybody unless it is declined.
+option(HALOGRAD_KOKKOS_KERNELS "Compare with Kokkos Kernels in the benchmarks" ON)
+if(HALOGRAD_KOKKOS_KERNELS)
+  find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
+  if(NOT KokkosKernels_FOUND)
+    halograd_refuse("no Kokkos Kernels found for the Kokkos in ${Kokkos_DIR}; name it with -DKokkosKernels_ROOT=<prefix>, "
+      "or do without: -DHALOGRAD_KOKKOS_KERNELS=OFF")
+  endif()
 endif()

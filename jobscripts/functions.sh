@@ -11,7 +11,7 @@ stop() {
 
 # prepare VARIABLE...: reads the site file, and checks that each variable names a program then.
 prepare() {
-  local site=${HALOGRAD_SITE:-$HALOGRAD_HOME/jobscripts/site/default.sh} variable
+  local site=${HALOGRAD_SITE:-$HALOGRAD_HOME/jobscripts/site/default.sh} variable end
   [[ -r $site ]] || stop "there is no site file $site (HALOGRAD_SITE names it)"
   # shellcheck source=jobscripts/site/default.sh
   . "$site"
@@ -24,6 +24,11 @@ prepare() {
   export SLURM_CPU_BIND=${SLURM_CPU_BIND:-cores}      # every rank has cores of its own
   # The ranks end one after the other with status 75, which is no reason to kill the rest; a rank that crashed is one.
   export SLURM_KILL_BAD_EXIT=0 SLURM_WAIT=${SLURM_WAIT:-60}
+  # When the job ends, for halograd to save before that without any signal; newer versions of Slurm set it themselves.
+  if [[ -z ${SLURM_JOB_END_TIME:-} ]]; then
+    end=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e | head -n 1) || end=
+    end=$(date --date="$end" +%s 2>/dev/null) && [[ -n $end ]] && export SLURM_JOB_END_TIME=$end
+  fi
   printf 'job %s on %s, start %d: %s ranks, %s cores each%s\n' "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" \
     $((1 + ${SLURM_RESTART_COUNT:-0})) "$SLURM_NTASKS" "$SRUN_CPUS_PER_TASK" \
     "${SLURM_GPUS_ON_NODE:+, $SLURM_GPUS_ON_NODE GPUs on a node}"

@@ -31,7 +31,7 @@ struct BlockMoments {
     double* const means = workspace + strip.block * 2 * partition.channels + strip.channel;
     double* const squares = means + partition.channels;
     const double count = static_cast<double>(strip.end - strip.begin);
-    sum_strip(strip, terms, [&](int c, const Sums<double>& sums) {
+    sum_strip<T>(strip, terms, [&](int c, const Sums<double>& sums) {
       means[c] = static_cast<double>(terms.shift[c]) + sums.first / count;
       squares[c] = sums.second - sums.first * sums.first / count;
     });
@@ -83,17 +83,14 @@ struct Normalise {
     const T* const values = x;
     const T* const terms = addend;
     T* const to = y;
-    strip.for_each_piece([&](long offset, long pitch, int count, auto depth) {
+    strip.for_each_stretch([&](long offset, int count) {
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
-        const T middle = centre[i], steep = slope[i], up = lift[i];
-        unroll<depth>([&](int d) {
-          const long at = offset + d * pitch + i;
-          T value = (values[at] - middle) * steep + up;
-          if constexpr (Add) value += terms[at];
-          if constexpr (Relu) value = value < T(0) ? T(0) : value;
-          to[at] = value;
-        });
+        const long at = offset + i;
+        T value = (values[at] - centre[i]) * slope[i] + lift[i];
+        if constexpr (Add) value += terms[at];
+        if constexpr (Relu) value = value < T(0) ? T(0) : value;
+        to[at] = value;
       }
     });
   }
@@ -101,7 +98,7 @@ struct Normalise {
 
 template <bool Add, bool Relu, class T>
 void launch(const ExecutionSpace& exec, const Normalise<T, false, false>& f) {
-  Kokkos::parallel_for("halograd::batch_norm_forward", FlatRange(exec, 0, f.partition.items()),
+  Kokkos::parallel_for(label("halograd::batch_norm_forward"), FlatRange(exec, 0, f.partition.items()),
                        Normalise<T, Add, Relu>{f.partition, f.x, f.scale, f.shift, f.mean, f.spread,
                                                f.spread_is_variance, f.epsilon, f.addend, f.y});
 }
@@ -139,10 +136,10 @@ void batch_norm_forward_training(const ExecutionSpace& exec, long rows, int chan
   require_batch("batch_norm_forward_training", rows, channels, workspace.extent(0));
   const Partition partition = partition_of(rows, channels);
   double* sums = workspace.data();
-  Kokkos::parallel_for("halograd::batch_norm_moments", FlatRange(exec, 0, partition.items()),
+  Kokkos::parallel_for(label("halograd::batch_norm_moments"), FlatRange(exec, 0, partition.items()),
                        BlockMoments<T>{partition, x.data(), sums});
   Kokkos::parallel_for(
-      "halograd::batch_norm_statistics", FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+      label("halograd::batch_norm_statistics"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const Sums<double> moments = join_moments(partition, sums, c);
         const double mean = moments.first;

@@ -30,7 +30,7 @@ struct SumGradients {
     strip.repeat([=](int c) { return means[c]; }, terms.mean);
     double* const totals = workspace + strip.block * 2 * partition.channels + strip.channel;
     double* const products = totals + partition.channels;
-    sum_strip(strip, terms, [=](int c, const Sums<double>& sums) {
+    sum_strip<T>(strip, terms, [=](int c, const Sums<double>& sums) {
       totals[c] = sums.first;
       products[c] = sums.second;
     });
@@ -67,17 +67,14 @@ struct InputGradient {
     const T* const values = x;
     const T* const from = dy;
     T* const to = dx;
-    strip.for_each_piece([&](long offset, long pitch, int count, auto depth) {
+    strip.for_each_stretch([&](long offset, int count) {
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
-        const T middle = centre[i], steep = slope[i], flat = level[i], lean = tilt[i];
-        unroll<depth>([&](int d) {
-          const long at = offset + d * pitch + i;
-          T gradient = steep * (from[at] - flat - (values[at] - middle) * lean);
-          if constexpr (Add) gradient += to[at];
-          if constexpr (Mask) gradient = values[at] > T(0) ? gradient : T(0);
-          to[at] = gradient;
-        });
+        const long at = offset + i;
+        T gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
+        if constexpr (Add) gradient += to[at];
+        if constexpr (Mask) gradient = values[at] > T(0) ? gradient : T(0);
+        to[at] = gradient;
       }
     });
   }
@@ -86,7 +83,7 @@ struct InputGradient {
 template <bool Add, bool Mask, class T>
 void launch(const ExecutionSpace& exec, const InputGradient<T, false, false>& f) {
   Kokkos::parallel_for(
-      "halograd::batch_norm_backward", FlatRange(exec, 0, f.partition.items()),
+      label("halograd::batch_norm_backward"), FlatRange(exec, 0, f.partition.items()),
       InputGradient<T, Add, Mask>{f.partition, f.x, f.dy, f.scale, f.mean, f.inverse_std, f.workspace, f.dx});
 }
 
@@ -103,10 +100,10 @@ void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Ve
   require_batch("batch_norm_backward", rows, channels, workspace.extent(0));
   const Partition partition = partition_of(rows, channels);
   double* sums = workspace.data();
-  Kokkos::parallel_for("halograd::batch_norm_gradients", FlatRange(exec, 0, partition.items()),
+  Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, partition.items()),
                        SumGradients<T>{partition, x.data(), dy.data(), saved_mean.data(), sums});
   Kokkos::parallel_for(
-      "halograd::batch_norm_parameters", FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+      label("halograd::batch_norm_parameters"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const double inverse_std = static_cast<double>(saved_inverse_std(c));
         const double sum = sum_over_blocks(partition, sums, c);

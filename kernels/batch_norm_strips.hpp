@@ -3,26 +3,18 @@
 #include "kernels/batch_norm.hpp"
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
-#include "kernels/pack.hpp"
 
 /// How batch normalisation cuts (rows, channels) into work items, and walks one.
 namespace halograd {
 
 /// Values that one pass of an inner loop handles: channels, or several rows of few channels.
 constexpr int strip_width = runs_on_host ? 128 : 1;
-/// Groups of rows that an inner loop takes at a time, so that what it keeps for a channel is loaded once for all.
-constexpr int strip_depth = runs_on_host ? 8 : 1;
+/// Terms that are added up in the data's own precision before they go into a double.
+constexpr int few_terms = 8;
 constexpr long most_blocks = 256;
 /// Rows or values below which a block would not pay for its start.
 constexpr long least_values = 8192;
 constexpr long least_rows = 16;
-
-/// Calls body(0), ..., body(count - 1), unrolled before the vectoriser sees the loop around it.
-template <int count, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void unroll(const Body& body) {
-  if constexpr (count > 1) unroll<count - 1>(body);
-  body(count - 1);
-}
 
 /// Rows in blocks and channels in tiles; each pair is a work item. Depends on the shape alone, so that sums do not
 /// depend on the number of threads.
@@ -83,20 +75,13 @@ struct Strip {
     for (int i = width; i < group * width; ++i) values[i] = values[i - width];
   }
 
-  /// Calls body(offset, pitch, count, Lanes<depth>) for pieces that cover the strip: `depth` stretches, `pitch` values
-  /// apart, of `count` values each, the first at `offset`.
+  /// Calls body(offset, count) for the stretches of memory that make up the strip, in their order: prefetchers follow
+  /// that, but not several rows side by side.
   template <class Body>
-  KOKKOS_FUNCTION void for_each_piece(const Body& body) const {
-    const long pitch = static_cast<long>(group) * channels;
-    long row = begin;
-    if constexpr (strip_depth > 1) {
-      for (; row + strip_depth * group <= end; row += strip_depth * group) {
-        body(row * channels + channel, pitch, group * width, Lanes<strip_depth>());
-      }
-    }
-    for (; row < end; row += group) {
+  KOKKOS_FUNCTION void for_each_stretch(const Body& body) const {
+    for (long row = begin; row < end; row += group) {
       const int rows = end - row < group ? static_cast<int>(end - row) : group;
-      body(row * channels + channel, pitch, rows * width, Lanes<1>());
+      body(row * channels + channel, rows * width);
     }
   }
 };
@@ -107,32 +92,36 @@ struct Sums {
   T first, second;
 };
 
-/// The sum of `count` terms, `pitch` values apart, by halves: in float that loses no more than a few roundings.
-template <int count, class Terms>
-KOKKOS_FORCEINLINE_FUNCTION auto sum_terms(const Terms& terms, long offset, long pitch, int i) {
-  if constexpr (count == 1) {
-    return terms.at(offset, i);
-  } else {
-    const auto low = sum_terms<count / 2>(terms, offset, pitch, i);
-    const auto high = sum_terms<count / 2>(terms, offset + count / 2 * pitch, pitch, i);
-    return decltype(low){low.first + high.first, low.second + high.second};
-  }
-}
-
-/// Adds up a strip's two sums for each channel, in double, and hands them to finish(channel in the strip, sums).
-template <class Terms, class Finish>
+/// Adds up a strip's two sums for each channel and hands them to finish(channel in the strip, sums): a few terms in T,
+/// which is quick and loses no more than a few roundings, and the rest in double.
+template <class T, class Terms, class Finish>
 KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, const Finish& finish) {
-  double first[strip_width];
-  double second[strip_width];
-  for (int i = 0; i < strip.group * strip.width; ++i) first[i] = second[i] = 0;
-  strip.for_each_piece([&](long offset, long pitch, int count, auto depth) {
+  T few_first[strip_width], few_second[strip_width];
+  double first[strip_width], second[strip_width];
+  const int lines = strip.group * strip.width;
+  for (int i = 0; i < lines; ++i) {
+    few_first[i] = few_second[i] = T(0);
+    first[i] = second[i] = 0;
+  }
+  int added = 0;
+  const auto flush = [&] {
+    for (int i = 0; i < lines; ++i) {
+      first[i] += static_cast<double>(few_first[i]);
+      second[i] += static_cast<double>(few_second[i]);
+      few_first[i] = few_second[i] = T(0);
+    }
+    added = 0;
+  };
+  strip.for_each_stretch([&](long offset, int count) {
     HALOGRAD_IVDEP
     for (int i = 0; i < count; ++i) {
-      const auto sums = sum_terms<depth>(terms, offset + i, pitch, i);
-      first[i] += static_cast<double>(sums.first);
-      second[i] += static_cast<double>(sums.second);
+      const Sums<T> sums = terms.at(offset + i, i);
+      few_first[i] += sums.first;
+      few_second[i] += sums.second;
     }
+    if (++added == few_terms) flush();
   });
+  flush();
   for (int c = 0; c < strip.width; ++c) {
     Sums<double> sums{0, 0};
     for (int i = c; i < strip.group * strip.width; i += strip.width) {

@@ -23,8 +23,9 @@ struct RowItem {
 };
 
 template <class Body>
-void for_each_row(const ExecutionSpace& exec, const char* label, long rows, int channels, const Body& body) {
-  Kokkos::parallel_for(label, FlatRange(exec, 0, runs_on_host ? rows : rows * channels), RowItem<Body>{body, channels});
+void for_each_row(const ExecutionSpace& exec, const char* name, long rows, int channels, const Body& body) {
+  Kokkos::parallel_for(label(name), FlatRange(exec, 0, runs_on_host ? rows : rows * channels),
+                       RowItem<Body>{body, channels});
 }
 
 template <class T, bool Add>
@@ -178,7 +179,7 @@ void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<co
   const long blocks = column_blocks(rows);
   const double* sums = workspace.data();
   Kokkos::parallel_for(
-      "halograd::sum_channels_blocks", FlatRange(exec, 0, channels),
+      label("halograd::sum_channels_blocks"), FlatRange(exec, 0, channels),
       KOKKOS_LAMBDA(const long c) { sum(c) = static_cast<T>(sum_of_blocks(sums, blocks, channels, c)); });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/compat.hpp"
+#include "kernels/label.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -41,18 +42,18 @@ struct ChunkSum {
 
 /// Calls body(begin, end) for stretches that partition [0, length), in parallel.
 template <class Body>
-void for_each_chunk(const ExecutionSpace& exec, const char* label, long length, const Body& body) {
+void for_each_chunk(const ExecutionSpace& exec, const char* name, long length, const Body& body) {
   const long chunks = (length + chunk_length - 1) / chunk_length;
-  Kokkos::parallel_for(label, FlatRange(exec, 0, chunks), ChunkItem<Body>{body, length});
+  Kokkos::parallel_for(label(name), FlatRange(exec, 0, chunks), ChunkItem<Body>{body, length});
 }
 
 /// The sum of body(begin, end) over stretches that partition [0, length); fences. The same number of threads gives the
 /// same bits: the partition is static and partial sums are joined in the order of the threads.
 template <class Body>
-double sum_over_chunks(const ExecutionSpace& exec, const char* label, long length, const Body& body) {
+double sum_over_chunks(const ExecutionSpace& exec, const char* name, long length, const Body& body) {
   const long chunks = (length + chunk_length - 1) / chunk_length;
   double sum = 0;
-  Kokkos::parallel_reduce(label, FlatRange(exec, 0, chunks), ChunkSum<Body>{body, length}, sum);
+  Kokkos::parallel_reduce(label(name), FlatRange(exec, 0, chunks), ChunkSum<Body>{body, length}, sum);
   return sum;
 }
 

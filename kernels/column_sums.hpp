@@ -50,14 +50,14 @@ struct ColumnSums {
 };
 
 template <class Terms>
-void column_sums(const ExecutionSpace& exec, const char* label, long rows, int channels, const Terms& terms,
+void column_sums(const ExecutionSpace& exec, const char* name, long rows, int channels, const Terms& terms,
                  const Vector<double>& workspace) {
   const std::size_t needed = column_sums_workspace(rows, channels, Terms::sums);
-  HALOGRAD_REQUIRE(workspace.extent(0) >= needed, label, ": the workspace has ", workspace.extent(0), " doubles, ",
+  HALOGRAD_REQUIRE(workspace.extent(0) >= needed, name, ": the workspace has ", workspace.extent(0), " doubles, ",
                    needed, " are needed");
   const long length = (rows + most_column_blocks - 1) / most_column_blocks;
   const long blocks = column_blocks(rows);
-  Kokkos::parallel_for(label, FlatRange(exec, 0, runs_on_host ? blocks : blocks * channels),
+  Kokkos::parallel_for(label(name), FlatRange(exec, 0, runs_on_host ? blocks : blocks * channels),
                        ColumnSums<Terms>{terms, rows, length, channels, workspace.data()});
 }
 

@@ -213,10 +213,10 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape,
   const Blocks all(shape);
   const Moments<T> moments{x.data(), shape.rows, shape.channels, all.width};
   const double* sums = workspace.data();
-  Kokkos::parallel_for("halograd::group_norm_moments", FlatRange(exec, 0, all.items()),
+  Kokkos::parallel_for(label("halograd::group_norm_moments"), FlatRange(exec, 0, all.items()),
                        GroupSums<Moments<T>>{all, moments, workspace.data()});
   Kokkos::parallel_for(
-      "halograd::group_norm_statistics", FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
+      label("halograd::group_norm_statistics"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
         const double count = static_cast<double>(all.shape.rows) * all.width;
         const double offset = group_sum(sums, all, i, 0) / count;
         const double variance = group_sum(sums, all, i, 1) / count - offset * offset;
@@ -225,7 +225,7 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape,
         saved_inverse_std(i) = static_cast<T>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
       });
   Kokkos::parallel_for(
-      "halograd::group_norm_forward", FlatRange(exec, 0, all.items()),
+      label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
       Normalise<T>{all, x.data(), scale.data(), shift.data(), saved_mean.data(), saved_inverse_std.data(), y.data()});
 }
 
@@ -244,18 +244,18 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape
               workspace);
   const long blocks = column_blocks(rows);
   Kokkos::parallel_for(
-      "halograd::group_norm_parameter_blocks", FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+      label("halograd::group_norm_parameter_blocks"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         dshift(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, c));
         dscale(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
       });
   if (dx.extent(0) == 0) return;
   HALOGRAD_REQUIRE(dx.extent(0) >= dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
                    dy.extent(0));
-  Kokkos::parallel_for("halograd::group_norm_gradients", FlatRange(exec, 0, all.items()),
+  Kokkos::parallel_for(label("halograd::group_norm_gradients"), FlatRange(exec, 0, all.items()),
                        GroupSums<GradientMoments<T>>{
                            all, {x.data(), dy.data(), scale.data(), saved_mean.data(), shape.groups, all.width}, sums});
   Kokkos::parallel_for(
-      "halograd::group_norm_means", FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
+      label("halograd::group_norm_means"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
         const double count = static_cast<double>(all.shape.rows) * all.width;
         const double spread = static_cast<double>(saved_inverse_std(i));
         const double sum = group_sum(sums, all, i, 0), products = group_sum(sums, all, i, 1);
@@ -265,11 +265,11 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape
       });
   const FlatRange items(exec, 0, all.items());
   if (accumulate) {
-    Kokkos::parallel_for("halograd::group_norm_backward_add", items,
+    Kokkos::parallel_for(label("halograd::group_norm_backward_add"), items,
                          InputGradient<T, true>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
                                                 saved_inverse_std.data(), sums, dx.data()});
   } else {
-    Kokkos::parallel_for("halograd::group_norm_backward", items,
+    Kokkos::parallel_for(label("halograd::group_norm_backward"), items,
                          InputGradient<T, false>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
                                                  saved_inverse_std.data(), sums, dx.data()});
   }

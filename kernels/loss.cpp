@@ -116,7 +116,7 @@ LossSum softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes
   require_loss_buffers("softmax_cross_entropy", rows, classes, logits.extent(0), labels.extent(0), gradient.extent(0));
   LossSum result;
   Kokkos::parallel_reduce(
-      "halograd::softmax_cross_entropy", FlatRange(exec, 0, rows),
+      label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, rows),
       CrossEntropyRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, classes,
                          scale, smoothing, std::numeric_limits<double>::quiet_NaN()},
       result.loss, result.correct);
@@ -128,7 +128,7 @@ LossSum binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const
                              Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
   require_loss_buffers("binary_cross_entropy", rows, 1, logits.extent(0), labels.extent(0), gradient.extent(0));
   LossSum result;
-  Kokkos::parallel_reduce("halograd::binary_cross_entropy", FlatRange(exec, 0, rows),
+  Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, rows),
                           BinaryRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr,
                                        scale, std::numeric_limits<double>::quiet_NaN()},
                           result.loss, result.correct, result.overlap, result.either);
@@ -141,7 +141,7 @@ LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vec
   require_loss_buffers("mean_squared_error", rows, width, x.extent(0), labels.extent(0), gradient.extent(0));
   LossSum result;
   Kokkos::parallel_reduce(
-      "halograd::mean_squared_error", FlatRange(exec, 0, rows),
+      label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
       SquaredRow<T>{x.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
       result.loss, result.correct);
   return result;

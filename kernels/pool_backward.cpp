@@ -168,7 +168,7 @@ struct ScatterBackward {
 };
 
 template <class T, class Share>
-void pool_backward(const ExecutionSpace& exec, const char* label, const PoolShape& shape, const Share& share, T* dx,
+void pool_backward(const ExecutionSpace& exec, const char* name, const PoolShape& shape, const Share& share, T* dx,
                    bool accumulate) {
   const int out_depth = shape.out_depth(), out_height = shape.out_height(), out_width = shape.out_width();
   const long planes = static_cast<long>(shape.batch) * shape.depth;
@@ -176,17 +176,17 @@ void pool_backward(const ExecutionSpace& exec, const char* label, const PoolShap
       shape.stride_d >= shape.kernel_d && shape.stride_h >= shape.kernel_h && shape.stride_w >= shape.kernel_w;
   if (!runs_on_host || !disjoint) {
     if (accumulate) {
-      for_each_pixel(exec, label, planes, shape.height, shape.width, shape.channels,
+      for_each_pixel(exec, name, planes, shape.height, shape.width, shape.channels,
                      GatherBackward<T, Share, true>{shape, out_depth, out_height, out_width, share, dx});
     } else {
-      for_each_pixel(exec, label, planes, shape.height, shape.width, shape.channels,
+      for_each_pixel(exec, name, planes, shape.height, shape.width, shape.channels,
                      GatherBackward<T, Share, false>{shape, out_depth, out_height, out_width, share, dx});
     }
     return;
   }
   const FlatRange lines(exec, 0, static_cast<long>(shape.batch) * out_depth * out_height);
   if (accumulate) {
-    Kokkos::parallel_for(label, lines,
+    Kokkos::parallel_for(label(name), lines,
                          ScatterBackward<T, Share, true>{shape, out_depth, out_height, out_width, share, dx, false});
   } else {
     const bool covered = shape.stride_d == shape.kernel_d && shape.stride_h == shape.kernel_h &&
@@ -194,7 +194,8 @@ void pool_backward(const ExecutionSpace& exec, const char* label, const PoolShap
                          out_height * shape.kernel_h >= shape.height + shape.pad_h &&
                          out_width * shape.kernel_w >= shape.width + shape.pad_w;
     Kokkos::parallel_for(
-        label, lines, ScatterBackward<T, Share, false>{shape, out_depth, out_height, out_width, share, dx, !covered});
+        label(name), lines,
+        ScatterBackward<T, Share, false>{shape, out_depth, out_height, out_width, share, dx, !covered});
   }
 }
 

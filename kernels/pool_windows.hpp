@@ -30,11 +30,11 @@ struct PixelItem {
 };
 
 template <class Body>
-void for_each_pixel(const ExecutionSpace& exec, const char* label, long planes, int rows, int columns, int channels,
+void for_each_pixel(const ExecutionSpace& exec, const char* name, long planes, int rows, int columns, int channels,
                     const Body& body) {
   const long lines = planes * rows;
   const long items = runs_on_host ? lines : lines * columns * channels;
-  Kokkos::parallel_for(label, FlatRange(exec, 0, items), PixelItem<Body>{body, rows, columns, channels});
+  Kokkos::parallel_for(label(name), FlatRange(exec, 0, items), PixelItem<Body>{body, rows, columns, channels});
 }
 
 /// One axis of a window: its start, perhaps in the padding, and the part of 0..kernel-1 that lies in the image.

@@ -25,7 +25,7 @@ list(APPEND halograd_script_environment "HALOGRAD_MPIEXEC_FLAGS=${halograd_mpiex
 
 function(halograd_add_test_executable target)
   add_executable(${target} ${ARGN})
-  target_link_libraries(${target} PRIVATE halograd Kokkos::kokkoskernels GTest::gtest halograd_options)
+  target_link_libraries(${target} PRIVATE halograd GTest::gtest halograd_options)
   # Tests look behind the public interface: the library's own headers on HDF5 and TOML.
   target_link_libraries(${target} PRIVATE ${HDF5_C_LIBRARIES} ZLIB::ZLIB toml11::toml11 CLI11::CLI11)
   target_include_directories(${target} SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})

@@ -1,4 +1,5 @@
 #include "kernels/device/conv.hpp"
+#include "kernels/label.hpp"
 
 namespace halograd::device {
 namespace {
@@ -75,7 +76,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   const Geometry g(shape);
   const bool has_bias = bias.size() > 0;
   Kokkos::parallel_for(
-      "halograd::conv_forward", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.out_pixels() * shape.filters),
+      label("halograd::conv_forward"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.out_pixels() * shape.filters),
       KOKKOS_LAMBDA(const long index) {
         const int k = static_cast<int>(index % g.filters);
         long at[4];
@@ -98,7 +99,8 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
   const Geometry g(shape);
   const bool masked = relu_output.size() > 0;
   Kokkos::parallel_for(
-      "halograd::conv_backward_data", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.in_pixels() * shape.channels),
+      label("halograd::conv_backward_data"),
+      Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.in_pixels() * shape.channels),
       KOKKOS_LAMBDA(const long index) {
         const int channel = static_cast<int>(index % g.channels);
         const int group = channel / g.in_group;
@@ -123,7 +125,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   const Geometry g(shape);
   const long pixels = shape.out_pixels();
   Kokkos::parallel_for(
-      "halograd::conv_backward_weights", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.weights()),
+      label("halograd::conv_backward_weights"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.weights()),
       KOKKOS_LAMBDA(const long index) {
         const int k = static_cast<int>(index % g.filters);
         const long row = index / g.filters;
@@ -140,7 +142,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
       });
   if (dbias.size() == 0) return;
   Kokkos::parallel_for(
-      "halograd::conv_backward_bias", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.filters),
+      label("halograd::conv_backward_bias"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.filters),
       KOKKOS_LAMBDA(const int k) {
         T sum = T(0);
         for (long p = 0; p < pixels; ++p) sum += dy(p * g.filters + k);

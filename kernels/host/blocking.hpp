@@ -5,6 +5,7 @@
 
 #include "kernels/host/conv.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/label.hpp"
 
 /// How the host convolution cuts its work: columns into register tiles, rows over tasks, the workspace into pieces.
 namespace halograd::host {
@@ -46,8 +47,8 @@ inline int concurrency() {
 
 /// Calls function(task) for each task, in parallel; fences.
 template <class Function>
-void parallel_tasks(const Exec& exec, const char* label, int tasks, const Function& function) {
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, tasks), [&](const int task) { function(task); });
+void parallel_tasks(const Exec& exec, const char* name, int tasks, const Function& function) {
+  Kokkos::parallel_for(label(name), Kokkos::RangePolicy<Exec>(exec, 0, tasks), [&](const int task) { function(task); });
   exec.fence();
 }
 

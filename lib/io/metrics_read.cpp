@@ -1,6 +1,8 @@
 #include "io/metrics_read.hpp"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <limits>
 
 #include "io/hdf5.hpp"
@@ -12,7 +14,8 @@ namespace {
 
 /// Reads the columns of one group, cut to the shortest: a reader may come between two columns of a writer's flush.
 template <class Columns>
-std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, const std::string& path) {
+std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, std::int64_t most,
+                          const std::string& path) {
   auto rows = std::numeric_limits<hsize_t>::max();
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
@@ -23,15 +26,16 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
                      column.per_rank ? std::to_string(table.ranks) : "", ")");
     rows = std::min(rows, extents[0]);
   }
+  const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
     const Hdf5Dataset dataset = open_dataset(file, name, path);
-    const std::vector<hsize_t> start(column.per_rank ? 2 : 1, 0);
-    std::vector<hsize_t> count{rows};
+    std::vector<hsize_t> start{rows - read}, count{read};
+    if (column.per_rank) start.push_back(0);
     if (column.per_rank) count.push_back(static_cast<hsize_t>(table.ranks));
     std::vector<double>& values = table.columns[name];
-    values.resize(rows * (column.per_rank ? static_cast<std::size_t>(table.ranks) : 1));
-    if (rows == 0) continue;
+    values.resize(read * (column.per_rank ? static_cast<std::size_t>(table.ranks) : 1));
+    if (read == 0) continue;
     const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), path, name));
     HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path, name);
     HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, make_space(count), space, H5P_DEFAULT, values.data()), path,
@@ -42,7 +46,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
 
 }  // namespace
 
-MetricsTable read_metrics(const std::string& path) {
+MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
   const auto lock = hdf5_session();
   // as a reader beside a writer: this is what opens a file whose writer died without closing it
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
@@ -50,9 +54,20 @@ MetricsTable read_metrics(const std::string& path) {
   MetricsTable table;
   table.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
   table.metric = has_attribute(file, "metric", path) ? read_string_attribute(file, "metric", path) : "accuracy";
-  table.epochs = read_columns(file, epoch_columns, table, path);
-  table.steps = read_columns(file, step_columns, table, path);
+  table.epochs = read_columns(file, epoch_columns, table, std::numeric_limits<std::int64_t>::max(), path);
+  table.steps = read_columns(file, step_columns, table, most_steps, path);
+  table.first_step = std::max<std::int64_t>(0, table.steps - most_steps);
   return table;
+}
+
+bool has_writer(const std::string& path) {
+  // Superblock of versions 2 and 3 (HDF5 File Format Specification, III.): a signature of 8 bytes, the version, two
+  // sizes, then the file consistency flags, of which bits 0 and 2 are set while a writer has the file.
+  constexpr int flags = 11, writing = 0x01 | 0x04;
+  std::array<char, flags + 1> start{};
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file.read(start.data(), start.size()), path, ": cannot be read");
+  return (start[flags] & writing) != 0;
 }
 
 }  // namespace halograd

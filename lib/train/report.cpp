@@ -24,13 +24,8 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Accuracy and intersection over union in per cent, an error as it is.
-std::string score_text(const EpochSummary& summary, double score) {
-  return summary.metric == "error" ? format("%.4g", score) : format("%.2f", 100 * score);
-}
-
 std::string score_range(const EpochSummary& summary) {
-  return score_text(summary, summary.score_lowest) + "-" + score_text(summary, summary.score_highest);
+  return score_text(summary.metric, summary.score_lowest) + "-" + score_text(summary.metric, summary.score_highest);
 }
 
 /// "91.23 % of the test set", "IoU 91.23 %", "error 0.123"
@@ -56,6 +51,25 @@ std::string human_time(double seconds) {
   const long whole = std::lround(std::max(0.0, seconds));
   if (whole >= 3600) return format("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
   return format("%ld:%02ld", whole / 60, whole % 60);
+}
+
+std::string score_text(const std::string& metric, double score) {
+  return metric == "error" ? format("%.4g", score) : format("%.2f", 100 * score);
+}
+
+std::string epoch_heading(const std::string& metric) {
+  const std::string of = metric == "error" ? " error" : metric == "iou" ? " IoU %" : " %";
+  return format("%8s %11s %10s %15s %11s %12s %9s %6s %8s", "epoch", "train loss", "mean loss",
+                ("replicas" + of).c_str(), ("mean" + of).c_str(), "consensus", "images/s", "wait", "time");
+}
+
+std::string epoch_row(const EpochSummary& summary) {
+  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
+  return format("%8s %11.4f %10.4f %15s %11s %12.4g %9.0f %5.1f%% %8s", number.c_str(), summary.train_loss,
+                summary.mean_model_loss, score_range(summary).c_str(),
+                score_text(summary.metric, summary.mean_model_score).c_str(), summary.consensus_distance,
+                summary.images / summary.training_seconds, 100 * summary.wait_share,
+                human_time(summary.seconds).c_str());
 }
 
 Report::Report(bool silent, int print_steps, std::string metric)
@@ -94,9 +108,7 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   }
   if (silent_ || header_printed_) return;
   header_printed_ = true;
-  const std::string of = metric_ == "error" ? " error" : metric_ == "iou" ? " IoU %" : " %";
-  std::printf("%8s %11s %10s %15s %11s %12s %9s %6s %8s\n", "epoch", "train loss", "mean loss",
-              ("replicas" + of).c_str(), ("mean" + of).c_str(), "consensus", "images/s", "wait", "time");
+  std::printf("%s\n", epoch_heading(metric_).c_str());
   std::fflush(stdout);
 }
 
@@ -135,11 +147,7 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
 void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
   clear_bar();
-  const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
-  std::printf("%8s %11.4f %10.4f %15s %11s %12.4g %9.0f %5.1f%% %8s\n", number.c_str(), summary.train_loss,
-              summary.mean_model_loss, score_range(summary).c_str(),
-              score_text(summary, summary.mean_model_score).c_str(), summary.consensus_distance,
-              summary.images / summary.training_seconds, 100 * summary.wait_share, human_time(summary.seconds).c_str());
+  std::printf("%s\n", epoch_row(summary).c_str());
   std::fflush(stdout);
 }
 
@@ -148,7 +156,7 @@ void Report::end(const TrainingResult& result) const {
   start("Done",
         {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
          {"mean model",
-          score_words(result.last, score_text(result.last, result.last.mean_model_score)) + " of the test set"},
+          score_words(result.last, score_text(result.last.metric, result.last.mean_model_score)) + " of the test set"},
          {"replicas", score_words(result.last, score_range(result.last))},
          {"consensus distance", format("%.4g", result.last.consensus_distance)},
          {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},

@@ -70,6 +70,12 @@ class Report {
   Clock::time_point begin_, epoch_begin_, last_bar_;
 };
 
+/// The table that training prints: its heading, and an epoch's row.
+std::string epoch_heading(const std::string& metric);
+std::string epoch_row(const EpochSummary& summary);
+/// A score without its unit: accuracy and intersection over union in per cent, an error as it is.
+std::string score_text(const std::string& metric, double score);
+
 /// "1.7 MB", "45.2 kB": powers of 1000, three digits.
 std::string human_bytes(double bytes);
 /// "0:54", "1:02:03".

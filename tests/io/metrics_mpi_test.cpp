@@ -76,6 +76,34 @@ TEST(Metrics, RowsComeBack) {
   expect_rows(folder.file("metrics.h5"), 3 * steps_in_epoch, 3);
 }
 
+TEST(Metrics, TheLastRowsAloneAndWhetherThereIsAWriter) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  constexpr std::int64_t last = 4;
+  {
+    MetricsFile file(MPI_COMM_WORLD, path);
+    write_epochs(file, 0, 3);
+    EXPECT_TRUE(has_writer(path));
+    meet();
+  }
+  meet();
+  EXPECT_FALSE(has_writer(path));
+  const MetricsTable table = read_metrics(path, last);
+  EXPECT_EQ(table.steps, 3 * steps_in_epoch);
+  EXPECT_EQ(table.epochs, 3);
+  ASSERT_EQ(table.first_step, table.steps - last);
+  const std::vector<double>& losses = table.columns.at("/step/loss");
+  ASSERT_EQ(losses.size(), static_cast<std::size_t>(last * table.ranks));
+  for (std::int64_t row = 0; row < last; ++row) {
+    for (int rank = 0; rank < table.ranks; ++rank)
+      EXPECT_EQ(losses[static_cast<std::size_t>(row * table.ranks + rank)],
+                step_row(table.first_step + row, rank).loss);
+  }
+  EXPECT_EQ(table.columns.at("/epoch/seconds").size(), 3U);
+  EXPECT_EQ(read_metrics(path, 1000).first_step, 0);
+  meet();
+}
+
 TEST(Metrics, ManyRowsCrossChunks) {
   const Folder folder;
   constexpr std::int64_t steps = 9000;  // more than a chunk at every number of ranks

@@ -2,7 +2,9 @@
 // the same size for scale.   conv_benchmark --benchmark_filter=forward
 
 #include <benchmark/benchmark.h>
+#ifdef HALOGRAD_KOKKOS_KERNELS
 #include <KokkosBlas3_gemm.hpp>
+#endif
 
 #include <string>
 #include <vector>
@@ -64,6 +66,7 @@ void convolution(benchmark::State& state, const LayerShape& layer, Pass pass) {
   count_flops(state, shape);
 }
 
+#ifdef HALOGRAD_KOKKOS_KERNELS
 void matrix_product(benchmark::State& state, const LayerShape& layer) {
   const ConvShape shape = conv_shape(layer);
   const auto rows = static_cast<int>(shape.out_pixels());
@@ -78,6 +81,7 @@ void matrix_product(benchmark::State& state, const LayerShape& layer) {
   }
   count_flops(state, shape);
 }
+#endif
 
 }  // namespace
 }  // namespace halograd
@@ -92,7 +96,9 @@ int main(int argc, char** argv) {
     benchmark::RegisterBenchmark((name + "/backward_data").c_str(), convolution, layer, Pass::data)->UseRealTime();
     benchmark::RegisterBenchmark((name + "/backward_weights").c_str(), convolution, layer, Pass::weights)
         ->UseRealTime();
+#ifdef HALOGRAD_KOKKOS_KERNELS
     benchmark::RegisterBenchmark((name + "/gemm").c_str(), matrix_product, layer)->UseRealTime();
+#endif
   }
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "app/commands.hpp"
+#include "app/jobscript_text.hpp"
+#include "comm/topology.hpp"
+#include "config/read.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A name that Slurm takes, of whatever the run is called.
+std::string job_name(std::string name) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-'; };
+  std::replace_if(
+      name.begin(), name.end(), [&](char c) { return !plain(static_cast<unsigned char>(c)); }, '_');
+  return name;
+}
+
+/// Whether the run file is one that so many ranks can train: found now, and not when the job starts days from now.
+void require_trainable(const RunConfig& config, const JobDescription& job) {
+  const int ranks = job.nodes * layout_of(job).ranks_per_node;
+  HALOGRAD_REQUIRE(config.training.batch >= ranks, job.config, ": training.batch is ", config.training.batch,
+                   " images, fewer than the ", ranks, " ranks of this job");
+  if (config.averager.name == "neighbour") make_topology(config.topology, ranks);
+}
+
+void write_script(const std::string& path, const std::string& text) {
+  std::error_code error;
+  HALOGRAD_REQUIRE(!fs::exists(fs::symlink_status(path, error)), path, ": is there already; nothing was written");
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  HALOGRAD_REQUIRE(file, path, ": cannot be written: ", std::strerror(errno));
+  fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add, error);
+}
+
+void write_jobscript(JobDescription job, const std::string& output) {
+  const RunConfig config = read_config(job.config);
+  if (job.name.empty()) job.name = job_name(config.name);
+  job.config = fs::absolute(job.config).lexically_normal().string();
+  if (!job.environment.empty()) {
+    HALOGRAD_REQUIRE(fs::is_regular_file(job.environment), "--environment: there is no file ", job.environment);
+    job.environment = fs::absolute(job.environment).lexically_normal().string();
+  }
+  if (job.program.empty()) job.program = fs::read_symlink("/proc/self/exe").string();
+  const std::string text = jobscript_text(job);
+  require_trainable(config, job);
+  if (output.empty()) {
+    std::cout << text;
+  } else {
+    write_script(output, text);
+    std::cout << "Wrote " << output << "; submit it with: sbatch " << quoted(output) << "\n";
+  }
+}
+
+}  // namespace
+
+void add_jobscript(CLI::App& app, const std::vector<std::string>& words) {
+  auto job = std::make_shared<JobDescription>();
+  auto output = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand("jobscript", "Write a batch script for a Slurm cluster");
+  command->add_option("--config", job->config, "Run file to train")->required();
+  command->add_option("--nodes", job->nodes, "Nodes")->required()->check(CLI::Range(1, 1000000));
+  command->add_option("--cores-per-node", job->cores_per_node, "Cores of a node: what Slurm counts as its CPUs")
+      ->required()
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--gpus-per-node", job->gpus_per_node, "GPUs of a node; a rank each")->check(CLI::Range(0, 64));
+  command->add_option("--ranks-per-node", job->ranks_per_node, "Ranks on a node, instead of the number that is chosen")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--time", job->time, "Time limit: MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS");
+  command->add_option("--partition", job->partition, "Partition");
+  command->add_option("--account", job->account, "Account");
+  command->add_option("--name", job->name, "Name of the job; by default the run's");
+  command->add_option("--mpi", job->mpi, "What srun --mpi= takes: pmi2 for MPICH, pmix for Open MPI");
+  command->add_option("--environment", job->environment, "A file that the job reads first: modules, paths");
+  command->add_option("--program", job->program, "The halograd that the job runs; by default this one");
+  command->add_option("--output", *output, "File to write, which must not be there; by default standard output");
+  for (const std::string& word : words) job->command += (job->command.empty() ? "" : " ") + quoted(word);
+  command->callback([job, output] { write_jobscript(*job, *output); });
+}
+
+}  // namespace halograd

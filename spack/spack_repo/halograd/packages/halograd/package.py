@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+from spack_repo.builtin.build_systems.cuda import CudaPackage
+from spack_repo.builtin.build_systems.rocm import ROCmPackage
+
+from spack.package import *
+
+
+class Halograd(CMakePackage, CudaPackage, ROCmPackage):
+    """Convolutional-network training for clusters: replicas are kept together by averaging weights with their
+    neighbours on a graph, through MPI one-sided communication, on Kokkos."""
+
+    # Versions come from a checkout (spack.yaml develops this one).
+    version("main")
+
+    license("Apache-2.0")
+
+    variant("openmp", default=True, description="Train on the cores of a node")
+    # +cuda cuda_arch=... and +rocm amdgpu_target=... come with the two base classes
+    variant("hip", default=False, description="Train on AMD devices: the same as +rocm")
+    variant("tests", default=False, description="Build the test suite and the benchmarks")
+    variant("kokkos-kernels", default=False, description="Compare with Kokkos Kernels in the benchmarks")
+
+    requires("+openmp", "+cuda", "+rocm", policy="any_of", msg="halograd needs a parallel backend of Kokkos")
+    requires("+rocm", when="+hip")
+    requires("+hip", when="+rocm")
+    conflicts("+cuda", when="+rocm", msg="Kokkos has one device backend at a time")
+    conflicts("cuda_arch=none", when="+cuda", msg="name the device: cuda_arch=90")
+    requires("+tests", when="+kokkos-kernels", msg="only the benchmarks compare with Kokkos Kernels")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.22:", type="build")
+    depends_on("git", type="build")
+
+    depends_on("kokkos@3.4: +serial")
+    depends_on("kokkos +openmp", when="+openmp")
+    for arch in CudaPackage.cuda_arch_values:
+        depends_on(f"kokkos +cuda +wrapper cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
+    requires("^kokkos +cuda_lambda", when="+cuda ^kokkos@:4")
+    for target in ROCmPackage.amdgpu_targets:
+        depends_on(f"kokkos +rocm amdgpu_target={target}", when=f"+rocm amdgpu_target={target}")
+    depends_on("kokkos-kernels", when="+kokkos-kernels")
+    depends_on("mpi@3:")
+    depends_on("hdf5@1.10: +mpi")
+    depends_on("lapack")
+    depends_on("zlib-api")
+    depends_on("toml11@3.7:3")
+    depends_on("cli11@2:")
+
+    # Tables and plots of runs: jobscripts/sweep_table.py, plot_metrics.py
+    depends_on("py-h5py", type="run")
+    depends_on("py-matplotlib", type="run")
+
+    with when("+tests"):
+        depends_on("googletest@1.11:")
+        depends_on("benchmark")
+        depends_on("python@3.9:", type="build")
+
+    def cmake_args(self):
+        spec = self.spec
+        backend = "cuda" if "+cuda" in spec else "hip" if "+rocm" in spec else "openmp"
+        args = [
+            self.define("HALOGRAD_BACKEND", backend),
+            # Spack's own target flags choose the vector unit.
+            self.define("HALOGRAD_NATIVE", False),
+            self.define_from_variant("HALOGRAD_BUILD_TESTS", "tests"),
+            self.define_from_variant("HALOGRAD_BUILD_BENCHMARKS", "tests"),
+            self.define_from_variant("HALOGRAD_KOKKOS_KERNELS", "kokkos-kernels"),
+            self.define("MPI_C_COMPILER", spec["mpi"].mpicc),
+            self.define("MPI_CXX_COMPILER", spec["mpi"].mpicxx),
+        ]
+        if "+cuda" in spec:
+            args.append(self.define("CMAKE_CXX_COMPILER", self["kokkos"].kokkos_cxx))
+        if "+rocm" in spec:
+            args.append(self.define("CMAKE_CXX_COMPILER", spec["hip"].hipcc))
+        return args
