@@ -23,7 +23,7 @@ std::string format(const char* pattern, Values... values) {
   return text.data();
 }
 
-const std::vector<double>& column(const MetricsTable& metrics, const char* path) {
+const std::vector<double>& column(const MetricsTable& metrics, const std::string& path) {
   return metrics.columns.at(path);
 }
 
