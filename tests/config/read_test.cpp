@@ -144,10 +144,11 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
   expect_message("[training]\nepoch = 3\n",
                  "run.toml:2:1: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n  2 | epoch = 3\n"
                  "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, time_limit");
-  expect_message("[ trainign ]\nepochs = 3\n",
-                 "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
-                 "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, optimizer, "
-                 "schedule, averager, topology, comm, output");
+  expect_message(
+      "[ trainign ]\nepochs = 3\n",
+      "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
+      "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, loss, optimizer, "
+      "schedule, averager, topology, comm, output");
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
                  "    |                     ^^^^\n[comm] takes: force_put, slots");
@@ -234,12 +235,12 @@ TEST(ReadConfig, MissingKeysAreNamed) {
   expect_part(message_of(""), "run.toml: data.path is missing; the format \"idx\" needs it");
   expect_message("data.format = \"synthetic\"\n",
                  "run.toml: the run file names no network\ngive [[network.layer]] entries, or one of these as "
-                 "network.name: lenet5, vgg_small, resnet20, resnet18");
+                 "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
   expect_message(
       "data.format = \"synthetic\"\nnetwork.name = \"lenet\"\n",
       "run.toml:2:16: \"lenet\" is no reference network, and no layers are given; did you mean \"lenet5\"?\n"
       "  2 | network.name = \"lenet\"\n    |                ^^^^^^^\ngive [[network.layer]] entries, or one of "
-      "these as network.name: lenet5, vgg_small, resnet20, resnet18");
+      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
   expect_part(message_of(minimal + "[topology]\nkind = \"file\"\n"),
               "run.toml:3:1: topology.file is missing; the kind \"file\" needs it");
   expect_part(message_of(minimal + "schedule.name = \"step\"\n"), "schedule.milestones is missing");
