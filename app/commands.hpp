@@ -21,6 +21,9 @@ void add_topology(CLI::App& app);
 /// `halograd inspect FILE`: what a checkpoint or metrics file holds. Needs no MPI launch.
 void add_inspect(CLI::App& app);
 
+/// `halograd benchmark`: training images a second of networks on one random batch, by layer if wanted.
+void add_benchmark(CLI::App& app, Session& session);
+
 /// `halograd jobscript`: a batch script for a Slurm cluster, explained line by line. Needs no MPI launch. `words`: the
 /// program's command line, which the script quotes.
 void add_jobscript(CLI::App& app, const std::vector<std::string>& words);

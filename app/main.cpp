@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   halograd::add_evaluate(app, session);
   halograd::add_topology(app);
   halograd::add_inspect(app);
+  halograd::add_benchmark(app, session);
   halograd::add_jobscript(app, {argv, argv + argc});
   halograd::add_watch(app);
 

@@ -10,17 +10,36 @@
 /// How the host convolution cuts its work: columns into register tiles, rows over tasks, the workspace into pieces.
 namespace halograd::host {
 
-/// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be.
+/// Rounded up to whole packs.
+template <class T>
+constexpr int whole_packs(int count) {
+  return (count + lanes<T> - 1) / lanes<T> * lanes<T>;
+}
+
+/// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be. What is left over
+/// is a half pack of the last block where that is enough for it.
 template <class T>
 struct ColumnBlocks {
-  int columns;
-  [[nodiscard]] int packs() const { return (columns + lanes<T> - 1) / lanes<T>; }
-  [[nodiscard]] int padded() const { return packs() * lanes<T>; }
-  [[nodiscard]] int count() const { return (packs() + largest_tile_packs - 1) / largest_tile_packs; }
-  [[nodiscard]] int packs_of(int block) const { return packs() / count() + (block < packs() % count() ? 1 : 0); }
-  [[nodiscard]] int begin(int block) const {
-    return (block * (packs() / count()) + std::min(block, packs() % count())) * lanes<T>;
+  explicit ColumnBlocks(int count) : columns(count) {
+    const int rest = columns % lanes<T>;
+    half = has_half_packs && rest > 0 && rest <= half_lanes<T>;
+    packs = columns / lanes<T> + (rest > 0 && !half ? 1 : 0);
+    blocks = (packs + (half ? 1 : 0) + largest_tile_packs - 1) / largest_tile_packs;
   }
+  [[nodiscard]] int count() const { return blocks; }
+  [[nodiscard]] int padded() const { return packs * lanes<T> + (half ? half_lanes<T> : 0); }
+  [[nodiscard]] TileWidth width(int block) const {
+    return {packs / blocks + (block < packs % blocks ? 1 : 0), half && block == blocks - 1};
+  }
+  [[nodiscard]] int begin(int block) const {
+    return (block * (packs / blocks) + std::min(block, packs % blocks)) * lanes<T>;
+  }
+
+  /// Whether all of a block's columns are there.
+  [[nodiscard]] bool whole(int block) const { return begin(block) + columns_of<T>(width(block)) <= columns; }
+
+  int columns, packs, blocks;
+  bool half;
 };
 
 /// Hands out aligned pieces of the workspace; with no workspace it only counts.
@@ -58,24 +77,18 @@ struct Share {
   Share(long total, int task, int tasks) : begin(total * task / tasks), end(total * (task + 1) / tasks) {}
 };
 
-/// compute_tile of that many packs.
-template <class Tile>
-void run_tile(int packs, const Tile& tile) {
-  switch (packs) {
-    case 1:
-      return compute_tile<1>(tile);
-    case 2:
-      return compute_tile<2>(tile);
-    default:
-      break;
-  }
-  if constexpr (largest_tile_packs > 2) return packs == 3 ? compute_tile<3>(tile) : compute_tile<4>(tile);
+/// sum[i] = partial[i] + partial[pitch + i] + ... of so many parts, in order; sum may be partial.
+template <class T>
+void add_parts(const Exec& exec, const T* partial, int parts, long pitch, long length, T* sum) {
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_add_parts", tasks, [&](int task) {
+    const Share share(length, task, tasks);
+    if (sum != partial) std::copy(partial + share.begin, partial + share.end, sum + share.begin);
+    for (int part = 1; part < parts; ++part) {
+      const T* const from = partial + part * pitch;
+      for (long i = share.begin; i < share.end; ++i) sum[i] += from[i];
+    }
+  });
 }
-
-/// Bytes of scratch: of conv_forward and conv_backward_data, and of conv_backward_weights.
-template <class T>
-std::size_t gather_workspace(const ConvShape& shape);
-template <class T>
-std::size_t weights_workspace(const ConvShape& shape);
 
 }  // namespace halograd::host

@@ -1,245 +1,167 @@
 #include "kernels/host/conv.hpp"
 
 #include "kernels/host/blocking.hpp"
-#include "kernels/host/gather.hpp"
-#include "kernels/host/microkernel.hpp"
+#include "kernels/host/direct.hpp"
 
+/// Chooses among the direct convolutions, and turns some shapes into others that suit them better.
 namespace halograd::host {
 namespace {
 
-/// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
-template <class T>
-struct GatherScratch {
-  T* packed;
-  T* bias;
-  T* zeros;
-  const T** tables;
-  int* slots;
-  long* b_offsets;
-  TapMap::Tap* taps;
-  GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
-      : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth *
-                               ColumnBlocks<T>{columns}.padded())),
-        bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded())),
-        zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
-        tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
-        slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
-        b_offsets(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())),
-        taps(scratch.take<TapMap::Tap>(shape.taps())) {}
-};
+/// Few channels and padding: the taps of a row are one stretch of memory only where none is outside the image, so the
+/// images are copied with their padding around them.
+bool pads_images(const ConvShape& shape) {
+  return shape.channels <= 4 && shape.groups == 1 && shape.padding != ConvShape::Spatial{0, 0, 0};
+}
 
-/// One task's part of GatherScratch::slots and b_offsets.
-struct TaskLists {
-  int* slots;
-  long* b_offsets;
-};
+ConvShape with_padded_images(ConvShape shape) {
+  for (int axis = 0; axis < 3; ++axis) shape.extent[axis] += 2 * shape.padding[axis];
+  shape.padding = {0, 0, 0};
+  return shape;
+}
 
-/// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is
-/// C/G, columns are K/G; transposed: the other way round, and taps from last to first, as TapMap::transposed has them.
 template <class T>
-void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bool transposed, T* packed) {
-  const int in_group = shape.channels / shape.groups;
-  const int out_group = shape.filters / shape.groups;
-  const int depth = transposed ? out_group : in_group;
-  const ColumnBlocks<T> blocks{transposed ? in_group : out_group};
-  const int taps = shape.taps();
-  const long depth_pitch = transposed ? 1 : shape.filters;
-  const long column_pitch = transposed ? shape.filters : 1;
-  const long units = static_cast<long>(shape.groups) * blocks.count() * taps;
+void pad_images(const Exec& exec, const ConvShape& shape, const T* x, T* padded) {
+  const ConvShape to = with_padded_images(shape);
+  const long rows = static_cast<long>(shape.batch) * to.extent[0] * to.extent[1];
+  const long row = static_cast<long>(shape.extent[2]) * shape.channels;
+  const long edge = static_cast<long>(shape.padding[2]) * shape.channels;
   const int tasks = concurrency();
-  parallel_tasks(exec, "halograd::conv_pack_weights", tasks, [&](int task) {
-    const Share share(units, task, tasks);
-    for (long unit = share.begin; unit < share.end; ++unit) {
-      const int tap = static_cast<int>(unit % taps);
-      const int block = static_cast<int>(unit / taps % blocks.count());
-      const long group = unit / taps / blocks.count();
-      const int first = blocks.begin(block);
-      const int width = blocks.packs_of(block) * lanes<T>;
-      const int columns = std::min(width, blocks.columns - first);
-      const T* from =
-          weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
-      T* to = packed + group * taps * depth * blocks.padded() + static_cast<long>(taps) * depth * first +
-              static_cast<long>(transposed ? taps - 1 - tap : tap) * depth * width;
-      for (int d = 0; d < depth; ++d, to += width, from += depth_pitch) {
-        for (int c = 0; c < columns; ++c) to[c] = from[c * column_pitch];
-        for (int c = columns; c < width; ++c) to[c] = T(0);
+  parallel_tasks(exec, "halograd::conv_pad_images", tasks, [&](int task) {
+    const Share share(rows, task, tasks);
+    for (long r = share.begin; r < share.end; ++r) {
+      const long h = r % to.extent[1] - shape.padding[1];
+      const long d = r / to.extent[1] % to.extent[0] - shape.padding[0];
+      const long n = r / to.extent[1] / to.extent[0];
+      T* at = padded + r * (row + 2 * edge);
+      if (h < 0 || h >= shape.extent[1] || d < 0 || d >= shape.extent[0]) {
+        std::fill(at, at + row + 2 * edge, T(0));
+        continue;
       }
+      const T* const from = x + ((n * shape.extent[0] + d) * shape.extent[1] + h) * row;
+      at = std::fill_n(at, edge, T(0));
+      at = std::copy(from, from + row, at);
+      std::fill_n(at, edge, T(0));
     }
   });
 }
 
-/// A gather product over one lattice of output pixels.
-template <class T>
-struct GatherProduct {
-  const ConvShape* shape;
-  const TapMap* map;
-  Lattice lattice;
-  int depth, columns;  ///< in a group
-  const T* in;
-  long in_pitch;  ///< values a pixel
-  T* out;
-  long out_pitch;
-  bool accumulate;
-  bool relu;
-  const T* relu_output;  ///< of out's layout, or null
-  bool transposed;
-
-  /// Where pack_weights has put a tap of the map.
-  [[nodiscard]] int pack_position(int tap) const {
-    const int index = map->kernel_index(tap);
-    return transposed ? shape->taps() - 1 - index : index;
-  }
-};
-
-/// The tiles of one stretch of pixels and some blocks of columns.
-template <class T>
-void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
-                    const TapTable<T>& table, const TaskLists& lists, const long* out, int valid, int group,
-                    int first_block, int last_block) {
-  const long taps = product.shape->taps();
-  for (int block = first_block; block < last_block; ++block) {
-    const int packs = blocks.packs_of(block);
-    const int begin = blocks.begin(block);
-    const long group_column = static_cast<long>(group) * blocks.padded() + begin;
-    GatherTile<T> tile{};
-    tile.depth = product.depth * table.run();
-    tile.slot = lists.slots;
-    tile.b_offset = lists.b_offsets;
-    tile.b = scratch.packed + taps * product.depth * group_column;
-    tile.bias = scratch.bias + group_column;
-    tile.columns = blocks.columns - begin;
-    const long first_column = static_cast<long>(group) * product.columns + begin;
-    tile.out = product.out + first_column;
-    tile.relu_output = product.relu_output == nullptr ? nullptr : product.relu_output + first_column;
-    tile.accumulate = product.accumulate;
-    tile.relu = product.relu;
-    const int rows = tile_rows(packs);
-    for (int p = 0; p < valid; p += rows) {
-      // A slot that reads only padding adds nothing: at the border of a small image that is a large part of the work.
-      tile.slots = 0;
-      for (int slot = 0; slot < table.slots(); ++slot) {
-        bool needed = table.inside();
-        for (int m = 0; m < rows && !needed; ++m) needed = table.line(slot)[p + m] != scratch.zeros;
-        if (needed) lists.slots[tile.slots++] = slot;
-      }
-      tile.rows = table.line(0) + p;
-      tile.out_offset = out + p;
-      tile.valid_rows = std::min(rows, valid - p);
-      run_tile(packs, tile);
-    }
-  }
+/// A dense layer: one product of matrices, dx (N, C) = dy (N, K) weights^T.
+bool is_dense(const ConvShape& shape) {
+  const ConvShape::Spatial one{1, 1, 1};
+  return shape.groups == 1 && shape.extent == one && shape.kernel == one && shape.padding == ConvShape::Spatial{};
+}
+/// The largest batch for which dx^T = weights dy^T is faster: dy and dx are then smaller than the weights that the
+/// other form would have to transpose.
+long largest_swapped_batch(const ConvShape& shape) {
+  if (!is_dense(shape)) return 0;
+  return static_cast<long>(shape.channels) * shape.filters / (2L * (shape.channels + shape.filters));
+}
+ConvShape with_swapped_operands(const ConvShape& shape) {
+  ConvShape swapped;
+  swapped.batch = shape.channels;
+  swapped.channels = shape.batch;
+  swapped.filters = shape.filters;
+  return swapped;
 }
 
+/// dx (N, C) (+)= from (C, N), and the ReLU that x came from.
 template <class T>
-void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product,
-                    const GatherScratch<T>& scratch) {
-  const ColumnBlocks<T> blocks{product.columns};
-  const int taps = product.shape->taps();
-  const int groups = product.shape->groups;
-  const long pixels = product.lattice.pixels();
-  const long stretches = (pixels + table_pixels - 1) / table_pixels;
+void store_transposed(const Exec& exec, const ConvShape& shape, const T* from, const T* relu_output, T* dx,
+                      bool accumulate) {
+  constexpr int width = 16;
+  const long blocks = (shape.channels + width - 1) / width;
   const int tasks = concurrency();
-  parallel_tasks(exec, label, tasks, [&](int task) {
-    const Share share(stretches * blocks.count(), task, tasks);
-    TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
-    const TaskLists lists{scratch.slots + static_cast<long>(task) * taps,
-                          scratch.b_offsets + static_cast<long>(task) * taps};
-    long out[table_pixels];
-    for (long unit = share.begin; unit < share.end;) {
-      const long first_pixel = unit / blocks.count() * table_pixels;
-      const int first_block = static_cast<int>(unit % blocks.count());
-      const int last_block = static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
-      unit += last_block - first_block;
-      const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
-      Pixel pixel(product.lattice, first_pixel);
-      for (int p = 0; p < valid; ++p, pixel.next(product.lattice)) {
-        out[p] = pixel.position(product.lattice) * product.out_pitch;
-      }
-      table.fill(product.lattice, first_pixel, valid, product.in, product.in_pitch, groups == 1, scratch.zeros);
-      for (int slot = 0; slot < table.slots(); ++slot) {
-        lists.b_offsets[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
-      }
-      for (int group = 0; group < groups; ++group) {
-        for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
-          if (table.line(0)[i] != scratch.zeros) table.line(0)[i] += product.depth;
+  parallel_tasks(exec, "halograd::conv_transpose", tasks, [&](int task) {
+    const Share share(blocks, task, tasks);
+    for (long block = share.begin; block < share.end; ++block) {
+      const long first = block * width;
+      const int count = static_cast<int>(std::min<long>(width, shape.channels - first));
+      for (long n = 0; n < shape.batch; ++n) {
+        const long at = n * shape.channels + first;
+        for (int c = 0; c < count; ++c) {
+          T value = from[(first + c) * shape.batch + n];
+          if (accumulate) value += dx[at + c];
+          dx[at + c] = relu_output != nullptr && !(relu_output[at + c] > T(0)) ? T(0) : value;
         }
-        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block);
       }
     }
   });
+}
+
+template <class T>
+T* take_padded(Scratch& scratch, const ConvShape& shape) {
+  return scratch.take<T>(with_padded_images(shape).in_pixels() * shape.channels);
+}
+template <class T>
+T* take_transposed(Scratch& scratch, const ConvShape& shape) {
+  return scratch.take<T>(static_cast<long>(shape.batch) * shape.channels);
 }
 
 }  // namespace
 
 template <class T>
-std::size_t gather_workspace(const ConvShape& shape) {
-  Scratch forward(nullptr), data(nullptr);
-  GatherScratch<T>(forward, shape, shape.channels / shape.groups, shape.filters / shape.groups);
-  GatherScratch<T>(data, shape, shape.filters / shape.groups, shape.channels / shape.groups);
-  return std::max(forward.used(), data.used());
-}
-
-template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
-  return std::max(gather_workspace<T>(shape), weights_workspace<T>(shape));
+  if (is_depthwise(shape)) return depthwise_workspace<T>(shape);
+  std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
+  if (pads_images(shape)) {
+    Scratch scratch(nullptr);
+    take_padded<T>(scratch, shape);
+    bytes = std::max(bytes, scratch.used() + host::conv_workspace<T>(with_padded_images(shape)));
+  }
+  ConvShape swappable = shape;
+  swappable.batch = static_cast<int>(std::min<long>(shape.batch, largest_swapped_batch(shape)));
+  if (swappable.batch > 0) {
+    Scratch scratch(nullptr);
+    take_transposed<T>(scratch, swappable);
+    bytes = std::max(bytes, scratch.used() + gather_workspace<T>(with_swapped_operands(swappable)));
+  }
+  return bytes;
 }
 
 template <class T>
 void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                   T* y, std::byte* workspace) {
-  const int depth = shape.channels / shape.groups;
-  const int columns = shape.filters / shape.groups;
-  const ColumnBlocks<T> blocks{columns};
-  Scratch pieces(workspace);
-  const GatherScratch<T> scratch(pieces, shape, depth, columns);
-  std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
-  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * blocks.padded(), T(0));
-  if (bias != nullptr) {
-    for (int group = 0; group < shape.groups; ++group) {
-      std::copy(bias + static_cast<long>(group) * columns, bias + static_cast<long>(group + 1) * columns,
-                scratch.bias + static_cast<long>(group) * blocks.padded());
-    }
-  }
-  pack_weights(exec, shape, weights, false, scratch.packed);
-  const TapMap map = TapMap::forward(shape, scratch.taps);
-  gather_product(exec, "halograd::conv_forward",
-                 GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}}, depth,
-                                  columns, x, shape.channels, y, shape.filters, false, relu, nullptr, false},
-                 scratch);
+  if (is_depthwise(shape)) return depthwise_forward(exec, shape, x, weights, bias, relu, y, workspace);
+  if (!pads_images(shape)) return gather_forward(exec, shape, x, weights, bias, relu, y, workspace);
+  Scratch scratch(workspace);
+  T* const padded = take_padded<T>(scratch, shape);
+  pad_images(exec, shape, x, padded);
+  gather_forward(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
 }
 
 template <class T>
 void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
                         T* dx, bool accumulate, std::byte* workspace) {
-  const int depth = shape.filters / shape.groups;
-  const int columns = shape.channels / shape.groups;
-  Scratch pieces(workspace);
-  const GatherScratch<T> scratch(pieces, shape, depth, columns);
-  std::fill(scratch.zeros, scratch.zeros + shape.filters, T(0));
-  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>{columns}.padded(), T(0));
-  pack_weights(exec, shape, weights, true, scratch.packed);
-  // Input pixels of one phase are reached by the same taps; with stride 1 there is one phase.
-  ConvShape::Spatial phase{};
-  for (phase[0] = 0; phase[0] < shape.stride[0]; ++phase[0]) {
-    for (phase[1] = 0; phase[1] < shape.stride[1]; ++phase[1]) {
-      for (phase[2] = 0; phase[2] < shape.stride[2]; ++phase[2]) {
-        const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
-        gather_product(
-            exec, "halograd::conv_backward_data",
-            GatherProduct<T>{&shape, &map, Lattice{shape.batch, shape.extent, phase, shape.stride}, depth, columns, dy,
-                             shape.filters, dx, shape.channels, accumulate, false, relu_output, true},
-            scratch);
-      }
-    }
+  if (is_depthwise(shape)) {
+    return depthwise_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
   }
+  if (shape.batch > largest_swapped_batch(shape)) {
+    return gather_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+  }
+  Scratch scratch(workspace);
+  T* const transposed = take_transposed<T>(scratch, shape);
+  gather_backward_data<T>(exec, with_swapped_operands(shape), weights, dy, nullptr, transposed, false,
+                          workspace + scratch.used());
+  store_transposed(exec, shape, transposed, relu_output, dx, accumulate);
+}
+
+template <class T>
+void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                           std::byte* workspace) {
+  if (is_depthwise(shape)) return depthwise_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+  if (!pads_images(shape)) return outer_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+  Scratch scratch(workspace);
+  T* const padded = take_padded<T>(scratch, shape);
+  pad_images(exec, shape, x, padded);
+  outer_backward_weights(exec, with_padded_images(shape), padded, dy, dweights, dbias, workspace + scratch.used());
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                     \
-  template std::size_t gather_workspace<T>(const ConvShape&);                                                       \
   template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
   template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*); \
   template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool,        \
-                                      std::byte*);
+                                      std::byte*);                                                                  \
+  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

@@ -1,7 +1,5 @@
-#include <cstring>
-
 #include "kernels/host/blocking.hpp"
-#include "kernels/host/conv.hpp"
+#include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
 
@@ -10,120 +8,184 @@ namespace {
 
 /// Pixels that the weight gradient takes at a time: its tables and its block of dy stay in the second-level cache.
 constexpr int gradient_pixels = 128;
-/// Partial sums of the bias gradient: fixed, so that the result does not depend on the number of threads.
-constexpr int bias_chunks = 64;
+/// Values of the partial gradients at most, and their number.
+constexpr long most_partial_values = 32768;
+constexpr long most_parts = 16;
+
+/// The pixels are cut into so many parts with a gradient of their own, added up in order: few weights give too few
+/// tiles to share among tasks. The number depends on the shape alone, so that the result does not depend on the number
+/// of threads.
+int pixel_parts(const ConvShape& shape) {
+  const long stretches = (shape.out_pixels() + gradient_pixels - 1) / gradient_pixels;
+  return static_cast<int>(std::max<long>(1, std::min({most_parts, most_partial_values / shape.weights(), stretches})));
+}
 
 template <class T>
 struct GradientScratch {
+  int parts, bias_length;
   T* zeros;
   const T** tables;
-  T* padded_dy;
-  T* bias_sums;
-  TapMap::Tap* taps;
+  T* last_dy;       ///< a task's copy of the last pixels of dy, readable beyond them
+  T* partial;       ///< (parts, weights), where there is more than one part
+  T* partial_bias;  ///< (parts, groups, padded columns)
+  Tap* taps;
   GradientScratch(Scratch& scratch, const ConvShape& shape)
-      : zeros(scratch.take<T>(shape.channels)),
+      : parts(pixel_parts(shape)),
+        bias_length(shape.groups * ColumnBlocks<T>(shape.filters / shape.groups).padded()),
+        zeros(scratch.take<T>(shape.channels)),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
-        padded_dy(scratch.take<T>(static_cast<long>(concurrency()) * gradient_pixels * shape.groups *
-                                  ColumnBlocks<T>{shape.filters / shape.groups}.padded())),
-        bias_sums(scratch.take<T>(static_cast<long>(bias_chunks) * shape.filters)),
-        taps(scratch.take<TapMap::Tap>(shape.taps())) {}
+        last_dy(scratch.take<T>(concurrency() * last_length(shape))),
+        partial(scratch.take<T>(parts > 1 ? parts * shape.weights() : 0)),
+        partial_bias(scratch.take<T>(static_cast<long>(parts) * bias_length)),
+        taps(scratch.take<Tap>(shape.taps())) {}
+  static long last_length(const ConvShape& shape) {
+    return static_cast<long>(gradient_pixels) * shape.filters + lanes<T>;
+  }
+};
+
+/// Rows (tap, channel of a group) [first_row, last_row) of the gradient of one part of the pixels.
+template <class T>
+struct GradientPart {
+  Share pixels;
+  long first_row, last_row;
+  T* gradient;  ///< (rows, filters)
+  T* bias;      ///< (groups, padded columns), or null
 };
 
 template <class T>
-void sum_bias_gradient(const Exec& exec, const ConvShape& shape, const T* dy, T* dbias, T* sums) {
-  const long pixels = shape.out_pixels();
-  const int filters = shape.filters;
-  parallel_tasks(exec, "halograd::conv_backward_bias", bias_chunks, [&](int chunk) {
-    const Share share(pixels, chunk, bias_chunks);
-    T* sum = sums + static_cast<long>(chunk) * filters;
-    std::fill(sum, sum + filters, T(0));
-    for (long p = share.begin; p < share.end; ++p) {
-      const T* row = dy + p * filters;
-      for (int k = 0; k < filters; ++k) sum[k] += row[k];
+class WeightGradient {
+ public:
+  WeightGradient(const ConvShape& shape, const T* x, const T* dy, const GradientScratch<T>& scratch)
+      : shape_(shape),
+        x_(x),
+        dy_(dy),
+        scratch_(scratch),
+        blocks_(shape.filters / shape.groups),
+        map_(TapMap::forward(shape, scratch.taps)),
+        lattice_{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}} {}
+
+  void compute(const GradientPart<T>& part, int task) const {
+    TapTable<T> table(map_, scratch_.tables + static_cast<long>(task) * shape_.taps() * gradient_pixels,
+                      gradient_pixels);
+    for (long first = part.pixels.begin; first < part.pixels.end; first += gradient_pixels) {
+      const int count = static_cast<int>(std::min<long>(gradient_pixels, part.pixels.end - first));
+      table.fill(lattice_, first, count, x_, shape_.channels, shape_.groups == 1, scratch_.zeros);
+      const T* const right = readable_dy(first, count, task);
+      const bool accumulate = first > part.pixels.begin;
+      for (int group = 0; group < shape_.groups; ++group) {
+        for (int block = 0; block < blocks_.count(); ++block) {
+          add_block(part, table, right, count, group, block, accumulate);
+        }
+      }
     }
-  });
-  std::copy(sums, sums + filters, dbias);
-  for (int chunk = 1; chunk < bias_chunks; ++chunk) {
-    for (int k = 0; k < filters; ++k) dbias[k] += sums[static_cast<long>(chunk) * filters + k];
   }
-}
+
+ private:
+  /// The gradients of pixels [first, first + count): a tile may read a little beyond them.
+  const T* readable_dy(long first, int count, int task) const {
+    const T* const from = dy_ + first * shape_.filters;
+    if (first + count < lattice_.pixels() || blocks_.padded() == blocks_.columns) return from;
+    T* const copy = scratch_.last_dy + task * GradientScratch<T>::last_length(shape_);
+    const long length = static_cast<long>(count) * shape_.filters;
+    std::copy(from, from + length, copy);
+    std::fill(copy + length, copy + length + lanes<T>, T(0));
+    return copy;
+  }
+
+  void add_block(const GradientPart<T>& part, const TapTable<T>& table, const T* right, int count, int group, int block,
+                 bool accumulate) const {
+    const TileWidth width = blocks_.width(block);
+    const long begin = blocks_.begin(block);
+    const long column = static_cast<long>(group) * blocks_.columns + begin;
+    OuterTile<T> tile{};
+    tile.pixels = count;
+    tile.right = right + column;
+    tile.right_pitch = shape_.filters;
+    tile.out_pitch = shape_.filters;
+    tile.accumulate = accumulate;
+    if (part.bias != nullptr) {  // a row of weights whose input is one
+      const T one(1);
+      const T* ones[gradient_pixels];
+      std::fill(ones, ones + count, &one);
+      tile.left = ones;
+      tile.out = part.bias + static_cast<long>(group) * blocks_.padded() + begin;
+      tile.columns = columns_of<T>(width);
+      run_tile(width, tile, 1);
+    }
+    tile.columns = static_cast<int>(blocks_.columns - begin);
+    const long in_group = shape_.channels / shape_.groups;
+    const long slot_rows = table.run() * in_group;
+    for (long row = part.first_row; row < part.last_row;) {
+      // The rows of one slot, evenly in tiles: a tile reads through one line of the table.
+      const long slot = row / slot_rows;
+      const long rows = std::min((slot + 1) * slot_rows, part.last_row) - row;
+      const int tiles = static_cast<int>((rows + outer_rows(width) - 1) / outer_rows(width));
+      tile.left = table.line(static_cast<int>(slot));
+      for (int i = 0; i < tiles; ++i) {
+        const Share share(rows, i, tiles);
+        tile.left_offset = row + share.begin - slot * slot_rows + group * in_group;
+        tile.out = part.gradient + (row + share.begin) * shape_.filters + column;
+        run_tile(width, tile, static_cast<int>(share.end - share.begin));
+      }
+      row += rows;
+    }
+  }
+
+  const ConvShape& shape_;
+  const T* x_;
+  const T* dy_;
+  const GradientScratch<T>& scratch_;
+  ColumnBlocks<T> blocks_;
+  TapMap map_;
+  Lattice lattice_;
+};
 
 }  // namespace
 
 template <class T>
-std::size_t weights_workspace(const ConvShape& shape) {
+std::size_t outer_workspace(const ConvShape& shape) {
   Scratch scratch(nullptr);
   GradientScratch<T>(scratch, shape);
   return scratch.used();
 }
 
 template <class T>
-void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                           std::byte* workspace) {
-  const int in_group = shape.channels / shape.groups;
-  const ColumnBlocks<T> blocks{shape.filters / shape.groups};
+void outer_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                            std::byte* workspace) {
   Scratch pieces(workspace);
   const GradientScratch<T> scratch(pieces, shape);
-  if (dbias != nullptr) sum_bias_gradient(exec, shape, dy, dbias, scratch.bias_sums);
   std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
-  const TapMap map = TapMap::forward(shape, scratch.taps);
-  const Lattice lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}};
-  const long pixels = lattice.pixels();
-  const int taps = shape.taps();
-  const long rows = static_cast<long>(taps) * in_group;
-  const bool pad = blocks.columns % lanes<T> != 0;
-  const long right_pitch = pad ? static_cast<long>(shape.groups) * blocks.padded() : shape.filters;
+  const WeightGradient<T> gradient(shape, x, dy, scratch);
+  const long rows = static_cast<long>(shape.taps()) * (shape.channels / shape.groups);
   const int tasks = concurrency();
-
-  // A task owns a contiguous share of the rows (tap, channel) of every group: no partial sums to combine, so the result
-  // does not depend on the number of threads.
+  // A task owns a contiguous share of all rows of all parts.
   parallel_tasks(exec, "halograd::conv_backward_weights", tasks, [&](int task) {
-    const Share share(rows, task, tasks);
-    if (share.begin == share.end) return;
-    TapTable<T> table(map, scratch.tables + static_cast<long>(task) * taps * gradient_pixels, gradient_pixels);
-    T* padded = scratch.padded_dy + static_cast<long>(task) * gradient_pixels * shape.groups * blocks.padded();
-    if (pad) std::fill(padded, padded + gradient_pixels * shape.groups * blocks.padded(), T(0));
-    for (long first = 0; first < pixels; first += gradient_pixels) {
-      const int count = static_cast<int>(std::min<long>(gradient_pixels, pixels - first));
-      table.fill(lattice, first, count, x, shape.channels, shape.groups == 1, scratch.zeros);
-      const int slot_rows = table.run() * in_group;
-      for (int p = 0; pad && p < count; ++p) {
-        for (int group = 0; group < shape.groups; ++group) {
-          std::memcpy(padded + p * right_pitch + static_cast<long>(group) * blocks.padded(),
-                      dy + (first + p) * shape.filters + static_cast<long>(group) * blocks.columns,
-                      sizeof(T) * blocks.columns);
-        }
-      }
-      const T* right = pad ? padded : dy + first * shape.filters;
-      for (int group = 0; group < shape.groups; ++group) {
-        for (int block = 0; block < blocks.count(); ++block) {
-          const int packs = blocks.packs_of(block);
-          const int step = tile_rows(packs);
-          for (long row = share.begin; row < share.end; row += step) {
-            const T* const* row_table[tile_rows(1)];
-            int offset[tile_rows(1)];
-            const int valid = static_cast<int>(std::min<long>(step, share.end - row));
-            for (int m = 0; m < step; ++m) {
-              const long at = row + std::min(m, valid - 1);
-              row_table[m] = table.line(static_cast<int>(at / slot_rows));
-              offset[m] = static_cast<int>(at % slot_rows) + group * in_group;
-            }
-            const long group_columns = static_cast<long>(group) * (pad ? blocks.padded() : blocks.columns);
-            run_tile(packs,
-                     OuterTile<T>{count, row_table, offset, right + group_columns + blocks.begin(block), right_pitch,
-                                  dweights + row * shape.filters + static_cast<long>(group) * blocks.columns +
-                                      blocks.begin(block),
-                                  shape.filters, valid, blocks.columns - blocks.begin(block), first > 0});
-          }
-        }
-      }
+    const Share share(scratch.parts * rows, task, tasks);
+    for (long unit = share.begin; unit < share.end;) {
+      const long index = unit / rows;
+      const long first = unit - index * rows;
+      const long last = std::min(rows, share.end - index * rows);
+      const bool with_bias = dbias != nullptr && first == 0;
+      gradient.compute({Share(shape.out_pixels(), static_cast<int>(index), scratch.parts), first, last,
+                        scratch.parts > 1 ? scratch.partial + index * shape.weights() : dweights,
+                        with_bias ? scratch.partial_bias + index * scratch.bias_length : nullptr},
+                       task);
+      unit += last - first;
     }
   });
+  if (scratch.parts > 1) add_parts(exec, scratch.partial, scratch.parts, shape.weights(), shape.weights(), dweights);
+  if (dbias == nullptr) return;
+  add_parts(exec, scratch.partial_bias, scratch.parts, scratch.bias_length, scratch.bias_length, scratch.partial_bias);
+  const int columns = shape.filters / shape.groups;
+  for (int group = 0; group < shape.groups; ++group) {
+    const T* const from = scratch.partial_bias + static_cast<long>(group) * (scratch.bias_length / shape.groups);
+    std::copy(from, from + columns, dbias + static_cast<long>(group) * columns);
+  }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                \
-  template std::size_t weights_workspace<T>(const ConvShape&); \
-  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                              \
+  template std::size_t outer_workspace<T>(const ConvShape&); \
+  template void outer_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

@@ -6,12 +6,14 @@
 
 namespace halograd::host {
 
-/// A regular set of pixels of a (N, D, H, W) image: every step-th from start, in each spatial dimension.
+/// A regular set of pixels of a (N, D, H, W) image: every step-th from start, in each spatial dimension. They are
+/// counted row by row or, with images_innermost, position by position: the same one of each image, then the next one.
 struct Lattice {
   int batch = 0;
   ConvShape::Spatial image{1, 1, 1};
   ConvShape::Spatial start{0, 0, 0};
   ConvShape::Spatial step{1, 1, 1};
+  bool images_innermost = false;
 
   [[nodiscard]] int count(int axis) const {
     return image[axis] > start[axis] ? (image[axis] - start[axis] + step[axis] - 1) / step[axis] : 0;
@@ -19,113 +21,162 @@ struct Lattice {
   [[nodiscard]] long pixels() const { return static_cast<long>(batch) * count(0) * count(1) * count(2); }
 };
 
-/// A pixel of a lattice, counted up without divisions.
+/// A pixel of a lattice.
 struct Pixel {
   int n, d, h, w;
 
   Pixel(const Lattice& lattice, long index) {
     const int counts[3] = {lattice.count(0), lattice.count(1), lattice.count(2)};
+    if (lattice.images_innermost) {
+      n = static_cast<int>(index % lattice.batch);
+      index /= lattice.batch;
+    }
     w = static_cast<int>(index % counts[2]) * lattice.step[2] + lattice.start[2];
     index /= counts[2];
     h = static_cast<int>(index % counts[1]) * lattice.step[1] + lattice.start[1];
     index /= counts[1];
     d = static_cast<int>(index % counts[0]) * lattice.step[0] + lattice.start[0];
-    n = static_cast<int>(index / counts[0]);
+    if (!lattice.images_innermost) n = static_cast<int>(index / counts[0]);
   }
-  void next(const Lattice& lattice) {
-    if ((w += lattice.step[2]) < lattice.image[2]) return;
+  /// To the first pixel of the next row or position.
+  void next_line(const Lattice& lattice) {
+    if (lattice.images_innermost) {
+      n = 0;
+      if ((w += lattice.step[2]) < lattice.image[2]) return;
+    }
     w = lattice.start[2];
     if ((h += lattice.step[1]) < lattice.image[1]) return;
     h = lattice.start[1];
     if ((d += lattice.step[0]) < lattice.image[0]) return;
     d = lattice.start[0];
-    ++n;
+    if (!lattice.images_innermost) ++n;
   }
   [[nodiscard]] long position(const Lattice& lattice) const {
     return ((static_cast<long>(n) * lattice.image[0] + d) * lattice.image[1] + h) * lattice.image[2] + w;
   }
 };
 
+/// Calls visit(pixel, at, length) for each line's part of pixels [first, first + count) of a lattice: `length` pixels
+/// from `pixel` on, the first of them the at-th of all. A line is a row or, with images_innermost, a position.
+template <class Visit>
+void for_each_line(const Lattice& lattice, long first, int count, const Visit& visit) {
+  const int line_length = lattice.images_innermost ? lattice.batch : lattice.count(2);
+  int skipped = static_cast<int>(first % line_length);
+  Pixel pixel(lattice, first);
+  for (int at = 0; at < count;) {
+    const int length = std::min(line_length - skipped, count - at);
+    visit(pixel, at, length);
+    at += length;
+    skipped = 0;
+    pixel.next_line(lattice);
+  }
+}
+
+/// Calls visit(phase) for each phase of the input pixels, their coordinates modulo the stride: those of one phase are
+/// reached by the same taps. With stride 1 there is one.
+template <class Visit>
+void for_each_phase(const ConvShape& shape, const Visit& visit) {
+  ConvShape::Spatial phase{};
+  for (phase[0] = 0; phase[0] < shape.stride[0]; ++phase[0]) {
+    for (phase[1] = 0; phase[1] < shape.stride[1]; ++phase[1]) {
+      for (phase[2] = 0; phase[2] < shape.stride[2]; ++phase[2]) visit(phase);
+    }
+  }
+}
+
+/// A tap of TapMap.
+struct Tap {
+  int kernel_index;           ///< (t R + r) S + s
+  ConvShape::Spatial offset;  ///< added to the pixel's scaled coordinate
+  long delta;                 ///< the same in pixels, where the coordinate stays inside
+};
+
 /// Where the taps of a pixel read in another image: forwards (an output pixel reads the input) or transposed (an input
 /// pixel reads the output gradients that it took part in). Taps are in the order in which their pixels follow one
-/// another.
+/// another. `storage` holds ConvShape::taps() of them: nothing is allocated.
 class TapMap {
  public:
-  struct Tap {
-    int kernel_index;
-    ConvShape::Spatial offset;  ///< added to the pixel's scaled coordinate
-    long delta;                 ///< the same in pixels, where the coordinate stays inside
-  };
-
-  /// Forward: all taps, for every output pixel. `storage` has room for all taps, and outlives the map.
+  /// Forward: all taps, for every output pixel.
   static TapMap forward(const ConvShape& shape, Tap* storage) {
-    TapMap map(storage, shape.extent, shape.stride, {1, 1, 1});
+    TapMap map(shape.extent, shape.stride, {1, 1, 1}, storage);
     for (int tap = 0; tap < shape.taps(); ++tap) map.add(shape, tap, -1, {0, 0, 0});
     if (shape.dilation[2] == 1) map.run_ = shape.kernel[2];
     return map;
   }
   /// Transposed: the taps that reach the input pixels of one phase (coordinates modulo the stride).
   static TapMap transposed(const ConvShape& shape, const ConvShape::Spatial& phase, Tap* storage) {
-    TapMap map(storage, shape.out_extent(), {1, 1, 1}, shape.stride);
+    TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride, storage);
     for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, +1, phase);
     if (shape.dilation[2] == 1 && shape.stride == ConvShape::Spatial{1, 1, 1}) map.run_ = shape.kernel[2];
     return map;
   }
 
   [[nodiscard]] int taps() const { return count_; }
-  /// Position of a tap in the kernel, (t R + r) S + s.
-  [[nodiscard]] int kernel_index(int tap) const { return taps_[tap].kernel_index; }
+  [[nodiscard]] const Tap& tap(int index) const { return taps_[index]; }
   /// So many successive taps read successive pixels, where all of them are inside the image.
   [[nodiscard]] int run() const { return run_; }
-
-  /// Whether all taps of this pixel are inside the image.
-  [[nodiscard]] bool inside(const Pixel& pixel) const {
-    const ConvShape::Spatial base = scaled(pixel);
-    bool all = true;
-    for (int axis = 0; axis < 3; ++axis) {
-      all = all && base[axis] + lowest_[axis] >= 0 && base[axis] + highest_[axis] < image_[axis];
-    }
-    return all;
+  /// Between what a tap reads for one pixel of a lattice and for the next along an axis.
+  [[nodiscard]] int step(const Lattice& lattice, int axis) const {
+    return lattice.step[axis] * multiply_[axis] / divide_[axis];
   }
-
-  /// Sets rows[i * pitch] to where tap i * every of this inside pixel reads in `image`, with `depth` values a pixel.
-  template <class T>
-  void fill_inside(const Pixel& pixel, const T* image, long depth, int every, const T** rows, int pitch) const {
-    const T* origin = image + position(pixel) * depth;
-    for (int tap = 0; tap < count_; tap += every, rows += pitch) *rows = origin + taps_[tap].delta * depth;
-  }
-
-  /// The same for every tap of any pixel; `zeros` where a tap is outside.
-  template <class T>
-  void fill(const Pixel& pixel, const T* image, long depth, const T* zeros, const T** rows, int pitch) const {
-    if (inside(pixel)) return fill_inside(pixel, image, depth, 1, rows, pitch);
-    const ConvShape::Spatial base = scaled(pixel);
-    const long origin = position(pixel);
+  /// The share of all (pixel, tap) pairs of a lattice that read inside the image.
+  [[nodiscard]] double inside_share(const Lattice& lattice) const {
+    const Pixel first(lattice, 0);
+    double inside = 0, all = 0;
     for (int i = 0; i < count_; ++i) {
-      const Tap& tap = taps_[i];
-      bool hit = true;
+      double pairs = 1, hits = 1;
       for (int axis = 0; axis < 3; ++axis) {
-        const int at = base[axis] + tap.offset[axis];
-        hit = hit && at >= 0 && at < image_[axis];
+        const Range range =
+            reach(scaled(first)[axis] + taps_[i].offset[axis], step(lattice, axis), image_[axis], lattice.count(axis));
+        pairs *= lattice.count(axis);
+        hits *= range.end - range.begin;
       }
-      *rows = hit ? image + (origin + tap.delta) * depth : zeros;
-      rows += pitch;
+      inside += hits;
+      all += pairs;
     }
+    return all > 0 ? inside / all : 1;
   }
 
- private:
-  TapMap(Tap* storage, const ConvShape::Spatial& image, const ConvShape::Spatial& multiply,
-         const ConvShape::Spatial& divide)
-      : image_(image), multiply_(multiply), divide_(divide), taps_(storage) {}
+  struct Range {
+    int begin, end;
+  };
+  /// The i in [0, count) with 0 <= start + i step < extent.
+  static Range reach(int start, int step, int extent, int count) {
+    const int end = start < extent ? std::min(count, (extent - start + step - 1) / step) : 0;
+    const int begin = start < 0 ? (-start + step - 1) / step : 0;
+    return {std::min(begin, end), end};
+  }
 
+  /// Where a tap of zero offset reads.
   [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const {
     return {pixel.d * multiply_[0] / divide_[0], pixel.h * multiply_[1] / divide_[1],
             pixel.w * multiply_[2] / divide_[2]};
   }
-  [[nodiscard]] long position(const Pixel& pixel) const {
-    const ConvShape::Spatial base = scaled(pixel);
-    return ((static_cast<long>(pixel.n) * image_[0] + base[0]) * image_[1] + base[1]) * image_[2] + base[2];
+  [[nodiscard]] long position(int n, const ConvShape::Spatial& at) const {
+    return ((static_cast<long>(n) * image_[0] + at[0]) * image_[1] + at[1]) * image_[2] + at[2];
   }
+
+  /// Whether all taps are inside the image, from a pixel that reads at `first` to one of the same row `further` on.
+  [[nodiscard]] bool inside(const ConvShape::Spatial& first, int further) const {
+    bool all = true;
+    for (int axis = 0; axis < 3; ++axis) {
+      all = all && first[axis] + lowest_[axis] >= 0 &&
+            first[axis] + (axis == 2 ? further : 0) + highest_[axis] < image_[axis];
+    }
+    return all;
+  }
+  /// Whether the row of pixels that a tap reads is inside the image, and the extent of such a row.
+  [[nodiscard]] bool row_inside(const ConvShape::Spatial& first, const Tap& tap) const {
+    const int d = first[0] + tap.offset[0], h = first[1] + tap.offset[1];
+    return d >= 0 && d < image_[0] && h >= 0 && h < image_[1];
+  }
+  [[nodiscard]] int row_extent() const { return image_[2]; }
+  [[nodiscard]] long image_pixels() const { return static_cast<long>(image_[0]) * image_[1] * image_[2]; }
+
+ private:
+  TapMap(const ConvShape::Spatial& image, const ConvShape::Spatial& multiply, const ConvShape::Spatial& divide,
+         Tap* storage)
+      : image_(image), multiply_(multiply), divide_(divide), taps_(storage) {}
 
   // Output o reads input o stride - padding + k dilation; so input i is read by output (i + padding - k dilation) /
   // stride, where that is whole. With i = stride q + phase that output is q + (phase + padding - k dilation) / stride.
@@ -165,18 +216,17 @@ class TapTable {
   /// `image` has `depth` values a pixel; slots can be runs only where a tap reads all of them.
   void fill(const Lattice& lattice, long first, int count, const T* image, long depth, bool whole_pixels,
             const T* zeros) {
+    const bool images = lattice.images_innermost;
+    const int step = images ? 0 : map_.step(lattice, 2);
+    const long pitch = (images ? map_.image_pixels() : step) * depth;
     inside_ = true;
-    Pixel pixel(lattice, first);
-    for (int p = 0; p < count && inside_; ++p, pixel.next(lattice)) inside_ = map_.inside(pixel);
+    for_each_line(lattice, first, count, [&](const Pixel& pixel, int, int length) {
+      inside_ = inside_ && map_.inside(map_.scaled(pixel), (length - 1) * step);
+    });
     run_ = inside_ && whole_pixels ? map_.run() : 1;
-    pixel = Pixel(lattice, first);
-    for (int p = 0; p < count; ++p, pixel.next(lattice)) {
-      if (inside_) {
-        map_.fill_inside(pixel, image, depth, run_, storage_ + p, width_);
-      } else {
-        map_.fill(pixel, image, depth, zeros, storage_ + p, width_);
-      }
-    }
+    for_each_line(lattice, first, count, [&](const Pixel& pixel, int at, int length) {
+      fill_line(pixel, length, image, depth, step, pitch, zeros, storage_ + at);
+    });
     for (int slot = 0; slot < slots(); ++slot) {
       for (int p = count; p < width_; ++p) storage_[slot * width_ + p] = zeros;
     }
@@ -188,6 +238,32 @@ class TapTable {
   [[nodiscard]] const T** line(int slot) const { return storage_ + slot * width_; }
 
  private:
+  /// Pixels of one line, which a tap reads `step` further along the row each, `pitch` values apart.
+  void fill_line(const Pixel& pixel, int length, const T* image, long depth, int step, long pitch, const T* zeros,
+                 const T** rows) {
+    const ConvShape::Spatial base = map_.scaled(pixel);
+    const long origin = map_.position(pixel.n, base);
+    for (int slot = 0; slot < slots(); ++slot, rows += width_) {
+      const Tap& tap = map_.tap(slot * run_);
+      TapMap::Range range{0, length};
+      if (!inside_) {
+        const int w = base[2] + tap.offset[2];
+        if (!map_.row_inside(base, tap)) {
+          range.end = 0;
+        } else if (step > 0) {
+          range = TapMap::reach(w, step, map_.row_extent(), length);
+        } else if (w < 0 || w >= map_.row_extent()) {
+          range.end = 0;
+        }
+        for (int i = 0; i < range.begin; ++i) rows[i] = zeros;
+        for (int i = range.end; i < length; ++i) rows[i] = zeros;
+        if (range.begin == range.end) continue;
+      }
+      const T* from = image + (origin + tap.delta) * depth + range.begin * pitch;
+      for (int i = range.begin; i < range.end; ++i, from += pitch) rows[i] = from;
+    }
+  }
+
   const TapMap& map_;
   const T** storage_;
   int width_;

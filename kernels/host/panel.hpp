@@ -10,7 +10,12 @@
 /// Register tiles of plain matrix products, on operands that lie regularly in memory.
 namespace halograd::host {
 
-/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for tile_rows(packs) rows and `packs` packs of
+/// Rows of a PanelTile.
+constexpr int panel_rows(int packs) {
+  return rows_that_fit(packs, 8);
+}
+
+/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for panel_rows(packs) rows and `packs` packs of
 /// columns. left(m, d) is left[m * left_pitch + d], or left[d * left_pitch + m] in a product with a transposed matrix.
 /// All of c is written: rows and columns that are none must be writable, and what is read for them readable.
 template <class T>
@@ -27,7 +32,7 @@ struct PanelTile {
 
 template <int V, bool transposed, class T>
 void compute_panel(const PanelTile<T>& tile) {
-  constexpr int rows = tile_rows(V);
+  constexpr int rows = panel_rows(V);
   Pack<T> sum[rows][V] = {};
   if (tile.accumulate) {
 #pragma GCC unroll 8
@@ -62,7 +67,7 @@ void compute_panel(const PanelTile<T>& tile) {
 template <bool transposed, class T>
 void multiply_panel(int packs, int rows, const PanelTile<T>& first) {
   PanelTile<T> tile = first;
-  const int step = tile_rows(packs);
+  const int step = panel_rows(packs);
   for (int row = 0; row < rows; row += step) {
     tile.left = first.left + (transposed ? row : row * first.left_pitch);
     tile.out = first.out + row * first.out_pitch;

@@ -8,8 +8,8 @@
 namespace halograd::host {
 namespace {
 
-/// A task's transformed tiles and products should stay in its second-level cache.
-constexpr long task_bytes = 384L << 10;
+/// A task's transformed tiles and products stay in its second-level cache.
+constexpr long task_bytes = 256L << 10;
 /// Transformed kernels beyond this are not kept for all columns: they would only travel to memory and back.
 constexpr long kept_kernel_bytes = 12L << 20;
 /// Transformed tiles that are kept at a time where kernels are not.
@@ -26,20 +26,19 @@ struct WinogradCut {
   long input_columns;
   PanelBlocks<T> blocks;
 
-  explicit WinogradCut(const TilePass& pass)
-      : input_columns(ColumnBlocks<T>{pass.depth}.padded()), blocks{pass.columns} {
+  explicit WinogradCut(const TilePass& pass) : input_columns(whole_packs<T>(pass.depth)), blocks{pass.columns} {
     constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
     keeps_kernels = plane * pass.depth * blocks.count() * blocks.width <= kept_kernel_bytes;
     const long block = task_bytes / (plane * (keeps_kernels ? input_columns + blocks.width : blocks.width));
-    tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 256), (pass.tiles() + 7) / 8 * 8));
+    tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
     if (!keeps_kernels)
       kept_tiles = std::min(pass.tiles(), std::max<long>(32, kept_tile_bytes / (plane * input_columns)));
   }
   [[nodiscard]] long kernel_pitch(int depth) const { return plane_pitch<T>(depth, blocks.width); }
   [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + tile_rows(1), input_columns);
+    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + panel_rows(1), input_columns);
   }
-  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + tile_rows(1), blocks.width); }
+  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + panel_rows(1), blocks.width); }
 };
 
 template <class T>
@@ -135,7 +134,7 @@ void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt&
     if (image.relu_output != nullptr) {
       value = load_lanes<T>(image.relu_output + offset + to, mask) > Pack<T>{} ? value : Pack<T>{};
     }
-    store_part<T>(value, out + to, count);
+    store_part(value, out + to, count);
   });
 }
 
@@ -268,8 +267,30 @@ bool winograd_applies(const ConvShape& shape) {
          shape.padding[0] == 0 && shape.kernel[1] == shape.kernel[2] && (shape.kernel[1] == 3 || shape.kernel[1] == 5);
 }
 
-bool winograd_pays(const ConvShape& shape, ConvPass) {
-  return winograd_applies(shape) && shape.channels >= 16 && shape.filters >= 16;
+bool winograd_pays(const ConvShape& shape, ConvPass pass) {
+  constexpr int fewest_channels = 8;  // below, the direct kernels have ways of their own
+  if (!winograd_applies(shape) || std::min(shape.channels, shape.filters) < fewest_channels) return false;
+  // In multiplications of 16 values: what a transform of a pack costs at a tile (loads and stores included), and how
+  // much closer to the peak the direct kernels run.
+  constexpr double transform = 100, handicap = 1.3;
+  const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
+  const auto packs = [](int channels) { return (channels + 15) / 16; };
+  const int columns = packs(tiles.columns);
+  // The sums of the weight gradient have channels as rows, taken eight at a time.
+  const int depth = pass == ConvPass::weights ? (tiles.depth + 7) / 8 * 8 : tiles.depth;
+  const double a_tile = winograd_planes * static_cast<double>(depth) * columns + transform * (packs(depth) + columns);
+  const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * depth * columns;
+  // Direct kernels pass over the kernel rows that are outside the image for all of a register tile's pixels.
+  long row_taps = 0;
+  for (int row = 0; row < tiles.out_height; ++row) {
+    for (int tap = 0; tap < shape.kernel[1]; ++tap) {
+      const int at = row + tap - tiles.pad_height;
+      row_taps += at >= 0 && at < tiles.height ? 1 : 0;
+    }
+  }
+  const double direct = static_cast<double>(tiles.images) * static_cast<double>(row_taps) * tiles.out_width *
+                        shape.kernel[2] * tiles.depth * columns;
+  return handicap * winograd < direct;
 }
 
 template <class T>

@@ -108,9 +108,9 @@ template <int r, class T, class P>
   to[r - 1] += p[5];
 }
 
-/// B^T d B: load(i, j) gives the 6 x 6 values d; plane p of the result goes to to[p * pitch].
+/// Half of the planes of B^T d B: load(i, j) gives the 6 x 6 values d; plane p of the result goes to to[p * pitch].
 template <bool high, class T, class Load>
-[[gnu::always_inline]] inline void transform_input_half(const Load& load, T* to, long pitch) {
+inline void transform_input_half(const Load& load, T* to, long pitch) {
   Pack<T> middle[3][6];
 #pragma GCC unroll 6
   for (int j = 0; j < 6; ++j) {
@@ -140,9 +140,9 @@ inline void transform_input(const Load& load, T* to, long pitch) {
   transform_input_half<true>(load, to, pitch);
 }
 
-/// A y A^T: load(i, j) gives the m x m values y.
+/// Half of the planes of A y A^T: load(i, j) gives the m x m values y.
 template <int m, bool high, class T, class Load>
-[[gnu::always_inline]] inline void transform_gradient_half(const Load& load, T* to, long pitch) {
+inline void transform_gradient_half(const Load& load, T* to, long pitch) {
   Pack<T> middle[3][m];
 #pragma GCC unroll 4
   for (int j = 0; j < m; ++j) {
@@ -164,12 +164,6 @@ template <int m, bool high, class T, class Load>
 #pragma GCC unroll 3
     for (int b = 0; b < 3; ++b) store<T>(half[b], row + (b + 3) * pitch);
   }
-}
-
-template <int m, class T, class Load>
-inline void transform_gradient(const Load& load, T* to, long pitch) {
-  transform_gradient_half<m, false>(load, to, pitch);
-  transform_gradient_half<m, true>(load, to, pitch);
 }
 
 /// A^T p A: load(plane) gives the 6 x 6 values p; store_output(i, j, pack) takes the m x m outputs.

@@ -5,15 +5,17 @@
 namespace halograd::host {
 namespace {
 
-/// Transformed tiles of x and dy that are kept at a time, a task.
+/// Transformed tiles of x and dy that are kept at a time: in the second-level cache of the only task, or so many that
+/// several tasks, which exchange them, seldom wait for each other.
+constexpr long kept_bytes_alone = 512L << 10;
 constexpr long kept_bytes_a_task = 1L << 20;
 /// Tiles that a register tile sums at a time: its operands stay in the first-level cache.
-constexpr int summed_tiles = 64;
+constexpr int summed_tiles = 32;
 /// Rows (input channels) of a unit of the sums.
 constexpr int unit_rows = 64;
-/// Sums beyond this are not kept for all channels, provided that all tiles can be: each would be written to memory only
-/// to be read once.
-constexpr long kept_sum_bytes = 12L << 20;
+/// Larger sums are kept only where they are less than the transformed tiles: of many channels and few tiles, it is the
+/// tiles that are kept, all of them, and each unit's sums turned into weight gradients as soon as they are complete.
+constexpr long always_kept_sum_bytes = 4L << 20;
 
 /// How the weight gradient is cut: tiles are transformed `tiles` at a time, all tasks together; then the sums over
 /// them, (unit, plane, row, column), are shared out. A sum follows the order of the tiles whatever the cut, so that the
@@ -29,15 +31,16 @@ struct GradientCut {
   GradientCut(const ConvShape& shape, const TilePass& pass)
       : channels(shape.channels),
         filters(shape.filters),
-        input_columns(ColumnBlocks<T>{shape.channels}.padded()),
+        input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(PanelBlocks<T>{shape.filters}.count() * PanelBlocks<T>::width),
         blocks{shape.filters} {
     constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
     const long tile_bytes = plane * (input_columns + gradient_columns);
-    keeps_sums = plane * input_columns * gradient_columns <= kept_sum_bytes;
-    tiles = std::max<long>(summed_tiles, concurrency() * kept_bytes_a_task / tile_bytes);
-    tiles = std::min(tiles / summed_tiles * summed_tiles, pass.tiles());
-    keeps_sums = keeps_sums || tiles < pass.tiles();
+    const long sum_bytes = plane * input_columns * gradient_columns;
+    keeps_sums = sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
+    const long kept_bytes = concurrency() == 1 ? kept_bytes_alone : concurrency() * kept_bytes_a_task;
+    const long block = std::max<long>(1, kept_bytes / tile_bytes / summed_tiles) * summed_tiles;
+    tiles = keeps_sums ? std::min(block, pass.tiles()) : pass.tiles();
   }
   [[nodiscard]] int row_units() const { return (channels + unit_rows - 1) / unit_rows; }
   [[nodiscard]] int units() const { return row_units() * blocks.count(); }
@@ -47,7 +50,7 @@ struct GradientCut {
   [[nodiscard]] long input_pitch() const { return plane_pitch<T>(tiles + 1, input_columns); }
   [[nodiscard]] long gradient_pitch() const { return plane_pitch<T>(tiles + 1, gradient_columns); }
   [[nodiscard]] long sum_pitch() const {
-    return plane_pitch<T>(std::min(unit_rows, channels) + tile_rows(1), blocks.width);
+    return plane_pitch<T>(std::min(unit_rows, channels) + panel_rows(1), blocks.width);
   }
 };
 
@@ -76,16 +79,30 @@ struct WinogradGradient {
   T* dweights;
   T* dbias;
 
-  /// B^T x B and A dy A^T of tiles [first, first + count), to row `at` of the planes.
-  void transform_tiles(long first, int count, long at) const {
+  /// Planes of the low (high) half of B^T x B and A dy A^T of tiles [first, first + count), to row `at` of the planes.
+  template <bool high>
+  void transform_half(long first, int count, long at) const {
     transform_patches<winograd_points>(
         PatchSource<T>{x, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros}, pass,
         first, count, pieces.inputs + at * cut.input_columns, cut.input_columns,
-        [&](const auto& pixels, T* to) { transform_input<T>(pixels, to, cut.input_pitch()); });
+        [&](const auto& pixels, T* to) { transform_input_half<high>(pixels, to, cut.input_pitch()); });
     transform_patches<m>(
         PatchSource<T>{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros}, pass, first, count,
         pieces.gradients + at * cut.gradient_columns, cut.gradient_columns,
-        [&](const auto& pixels, T* to) { transform_gradient<m, T>(pixels, to, cut.gradient_pitch()); });
+        [&](const auto& pixels, T* to) { transform_gradient_half<m, high>(pixels, to, cut.gradient_pitch()); });
+  }
+
+  /// A task's share of the transforms of `count` tiles. A half of the planes after the other, as in the sums: of two
+  /// tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
+  void transform_share(long first, long count, int task, int tasks) const {
+    const Share share(2 * count, task, tasks);
+    const long low_end = std::min(share.end, count), high_begin = std::max(share.begin, count);
+    if (share.begin < low_end) {
+      transform_half<false>(first + share.begin, static_cast<int>(low_end - share.begin), share.begin);
+    }
+    if (high_begin < share.end) {
+      transform_half<true>(first + high_begin - count, static_cast<int>(share.end - high_begin), high_begin - count);
+    }
   }
 
   /// Adds the products of `count` tiles to the sums of a unit in one plane.
@@ -113,7 +130,7 @@ struct WinogradGradient {
         T* to = dweights + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
         transform_kernel_gradient<r, T>(
             [&](int plane) { return load<T>(from + plane * cut.sum_pitch()); },
-            [&](int tap, const Pack<T>& value) { store_part<T>(value, to + tap * tap_pitch, shape.filters - column); });
+            [&](int tap, const Pack<T>& value) { store_part(value, to + tap * tap_pitch, shape.filters - column); });
       }
     }
   }
@@ -133,10 +150,8 @@ struct WinogradGradient {
     const int tasks = concurrency();
     for (long first = 0; first < pass.tiles(); first += cut.tiles) {
       const long count = std::min(cut.tiles, pass.tiles() - first);
-      parallel_tasks(exec, "halograd::winograd_tiles", tasks, [&](int task) {
-        const Share share(count, task, tasks);
-        transform_tiles(first + share.begin, static_cast<int>(share.end - share.begin), share.begin);
-      });
+      parallel_tasks(exec, "halograd::winograd_tiles", tasks,
+                     [&](int task) { transform_share(first, count, task, tasks); });
       parallel_tasks(exec, "halograd::winograd_backward_weights", tasks, [&](int task) {
         if (dbias != nullptr) {
           const Share share(shape.filters, task, tasks);
@@ -145,8 +160,8 @@ struct WinogradGradient {
         if (cut.keeps_sums) {
           const Share share(static_cast<long>(cut.units()) * winograd_planes, task, tasks);
           for (long i = share.begin; i < share.end; ++i) {
-            const int unit = static_cast<int>(i / winograd_planes);
-            sum_tiles(unit, static_cast<int>(i % winograd_planes), count, first > 0, sums_of(unit));
+            const int unit = static_cast<int>(i % cut.units());
+            sum_tiles(unit, static_cast<int>(i / cut.units()), count, first > 0, sums_of(unit));
           }
           return;
         }

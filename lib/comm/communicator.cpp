@@ -15,18 +15,6 @@ double reduce(MPI_Comm comm, double value, MPI_Op operation) {
   return value;
 }
 
-/// Rank 0's text, on all ranks.
-std::string broadcast(MPI_Comm comm, std::string text) {
-  long length = static_cast<long>(text.size());
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&length, 1, MPI_LONG, 0, comm, &request);
-  wait_politely(request);
-  text.resize(static_cast<std::size_t>(length));
-  MPI_Ibcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, comm, &request);
-  wait_politely(request);
-  return text;
-}
-
 /// "line 3: 'epochs = 6' instead of 'epochs = 7'", or empty where the texts are equal.
 std::string first_difference(const std::string& mine, const std::string& reference) {
   std::istringstream left(mine), right(reference);
@@ -94,8 +82,19 @@ std::vector<double> Communicator::gather(double value) const {
   return values;
 }
 
+std::string Communicator::broadcast(std::string text) const {
+  long length = static_cast<long>(text.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&length, 1, MPI_LONG, 0, comm_, &request);
+  wait_politely(request);
+  text.resize(static_cast<std::size_t>(length));
+  MPI_Ibcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, comm_, &request);
+  wait_politely(request);
+  return text;
+}
+
 void Communicator::require_same(const std::string& text, const std::string& what) const {
-  const std::string difference = first_difference(text, broadcast(comm_, text));
+  const std::string difference = first_difference(text, broadcast(text));
   fail_together(comm_, difference.empty() ? ""
                                           : "rank " + std::to_string(rank_) + " was started with another " + what +
                                                 " than rank 0: " + difference);

@@ -44,6 +44,9 @@ class Communicator {
     halograd::together(comm_, work);
   }
 
+  /// Collective: rank 0's text, on all ranks.
+  [[nodiscard]] std::string broadcast(std::string text) const;
+
   /// Collective: throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's
   /// text.
   void require_same(const std::string& text, const std::string& what) const;

@@ -119,10 +119,11 @@ struct CommConfig {
 /// [training]
 struct TrainingConfig {
   int epochs = 1;
-  int batch = 128;         ///< images a step over all ranks
-  std::uint64_t seed = 1;  ///< initial weights, shuffling, augmentation, dropout
-  int threads = 0;         ///< a rank; 0: this node's usable cores over its ranks
-  double time_limit = 0;   ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
+  int batch = 128;                         ///< images a step over all ranks
+  std::uint64_t seed = 1;                  ///< initial weights, shuffling, augmentation, dropout
+  int threads = 0;                         ///< a rank; 0: this node's usable cores over its ranks
+  std::string resumed_optimizer = "mean";  ///< on another number of ranks: mean of the replicas' states, or reset
+  double time_limit = 0;  ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;
 };
 
@@ -130,6 +131,9 @@ struct TrainingConfig {
 struct OutputConfig {
   std::string folder = "runs";  ///< a run is kept in folder/name
   int checkpoint_epochs = 1;    ///< a checkpoint every so many epochs, and at the end; 0: none
+  int checkpoint_steps = 0;     ///< and every so many steps; 0: none within epochs
+  int keep = 2;                 ///< checkpoints that are kept, the newest
+  bool keep_best = true;        ///< and the one whose mean model is best on the test set
   int print_steps = 100;        ///< without a terminal: a line every so many steps; 0: only the epochs' rows
   bool operator==(const OutputConfig&) const = default;
 };

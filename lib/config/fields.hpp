@@ -103,6 +103,9 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("batch", c.batch, "images a step over all ranks together", at_least(1));
   v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
   v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+  v("resumed_optimizer", c.resumed_optimizer,
+    "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
+    one_of({"mean", "reset"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }
@@ -230,6 +233,10 @@ template <class Visitor>
 void visit(Visitor& v, OutputConfig& c) {
   v("folder", c.folder, "a run is kept in folder/name; relative to where the program is started", Allowed{});
   v("checkpoint_epochs", c.checkpoint_epochs, "a checkpoint every so many epochs and at the end; 0: none", at_least(0));
+  v("checkpoint_steps", c.checkpoint_steps, "a checkpoint every so many steps of the run as well; 0: none",
+    at_least(0));
+  v("keep", c.keep, "checkpoints that are kept, the newest ones", at_least(1));
+  v("keep_best", c.keep_best, "the checkpoint of the best mean model on the test set is kept too", Allowed{});
   v("print_steps", c.print_steps, "without a terminal: a line every so many steps; 0: only the epochs' rows",
     at_least(0));
 }

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,13 @@ struct CheckpointHeader {
   std::int64_t epoch = 0;  ///< epochs done
   std::int64_t step_in_epoch = 0;
   int ranks = 0;
-  std::string network;   ///< name
-  std::string averager;  ///< name and order
-  std::string topology;  ///< kind
-  std::string config;    ///< the resolved run file
-  std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
+  std::string network;                                                    ///< name
+  std::string averager;                                                   ///< name and order
+  std::string topology;                                                   ///< kind
+  std::string config;                                                     ///< the resolved run file
+  std::string versions;                                                   ///< of halograd, Kokkos, MPI, HDF5
+  double mean_model_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
+  double mean_model_loss = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// What one rank has added up in an epoch that is not finished.
@@ -60,6 +63,14 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
 /// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
 EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// The same on any number of ranks: fills the buffers of all with the mean over the checkpoint's rows, the optimizer's
+/// included. Every rank gets the same share of the epoch's sums.
+EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Collective, on any number of ranks: reads all of the file. What is wrong with it (cut short, a checksum, no
+/// checkpoint at all), empty where it is whole. A file of a newer format is none of that.
+std::string checkpoint_damage(MPI_Comm comm, const std::string& path);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);

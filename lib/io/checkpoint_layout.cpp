@@ -89,6 +89,10 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.topology = read_string_attribute(file, "topology", path);
   header.config = read_string_attribute(file, "config", path);
   header.versions = read_string_attribute(file, "versions", path);
+  if (has_attribute(file, "mean_model_loss", path)) {
+    header.mean_model_accuracy = read_number_attribute(file, "mean_model_accuracy", path);
+    header.mean_model_loss = read_number_attribute(file, "mean_model_loss", path);
+  }
   return header;
 }
 
@@ -148,6 +152,7 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
                 HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece) {
   in_pieces(values.size(), piece, [&](std::size_t begin, std::size_t count) {
+    const auto lock = hdf5_session();
     const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
     const Hdf5Space memory = make_space({count});
     HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
@@ -163,6 +168,33 @@ void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int
     HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
                   shape.path);
   });
+}
+
+std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLayout& layout, std::int64_t first,
+                                        std::int64_t stride, const UseRow& use, const std::string& path) {
+  std::vector<std::string> damaged;
+  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
+  for (std::size_t i = 0; i < datasets.size(); ++i) {
+    const ReplicaDataset& shape = datasets[i];
+    const Hdf5Dataset dataset = open_dataset(file, shape.path, path);
+    const auto expected = read_checksums_attribute(dataset, "crc32", path);
+    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
+                     expected.size(), " checksums, expected ", shape.ranks);
+    std::vector<float> values(static_cast<std::size_t>(shape.length));
+    const HostVector<float> view(values.data(), values.size());
+    for (std::int64_t row = first; row < shape.ranks; row += stride) {
+      std::uint32_t crc = 0;
+      for (std::int64_t part = 0; part < shape.parts; ++part) {
+        read_part(dataset, shape, row, part, view, H5P_DEFAULT, path);
+        crc = checksum(values.data(), values.size(), crc);
+        use(i, row, part, view);
+      }
+      if (crc != expected[static_cast<std::size_t>(row)]) {
+        damaged.push_back(std::string(shape.path) + ", row " + std::to_string(row));
+      }
+    }
+  }
+  return damaged;
 }
 
 std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::string& path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,9 @@
 /// What the writer and the readers of a checkpoint share: names, extents, checksums and the transfer of rows.
 namespace halograd {
 
-/// Values of one transfer: MPI-IO counts in int bytes, so a row of 2 GB or more goes in pieces.
-inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 26;
+/// Values of one transfer. MPI-IO counts in int bytes, so a row of 2 GB or more has to go in pieces; and nobody waits
+/// longer than for one for the HDF5 lock.
+inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 22;
 
 /// Extents of the datasets of /replica.
 struct CheckpointLayout {
@@ -62,6 +64,13 @@ void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::in
                 std::size_t piece = checkpoint_piece);
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
                HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
+
+/// For one process: reads rows first, first + stride, ... of all datasets of /replica, and hands each part to
+/// `use(dataset, row, part, values)`, where `dataset` counts as replica_datasets() does. Returns the rows whose
+/// checksum is wrong: "/replica/parameters, row 3".
+using UseRow = std::function<void(std::size_t dataset, std::int64_t row, std::int64_t part, HostVector<float> values)>;
+std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLayout& layout, std::int64_t first,
+                                        std::int64_t stride, const UseRow& use, const std::string& path);
 
 /// One dataset of /mean, as its attributes describe it.
 struct MeanTensor {

@@ -18,19 +18,52 @@ void require_lengths(const CheckpointLayout& found, std::size_t parameters, std:
                    found.statistics, " statistics a replica; this network has ", parameters, " and ", statistics);
 }
 
+constexpr std::int64_t any_ranks = 0;
+
 /// Throws Error unless the file holds replicas like `expected`, one a rank. Returns the ranks' sums of the epoch.
 std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout& expected) {
   const auto lock = hdf5_session();
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout found = read_layout(file, path);
-  HALOGRAD_REQUIRE(found.ranks == expected.ranks, path, ": a checkpoint of ", found.ranks, " ranks; there are ",
-                   expected.ranks, " now, and each rank needs its own replica");
+  HALOGRAD_REQUIRE(expected.ranks == any_ranks || found.ranks == expected.ranks, path, ": a checkpoint of ",
+                   found.ranks, " ranks; there are ", expected.ranks, " now, and each rank needs its own replica");
   require_lengths(found, static_cast<std::size_t>(expected.parameters), static_cast<std::size_t>(expected.statistics),
                   header.network, path);
   HALOGRAD_REQUIRE(found.optimizer_buffers == expected.optimizer_buffers, path, ": holds ", found.optimizer_buffers,
                    " optimizer buffers a replica; this optimizer has ", expected.optimizer_buffers);
   return read_epoch_sums(file, found.ranks, path);
+}
+
+/// Throws Error where this rank's share of the rows, or of all ranks' what only one rank looks at, is damaged.
+void look_for_damage(const std::string& path, int rank, int ranks) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  require_format_name(file, checkpoint_format, path);
+  if (read_integer_attribute(file, "format_version", path) > checkpoint_format_version) return;
+  const CheckpointHeader header = read_header(file, path);
+  const CheckpointLayout layout = read_layout(file, path);
+  HALOGRAD_REQUIRE(layout.ranks == header.ranks, path, ": has ", layout.ranks, " rows, but says it is of ",
+                   header.ranks, " ranks");
+  const auto damaged = read_every_row(
+      file, layout, rank, ranks, [](auto&&...) {}, path);
+  HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
+  if (rank != 0) return;
+  read_epoch_sums(file, layout.ranks, path);
+  std::vector<float> values;
+  for (const MeanTensor& mean : read_mean_tensors(file, path)) {
+    values.resize(mean.count);
+    read_mean_tensor(file, mean, values.data(), path);
+  }
+}
+
+/// Collective: sums over the ranks and divides, in double.
+void mean_over(MPI_Comm comm, std::vector<double>& sums, double count, HostVector<float> means) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  for (std::size_t begin = 0; begin < sums.size(); begin += piece) {
+    sum_over_ranks(comm, sums.data() + begin, static_cast<int>(std::min(piece, sums.size() - begin)));
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) means(i) = static_cast<float>(sums[i] / count);
 }
 
 }  // namespace
@@ -69,6 +102,53 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
   MPI_Iscatter(all_sums.data(), sizeof(sums), MPI_BYTE, &sums, sizeof(sums), MPI_BYTE, 0, comm, &request);
   wait_politely(request);
   return sums;
+}
+
+EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  const auto buffers = replica_buffers(state);
+  std::vector<std::vector<std::vector<double>>> sums(buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (const HostVector<float>& buffer : buffers[i]) sums[i].emplace_back(buffer.size(), 0.0);
+  }
+  double rows = 0;
+  EpochSums share;
+  together(comm, [&] {
+    const auto all_sums = look_into(path, layout_of(state, any_ranks));
+    rows = static_cast<double>(all_sums.size());
+    for (const EpochSums& row : all_sums) {
+      share.loss += row.loss / ranks;
+      share.images += row.images / ranks;
+      share.training_seconds += row.training_seconds / rows;  // the ranks' times run beside each other
+      share.wait_seconds += row.wait_seconds / rows;
+    }
+    const auto lock = hdf5_session();
+    const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+    const auto add = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t part, HostVector<float> values) {
+      std::vector<double>& sum = sums[dataset][static_cast<std::size_t>(part)];
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values(i);
+    };
+    const auto damaged = read_every_row(file, read_layout(file, path), rank, ranks, add, path);
+    HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
+  });
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (std::size_t part = 0; part < buffers[i].size(); ++part) mean_over(comm, sums[i][part], rows, buffers[i][part]);
+  }
+  return share;
+}
+
+std::string checkpoint_damage(MPI_Comm comm, const std::string& path) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &ranks);
+  try {
+    together(comm, [&] { look_for_damage(path, rank, ranks); });
+  } catch (const CollectiveError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics) {

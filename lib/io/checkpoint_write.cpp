@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -122,6 +123,10 @@ void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int
   write_attribute(file, "epoch", header.epoch, path);
   write_attribute(file, "step_in_epoch", header.step_in_epoch, path);
   write_attribute(file, "ranks", ranks, path);
+  if (!std::isnan(header.mean_model_loss)) {
+    write_attribute(file, "mean_model_accuracy", header.mean_model_accuracy, path);
+    write_attribute(file, "mean_model_loss", header.mean_model_loss, path);
+  }
   write_attribute(file, "network", header.network, path);
   write_attribute(file, "averager", header.averager, path);
   write_attribute(file, "topology", header.topology, path);
@@ -183,6 +188,7 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
   const std::string partial = path + ".partial";
   const auto create = [&] {
     if (rank != 0) return;
+    ::unlink(partial.c_str());  // a process of a killed job may still have that one open
     const auto lock = hdf5_session();
     Hdf5File file =
         create_hdf5(partial, H5F_LIBVER_V18, file_bytes(layout, header, parameters.size() + statistics.size()));

@@ -49,7 +49,9 @@ Hdf5Attribute open_attribute(hid_t object, const std::string& name, H5T_class_t 
   Hdf5Attribute attribute(HALOGRAD_HDF5(H5Aopen(object, name.c_str(), H5P_DEFAULT), file, name));
   const Hdf5Type type(HALOGRAD_HDF5(H5Aget_type(attribute), file, name));
   HALOGRAD_REQUIRE(H5Tget_class(type) == kind, file, ": attribute '", name, "' is not ",
-                   kind == H5T_STRING ? "a string" : "an integer");
+                   kind == H5T_STRING  ? "a string"
+                   : kind == H5T_FLOAT ? "a number"
+                                       : "an integer");
   return attribute;
 }
 
@@ -155,10 +157,11 @@ void write_attribute(hid_t object, const std::string& name, const std::string& v
 }
 
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file) {
-  const Hdf5Space space = make_space({});
-  const Hdf5Attribute attribute(
-      HALOGRAD_HDF5(H5Acreate2(object, name.c_str(), H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT), file, name));
-  HALOGRAD_HDF5(H5Awrite(attribute, H5T_NATIVE_INT64, &value), file, name);
+  write_scalar(object, name, H5T_STD_I64LE, &value, file);
+}
+
+void write_attribute(hid_t object, const std::string& name, double value, const std::string& file) {
+  write_scalar(object, name, H5T_IEEE_F64LE, &value, file);
 }
 
 void write_attribute(hid_t object, const std::string& name, const std::vector<std::uint32_t>& values,
@@ -199,6 +202,14 @@ std::int64_t read_integer_attribute(hid_t object, const std::string& name, const
   return value;
 }
 
+double read_number_attribute(hid_t object, const std::string& name, const std::string& file) {
+  const Hdf5Attribute attribute = open_attribute(object, name, H5T_FLOAT, file);
+  HALOGRAD_REQUIRE(value_count(attribute, name, file) == 1, file, ": attribute '", name, "' is not one number");
+  double value = 0;
+  HALOGRAD_HDF5(H5Aread(attribute, H5T_NATIVE_DOUBLE, &value), file, name);
+  return value;
+}
+
 std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::string& name, const std::string& file) {
   const Hdf5Attribute attribute = open_attribute(object, name, H5T_INTEGER, file);
   std::vector<std::uint32_t> values(static_cast<std::size_t>(value_count(attribute, name, file)));
@@ -206,11 +217,15 @@ std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::str
   return values;
 }
 
-void require_format(const Hdf5File& opened, const std::string& format, std::int64_t version, const std::string& file) {
+void require_format_name(const Hdf5File& opened, const std::string& format, const std::string& file) {
   HALOGRAD_REQUIRE(has_attribute(opened, "format", file), file, ": an HDF5 file, but no ", format,
                    ": its root has no attribute 'format'");
   const std::string found = read_string_attribute(opened, "format", file);
   HALOGRAD_REQUIRE(found == format, file, ": root attribute 'format' is '", found, "', expected '", format, "'");
+}
+
+void require_format(const Hdf5File& opened, const std::string& format, std::int64_t version, const std::string& file) {
+  require_format_name(opened, format, file);
   const std::int64_t found_version = read_integer_attribute(opened, "format_version", file);
   HALOGRAD_REQUIRE(found_version >= 1 && found_version <= version, file, ": format_version ", found_version, " of ",
                    format, " is not known to this program, which reads up to ", version,

@@ -85,13 +85,18 @@ Hdf5Space make_space(const std::vector<hsize_t>& extents);  ///< no extents: a s
 
 void write_attribute(hid_t object, const std::string& name, const std::string& value, const std::string& file);
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file);
+void write_attribute(hid_t object, const std::string& name, double value, const std::string& file);
 void write_attribute(hid_t object, const std::string& name, const std::vector<std::uint32_t>& values,
                      const std::string& file);
 
 bool has_attribute(hid_t object, const std::string& name, const std::string& file);
 std::string read_string_attribute(hid_t object, const std::string& name, const std::string& file);
 std::int64_t read_integer_attribute(hid_t object, const std::string& name, const std::string& file);
+double read_number_attribute(hid_t object, const std::string& name, const std::string& file);
 std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::string& name, const std::string& file);
+
+/// Throws Error unless the root attribute `format` says that this is a `format`.
+void require_format_name(const Hdf5File& opened, const std::string& format, const std::string& file);
 
 /// Throws Error unless the root attributes `format` and `format_version` say that this is a `format` of at most
 /// `version`.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "io/durable.hpp"
 #include "io/hdf5.hpp"
@@ -69,6 +70,30 @@ void copy_rows(const Hdf5File& file, const Columns& columns, const MetricsTable&
   }
 }
 
+double of_absent_rank(bool integer) {
+  return integer ? 0 : std::numeric_limits<double>::quiet_NaN();
+}
+
+template <class Columns>
+void widen(const Columns& columns, MetricsTable& table, int width) {
+  const auto from = static_cast<std::size_t>(table.ranks), to = static_cast<std::size_t>(width);
+  for (const auto& column : columns) {
+    if (!column.per_rank) continue;
+    std::vector<double>& values = table.columns.at(for_metric(column.path, table.metric));
+    std::vector<double> wide(values.size() / from * to, of_absent_rank(column.integer));
+    for (std::size_t i = 0; i < values.size(); ++i) wide[i / from * to + i % from] = values[i];
+    values = std::move(wide);
+  }
+}
+
+/// The same rows with columns for more ranks.
+void widen(MetricsTable& table, int width) {
+  if (width == table.ranks) return;
+  widen(step_columns, table, width);
+  widen(epoch_columns, table, width);
+  table.ranks = width;
+}
+
 /// At least the bytes that so many rows add: the values, a chunk that is begun in each column, its index and
 /// attributes.
 std::size_t growth_bytes(std::int64_t rows, int ranks) {
@@ -113,6 +138,7 @@ class MetricsFile::Implementation {
       : comm_(comm), path_(std::move(path)), metric_(std::move(metric)), steps_(std::max<std::int64_t>(steps, 0)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &ranks_);
+    width_ = ranks_;
     together(comm, [&] {
       if (rank_ == 0) open(steps, epochs);
     });
@@ -125,7 +151,7 @@ class MetricsFile::Implementation {
     together(comm_, [&] {
       if (rank_ != 0) return;
       const auto lock = hdf5_session();
-      reserve_growth(descriptor(), growth_bytes(static_cast<std::int64_t>(rows_.size()), ranks_), path_);
+      reserve_growth(descriptor(), growth_bytes(static_cast<std::int64_t>(rows_.size()), width_), path_);
     });
     // gathered column by column and in bounded pieces: rank 0 of a large job never holds an epoch of all ranks
     const std::size_t piece = std::max<std::size_t>(1, (std::size_t{1} << 20) / static_cast<std::size_t>(ranks_));
@@ -153,15 +179,15 @@ class MetricsFile::Implementation {
     if (steps < 0) {
       make_file(path_, ranks_, metric_, nullptr, 0, 0);
     } else {
-      const MetricsTable table = read_metrics(path_);
-      HALOGRAD_REQUIRE(table.ranks == ranks_, path_, ": metrics of ", table.ranks, " ranks; there are ", ranks_,
-                       " now");
+      MetricsTable table = read_metrics(path_);
       HALOGRAD_REQUIRE(table.metric == metric_, path_, ": holds scores of the metric ", table.metric,
                        ", the run's are ", metric_);
       HALOGRAD_REQUIRE(epochs >= 0 && table.steps >= steps && table.epochs >= epochs, path_, ": holds ", table.steps,
                        " steps and ", table.epochs, " epochs, fewer than the ", steps, " and ", epochs,
                        " to go on from: not the metrics of that checkpoint");
-      make_file(path_, ranks_, metric_, &table, steps, epochs);
+      width_ = std::max(ranks_, table.ranks);
+      widen(table, width_);
+      make_file(path_, width_, metric_, &table, steps, epochs);
     }
     file_ = open_hdf5(path_, H5F_ACC_RDWR | H5F_ACC_SWMR_WRITE);
     for (const auto& column : step_columns)
@@ -193,10 +219,11 @@ class MetricsFile::Implementation {
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Igather(mine.data(), count, MPI_DOUBLE, gathered.data(), count, MPI_DOUBLE, 0, comm_, &request);
       wait_politely(request);
-      values.resize(gathered.size());
+      const auto width = static_cast<std::size_t>(width_);
+      values.assign(rank_ == 0 ? mine.size() * width : 0, of_absent_rank(column.integer));
       for (std::size_t i = 0; i < gathered.size(); ++i) {
         const std::size_t rank = i / mine.size(), row = i % mine.size();
-        values[row * static_cast<std::size_t>(ranks_) + rank] = gathered[i];
+        values[row * width + rank] = gathered[i];
       }
     } else {
       values = mine;
@@ -204,7 +231,7 @@ class MetricsFile::Implementation {
     if (rank_ != 0 || !error_.empty()) return;
     try {
       const auto lock = hdf5_session();
-      append(datasets[position], column.path, column.per_rank, ranks_, rows.size(), values.data(), path_);
+      append(datasets[position], column.path, column.per_rank, width_, rows.size(), values.data(), path_);
     } catch (const Error& error) {
       error_ = error.what();
     }
@@ -231,6 +258,7 @@ class MetricsFile::Implementation {
   std::string path_, metric_;
   int rank_ = 0;
   int ranks_ = 1;
+  int width_ = 1;           ///< columns of the file: the most ranks that the run has had; on rank 0
   std::int64_t steps_ = 0;  ///< in the file
   std::string error_;
   std::vector<StepMetrics> rows_;

@@ -39,8 +39,9 @@ struct EpochMetrics {
 class MetricsFile {
  public:
   /// Collective. A new file in the place of any that is there, or, with steps >= 0, an existing one cut back to so many
-  /// steps and epochs (resume); also one that a crash left open. Throws Error on all ranks: no file to resume, of
-  /// another number of ranks, with fewer rows.
+  /// steps and epochs (resume); also one that a crash left open. It has columns for the most ranks that the run has
+  /// had; where there are fewer, the others' values are NaN, or 0 where they are integers. Throws Error on all ranks:
+  /// no file to resume, or one with fewer rows.
   /// `metric` is what the scores are: it ends the names of their columns, test_accuracy and mean_model_accuracy.
   MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1,
               const std::string& metric = "accuracy");

@@ -23,9 +23,11 @@ ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : co
 }
 
 void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers) {
-  const auto lock = hdf5_session();
   Hdf5Dataset dataset;
-  together(comm_, [&] { dataset = open_dataset(file_, shape.path, path_); });
+  together(comm_, [&] {
+    const auto lock = hdf5_session();
+    dataset = open_dataset(file_, shape.path, path_);
+  });
   for (std::size_t part = 0; part < buffers.size(); ++part) {
     together(comm_, [&] {
       write_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);

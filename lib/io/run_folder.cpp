@@ -5,24 +5,35 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 
 namespace fs = std::filesystem;
 
+std::string RunFolder::checkpoint(std::int64_t step) const {
+  std::string digits = std::to_string(step);
+  digits.insert(0, digits.size() < 8 ? 8 - digits.size() : 0, '0');
+  return checkpoints() + "/step_" + digits + ".h5";
+}
+
 bool RunFolder::holds_run() const {
-  return fs::exists(checkpoint()) || fs::exists(metrics()) || fs::exists(config());
+  return holds_checkpoint() || fs::exists(metrics()) || fs::exists(config());
 }
 
 bool RunFolder::holds_checkpoint() const {
-  return fs::exists(checkpoint());
+  return !stored_checkpoints(*this).empty();
+}
+
+void make_run_folder(const RunFolder& folder) {
+  std::error_code error;
+  fs::create_directories(folder.path, error);
+  HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot be made: ", error.message());
 }
 
 void prepare_run_folder(const RunFolder& folder, const std::string& config_text, ExistingRun existing) {
   std::error_code error;
-  fs::create_directories(folder.path, error);
-  HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot be made: ", error.message());
   HALOGRAD_REQUIRE(existing != ExistingRun::refuse || !folder.holds_run(), "run folder ", folder.path,
                    " already holds a run: go on with it by --resume, replace it by --overwrite, or set another name "
                    "(--set name=...)");
@@ -34,8 +45,8 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
     HALOGRAD_REQUIRE(file, "run folder ", folder.path, ": cannot write ", partial, ": ", std::strerror(errno));
   }
   if (existing == ExistingRun::overwrite) {
-    for (const std::string& old : {folder.checkpoint(), folder.metrics()}) {
-      fs::remove(old, error);
+    for (const std::string& old : {folder.newest(), folder.best(), folder.checkpoints(), folder.metrics()}) {
+      fs::remove_all(old, error);
       HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot remove ", old, ": ", error.message());
     }
   }

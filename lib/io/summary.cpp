@@ -48,29 +48,15 @@ CheckpointSummary summarize_checkpoint(const std::string& path) {
   summary.statistics = layout.statistics;
   const std::vector<float> mean = summarize_mean(file, path, summary);
   double squares = 0;
-  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
-  for (const ReplicaDataset& shape : datasets) {
-    const Hdf5Dataset dataset = open_dataset(file, shape.path, path);
-    const auto expected = read_checksums_attribute(dataset, "crc32", path);
-    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
-                     expected.size(), " checksums, expected ", shape.ranks);
-    std::vector<float> values(static_cast<std::size_t>(shape.length));
-    for (std::int64_t row = 0; row < shape.ranks; ++row) {
-      std::uint32_t crc = 0;
-      for (std::int64_t part = 0; part < shape.parts; ++part) {
-        read_part(dataset, shape, row, part, HostVector<float>(values.data(), values.size()), H5P_DEFAULT, path);
-        crc = checksum(values.data(), values.size(), crc);
-      }
-      if (crc != expected[static_cast<std::size_t>(row)]) {
-        summary.damaged.push_back(std::string(shape.path) + " row " + std::to_string(row));
-      }
-      if (&shape != &datasets.front()) continue;  // the first are the parameters
-      const double norm = norm_of(values);
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] -= mean[i];
-      summary.replicas.push_back({norm, norm_of(values)});
-      squares += summary.replicas.back().distance * summary.replicas.back().distance;
-    }
-  }
+  const auto compare = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t /*part*/, HostVector<float> values) {
+    if (dataset != 0) return;  // the first are the parameters
+    std::vector<float> replica(values.data(), values.data() + values.size());
+    const double norm = norm_of(replica);
+    for (std::size_t i = 0; i < replica.size(); ++i) replica[i] -= mean[i];
+    summary.replicas.push_back({norm, norm_of(replica)});
+    squares += summary.replicas.back().distance * summary.replicas.back().distance;
+  };
+  for (const std::string& row : read_every_row(file, layout, 0, 1, compare, path)) summary.damaged.push_back(row);
   summary.consensus_distance = std::sqrt(squares / static_cast<double>(layout.ranks));
   return summary;
 }

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <map>
 #include <numeric>
-#include <sstream>
 
 #include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "nn/fuse.hpp"
+#include "kernels/region.hpp"
 #include "nn/initialise.hpp"
+#include "nn/network_node.hpp"
 #include "nn/plan.hpp"
+#include "support/memory.hpp"
 
 namespace halograd {
 
@@ -21,20 +21,6 @@ std::size_t TensorInfo::size() const {
   for (const long extent : extents) product *= static_cast<std::size_t>(extent);
   return product;
 }
-
-struct Network::Node {
-  NodeConfig config;
-  std::unique_ptr<Layer> layer;
-  Shape shape;
-  std::vector<int> inputs;           ///< values
-  std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
-  int first_parameter = 0, first_statistic = 0;
-  std::size_t saved_offset = 0;
-  bool mask_gradient =
-      false;  ///< no consumer takes the gradient back through this node's ReLU: it is done before backward
-  LayerNeeds needs;
-  LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
-};
 
 Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
     : target_(target), largest_batch_(largest_batch), input_shape_(input) {
@@ -164,6 +150,10 @@ void Network::place_buffers() {
   for (const auto& node : nodes_) workspace_bytes = std::max(workspace_bytes, node->needs.workspace_bytes);
 
   const ArenaPlan plan = plan_arena(buffers);
+  if (runs_on_host) {
+    require_memory(static_cast<double>(plan.bytes + workspace_bytes),
+                   "activations and gradients of " + std::to_string(largest_batch_) + " images");
+  }
   arena_ = Buffer<std::byte>("halograd::arena", plan.bytes + workspace_bytes);
   workspace_ = slice(arena_, plan.bytes, workspace_bytes);
   value_offset_.resize(values);
@@ -204,24 +194,6 @@ Vector<float> Network::gradient(int index, int batch) const {
                           static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
 }
 
-double Network::forward_flops() const {
-  double sum = 0;
-  for (const auto& node : nodes_) sum += node->layer->forward_flops();
-  return sum;
-}
-
-std::string Network::describe() const {
-  std::ostringstream out;
-  for (const auto& node : nodes_) {
-    std::size_t parameters = 0;
-    for (const TensorInfo& tensor : parameters_)
-      parameters += tensor.layer == node->config.layer.name ? tensor.size() : 0;
-    out << std::left << std::setw(28) << node->config.layer.name << std::setw(24) << node->config.types << std::setw(14)
-        << to_string(node->shape) << std::right << std::setw(10) << parameters << '\n';
-  }
-  return out.str();
-}
-
 Replica Network::make_replica(std::uint64_t seed) const {
   Replica replica{Buffer<float>("halograd::parameters", parameter_count_),
                   Buffer<float>("halograd::gradients", parameter_count_),
@@ -241,6 +213,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
 }
 
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
+  const Region region("load");
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
   const auto size = static_cast<std::size_t>(batch.size * target_.labels_per_image);
@@ -261,6 +234,7 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
 
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
                       std::uint64_t random_key) {
+  const Region whole("forward");
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
@@ -279,11 +253,13 @@ void Network::forward(const ExecutionSpace& exec, const Replica& replica, int ba
       const TensorInfo& tensor = statistics_[node.first_statistic + j];
       call.statistics[j] = slice(replica.statistics, tensor.offset, tensor.size());
     }
+    const Region region(node.config.layer.name);
     node.layer->forward(exec, call);
   }
 }
 
 void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch) {
+  const Region whole("backward");
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
@@ -296,6 +272,7 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       const TensorInfo& tensor = parameters_[node.first_parameter + j];
       call.parameter_gradients[j] = slice(replica.gradients, tensor.offset, tensor.size());
     }
+    const Region region(node.config.layer.name);
     if (node.mask_gradient) {
       const Vector<float> masked = gradient(static_cast<int>(i) + 1, batch);
       relu_backward<float>(exec, call.output, masked, masked, false);
@@ -309,8 +286,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
   const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = loss_of(exec, target_, batch.size, nodes_.back()->shape.channels, value(last, batch.size),
-                              batch_labels_, gradient(last, batch.size));
+  const LossSum sum = loss(exec, batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -319,8 +295,13 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return loss_of(exec, target_, batch.size, nodes_.back()->shape.channels,
-                 value(static_cast<int>(nodes_.size()), batch.size), batch_labels_, {});
+  return loss(exec, batch.size, {});
+}
+
+LossSum Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
+  const Region region("loss");
+  const int last = static_cast<int>(nodes_.size());
+  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_labels_, gradient);
 }
 
 }  // namespace halograd

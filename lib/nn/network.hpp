@@ -28,6 +28,18 @@ struct Replica {
   Buffer<float> statistics;
 };
 
+/// What one node is and works on, for tables.
+struct NodeInfo {
+  std::string name;
+  std::string types;  ///< "conv + relu" where layers were fused
+  std::vector<Shape> inputs;
+  std::vector<bool> input_needs_gradient;  ///< false for the images
+  Shape output;
+  std::size_t parameters = 0;
+  double forward_flops = 0;  ///< an image
+  LayerNeeds needs;
+};
+
 /// Images and labels in host memory, as the loader gives them.
 struct HostBatch {
   int size = 0;
@@ -55,6 +67,7 @@ class Network {
   [[nodiscard]] double forward_flops() const;  ///< an image
   [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
+  [[nodiscard]] std::vector<NodeInfo> nodes() const;
   [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
 
   /// Initial weights, a function of the seed and of each tensor's name alone.
@@ -75,6 +88,7 @@ class Network {
   void load(const ExecutionSpace& exec, const HostBatch& batch);
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch);
+  LossSum loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 

@@ -231,6 +231,15 @@ std::vector<LayerConfig> ffn3d(int outputs) {
 
 }  // namespace
 
+const std::vector<ReferenceNetwork>& reference_networks() {
+  static const std::vector<ReferenceNetwork> networks{
+      {"lenet5", {28, 28, 1}, 10, 64},       {"vgg_small", {32, 32, 3}, 10, 64},
+      {"resnet20", {32, 32, 3}, 10, 128},    {"resnet18", {32, 32, 3}, 10, 32},
+      {"resnet50", {224, 224, 3}, 1000, 8},  {"mobilenet_v2", {224, 224, 3}, 1000, 16},
+      {"unet2d", {128, 128, 1}, 2, 8, true}, {"ffn3d", {16, 16, 16, 1}, 2, 8, true}};
+  return networks;
+}
+
 NetworkConfig expand_network(const NetworkConfig& config, int outputs) {
   NetworkConfig expanded = config;
   if (!config.layers.empty()) return expanded;

@@ -1,8 +1,22 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "config/config.hpp"
+#include "nn/layer.hpp"
 
 namespace halograd {
+
+/// A reference network, and what it is usually trained on: the default of a benchmark.
+struct ReferenceNetwork {
+  std::string name;
+  Shape input;
+  int classes;
+  int batch;
+  bool binary_pixels = false;  ///< of labels 0 and 1 a pixel, by binary_cross_entropy
+};
+const std::vector<ReferenceNetwork>& reference_networks();
 
 /// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
 /// that name, ending in `outputs` channels. Throws Error for an unknown name.
@@ -11,12 +25,11 @@ namespace halograd {
 ///   resnet20   3x32x32: 16, 32, 64 channels, three blocks each (He et al., 2016, section 4.2, projection shortcuts)
 ///   resnet18   3x32x32: 64 to 512 channels, two blocks each, 3x3 stem
 ///   resnet50   3x224x224: bottleneck blocks, stride in their 3x3 convolutions (as torchvision has it)
-///   mobilenet_v2  3x224x224: inverted residuals of depthwise convolutions (Sandler et al., 2018; as torchvision has
-///   it) unet2d     images of extents divisible by 8, outputs a pixel: 32 to 256 channels, batch-norm, transposed
-///              convolutions (after Ronneberger et al., 2015)
-///   ffn3d      volumes, outputs a voxel: four residual modules of 3x3x3 convolutions of 32 channels (after
-///   flood-filling
-///              networks, Januszewski et al., 2018)
+///   mobilenet_v2  3x224x224: inverted residuals of depthwise convolutions (Sandler et al., 2018; as torchvision)
+///   unet2d     extents divisible by 8, outputs a pixel: 32 to 256 channels, batch-norm, transposed convolutions (after
+///              Ronneberger et al., 2015)
+///   ffn3d      volumes, outputs a voxel: four residual modules of 3x3x3 convolutions of 32 channels (after the
+///              flood-filling networks of Januszewski et al., 2018)
 /// `outputs` is outputs_of the target: for labels an image or a pixel, the channels that the network ends in.
 NetworkConfig expand_network(const NetworkConfig& config, int outputs);
 

@@ -57,7 +57,7 @@ void Stop::fail(const std::string& message) {
 }
 
 StopReason Stop::wish(double ahead) const {
-  if (failing()) return StopReason::failure;
+  if (!failure_.empty()) return StopReason::failure;
   switch (stop_signal()) {
     case SIGTERM:
       return StopReason::end_signal;
@@ -84,7 +84,7 @@ StopReason Stop::checked(int agreed) {
   const auto reason = static_cast<StopReason>(agreed);
   if (reason == StopReason::failure) {
     comm_.together([&] {
-      if (failing()) halograd::fail(failure_);
+      if (!failure_.empty()) halograd::fail(failure_);
     });
   }
   return reason;

@@ -26,7 +26,8 @@ class Stop {
 
   /// This rank cannot go on: all stop, without a checkpoint, and end with the first such message.
   void fail(const std::string& message);
-  [[nodiscard]] bool failing() const { return !failure_.empty(); }
+  /// Why not; empty: it can.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
 
   /// After each step, by all ranks (comm/agreement.hpp). Throws CollectiveError where a rank has failed.
   StopReason after_step();

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "config/read.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
@@ -23,31 +22,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
-  std::vector<NamedTensor> result;
-  result.reserve(tensors.size());
-  for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
-  return result;
-}
-
-/// Lengths alone do not tell: other networks may have as many parameters, other optimizers as many buffers.
-void require_same_model(const CheckpointHeader& header, const RunConfig& config, const std::string& path) {
-  const RunConfig before = parse_config(header.config, path + ", attribute config");
-  const NetworkConfig &old = before.network, &asked = config.network;
-  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " is of the network '", old.name,
-                   "', but the run file describes '", asked.name, "'");
-  const auto differ = std::mismatch(old.layers.begin(), old.layers.end(), asked.layers.begin(), asked.layers.end());
-  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " is of another network '", old.name, "' than the run file's: ",
-                   differ.first == old.layers.end() ? "it has no layer '" + differ.second->name + "'"
-                                                    : "its layer '" + differ.first->name + "' is not the same");
-  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path, " is of the optimizer '",
-                   before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
-    : config_(config), comm_(comm), report_(report), folder_{config.output.folder + "/" + config.name} {
+    : config_(config), comm_(comm), report_(report) {
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
     const std::uint64_t seed = config_.training.seed;
@@ -80,6 +58,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());
     mean_.statistics = Buffer<float>("halograd::mean_statistics", network_->statistic_count());
   });
+  files_ = std::make_unique<RunFiles>(comm_, config_, *network_, *optimizer_);
 }
 
 Trainer::~Trainer() = default;
@@ -89,6 +68,15 @@ StartFacts Trainer::facts() const {
 }
 
 TrainingResult Trainer::run(const TrainOptions& options) {
+  try {
+    return train(options);
+  } catch (const CollectiveError&) {
+    files_->settle();  // all ranks end alike, and can still end in order
+    throw;
+  }
+}
+
+TrainingResult Trainer::train(const TrainOptions& options) {
   versions_ = options.versions;
   open_run(options);
   const std::int64_t epochs = config_.training.epochs;
@@ -106,11 +94,11 @@ TrainingResult Trainer::run(const TrainOptions& options) {
   while (epoch_ < last) {
     const StopReason reason = train_epoch();
     if (reason != StopReason::none) {
-      metrics_->flush();
-      save();
+      save(CheckpointHeader());
+      files_->finish();
       result.stopped = to_string(reason);
       report_.line("Stopped by " + result.stopped + " after " + position() + "; all of it is in " +
-                   folder_.checkpoint());
+                   files_->folder().checkpoint(step_));
       break;
     }
     result.last = finish_epoch(epoch_ + 1 == last);
@@ -120,15 +108,17 @@ TrainingResult Trainer::run(const TrainOptions& options) {
     training_seconds += result.last.training_seconds;
     waited += result.last.wait_share * result.last.training_seconds;
   }
+  files_->finish();
+  look_after_files();
   result.epochs = epoch_;
   result.steps = step_;
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
   result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
-  result.checkpoint = folder_.holds_checkpoint() ? folder_.checkpoint() : "";
-  result.metrics = folder_.metrics();
-  result.config = folder_.config();
+  result.checkpoint = files_->folder().holds_checkpoint() ? files_->folder().newest() : "";
+  result.metrics = files_->folder().metrics();
+  result.config = files_->folder().config();
   return result;
 }
 
@@ -137,13 +127,18 @@ EpochSummary Trainer::finish_epoch(bool last) {
   EpochMetrics row = evaluate_epoch();
   evaluation_seconds_ = now() - begin;
   row.seconds = sums_.training_seconds + evaluation_seconds_;
-  metrics_->add_epoch(row);
+  files_->add_epoch(row);
   ++epoch_;
   const EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
   sums_ = {};
   const int every = config_.output.checkpoint_epochs;
-  if (every > 0 && (epoch_ % every == 0 || last)) save();
+  if ((every > 0 && (epoch_ % every == 0 || last)) || checkpoint_is_due()) {
+    CheckpointHeader header;
+    header.mean_model_accuracy = row.mean_model_accuracy;
+    header.mean_model_loss = row.mean_model_loss;
+    save(std::move(header));
+  }
   return summary;
 }
 
@@ -166,34 +161,15 @@ EpochSummary Trainer::summarise(const EpochMetrics& row) const {
 }
 
 void Trainer::open_run(const TrainOptions& options) {
-  bool resuming = false;
-  comm_.together([&] {
-    resuming = options.resume && folder_.holds_checkpoint();
-    // The checkpoint is looked at before anything in the folder is touched.
-    if (resuming) {
-      const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
-      HALOGRAD_REQUIRE(header.ranks == comm_.ranks(), "checkpoint ", folder_.checkpoint(), " is of ", header.ranks,
-                       " ranks, but this job has ", comm_.ranks(), ": resume it with ", header.ranks, " ranks");
-      HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", folder_.checkpoint(), " has done ",
-                       header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
-      require_same_model(header, config_, folder_.checkpoint());
-    } else if (comm_.rank() == 0) {
-      prepare_run_folder(folder_, to_toml(config_), options.overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
-    }
-  });
-  if (resuming) {
-    resume();
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), step_, epoch_, metric_of(config_.loss));
-    // Last: a checkpoint that does not fit leaves the folder as it was.
-    comm_.together([&] {
-      if (comm_.rank() == 0) prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
-    });
-    report_.line("Resumed from " + folder_.checkpoint() + ": " + std::to_string(epoch_) + " epochs" +
-                 (step_in_epoch_ > 0 ? " and " + std::to_string(step_in_epoch_) + " steps, " : ", ") +
-                 std::to_string(step_) + " steps in all done");
+  files_->lock(report_);
+  const std::string checkpoint = options.resume ? files_->newest_whole_checkpoint(report_) : "";
+  if (!checkpoint.empty()) {
+    resume(checkpoint);
   } else {
-    if (options.resume) report_.line("No checkpoint in " + folder_.path + " yet: starting from the beginning");
-    metrics_ = std::make_unique<MetricsFile>(comm_.handle(), folder_.metrics(), -1, -1, metric_of(config_.loss));
+    files_->begin(options.overwrite);
+    if (options.resume) {
+      report_.line("No checkpoint in " + files_->folder().path + " yet: starting from the beginning");
+    }
   }
   const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
@@ -216,11 +192,13 @@ StopReason Trainer::train_epoch() {
     sums_.training_seconds += end - begin;
     sums_.wait_seconds += row.wait_seconds;
     begin = end;
-    metrics_->add_step(row);
+    files_->add_step(row);
     ++step_in_epoch_;
     report_.step(step_in_epoch_, row.loss, batch->global_size);
+    look_after_files();
     const StopReason reason = stop_->after_step();
     if (reason != StopReason::none) return reason;
+    if (checkpoint_is_due() && step_in_epoch_ < loader_->steps()) save(CheckpointHeader());
   }
   return stop_->now(evaluation_seconds_);
 }
@@ -229,8 +207,9 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   StepMetrics row;
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
-  const double rate = config_.optimizer.learning_rate *
-                      schedule_factor(config_.schedule, step_, loader_->steps(), config_.training.epochs);
+  const double rate =
+      config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
+                                                        loader_->steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
 
   const double begin = now();
@@ -287,59 +266,37 @@ EpochMetrics Trainer::evaluate_epoch() {
   return row;
 }
 
-ReplicaState Trainer::host_state() {
-  if (host_copies_.empty()) {
-    host_copies_.push_back(Kokkos::create_mirror_view(replica_.parameters));
-    host_copies_.push_back(Kokkos::create_mirror_view(replica_.statistics));
-    for (const Buffer<float>& state : optimizer_->state()) host_copies_.push_back(Kokkos::create_mirror_view(state));
-  }
-  ReplicaState state;
-  state.parameters = host_copies_[0];
-  state.statistics = host_copies_[1];
-  state.optimizer.assign(host_copies_.begin() + 2, host_copies_.end());
-  return state;
-}
-
 std::string Trainer::position() const {
   return "epoch " + std::to_string(epoch_ + 1) + ", step " + std::to_string(step_in_epoch_) + " of " +
          std::to_string(loader_->steps()) + " (" + std::to_string(step_) + " steps in all)";
 }
 
-void Trainer::save() {
-  const double begin = now();
-  ReplicaState state = host_state();
-  Kokkos::deep_copy(state.parameters, replica_.parameters);
-  Kokkos::deep_copy(state.statistics, replica_.statistics);
-  for (std::size_t i = 0; i < state.optimizer.size(); ++i)
-    Kokkos::deep_copy(state.optimizer[i], optimizer_->state()[i]);
-  state.sums = sums_;
-  CheckpointHeader header;
+bool Trainer::checkpoint_is_due() const {
+  const int every = config_.output.checkpoint_steps;
+  return every > 0 && step_ % every == 0;
+}
+
+void Trainer::save(CheckpointHeader header) {
   header.step = step_;
   header.epoch = epoch_;
   header.step_in_epoch = step_in_epoch_;
-  header.ranks = comm_.ranks();
   header.network = config_.network.name;
   header.averager =
       config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
-  header.config = to_toml(config_);
   header.versions = versions_;
-  write_checkpoint(comm_.handle(), folder_.checkpoint(), header, state, named(network_->parameters()),
-                   named(network_->statistics()));
-  stop_->checkpoint_took(now() - begin);
+  files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
 }
 
-void Trainer::resume() {
-  const CheckpointHeader header = read_checkpoint_header(folder_.checkpoint());
-  const ReplicaState state = host_state();
-  sums_ = read_checkpoint(comm_.handle(), folder_.checkpoint(), state);
-  Kokkos::deep_copy(replica_.parameters, state.parameters);
-  Kokkos::deep_copy(replica_.statistics, state.statistics);
-  for (std::size_t i = 0; i < state.optimizer.size(); ++i)
-    Kokkos::deep_copy(optimizer_->state()[i], state.optimizer[i]);
-  step_ = header.step;
-  epoch_ = header.epoch;
-  step_in_epoch_ = header.step_in_epoch;
+void Trainer::look_after_files() {
+  const std::string error = files_->error();
+  if (!error.empty()) stop_->fail(error);
+  for (const WrittenCheckpoint& checkpoint : files_->written()) {
+    stop_->checkpoint_took(checkpoint.seconds);
+    if (config_.output.checkpoint_steps == 0) continue;
+    report_.line("  checkpoint " + checkpoint.path + ", " + human_bytes(checkpoint.bytes) + " in " +
+                 std::to_string(std::lround(1000 * checkpoint.seconds)) + " ms");
+  }
 }
 
 }  // namespace halograd

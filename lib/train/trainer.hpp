@@ -11,11 +11,11 @@
 #include "data/loader.hpp"
 #include "io/checkpoint.hpp"
 #include "io/metrics.hpp"
-#include "io/run_folder.hpp"
 #include "nn/network.hpp"
 #include "train/evaluation.hpp"
 #include "train/optimizer.hpp"
 #include "train/report.hpp"
+#include "train/run_files.hpp"
 #include "train/stop.hpp"
 
 namespace halograd {
@@ -44,8 +44,10 @@ class Trainer {
   TrainingResult run(const TrainOptions& options);
 
  private:
+  TrainingResult train(const TrainOptions& options);
   void open_run(const TrainOptions& options);
-  void resume();
+  /// Collective (resume.cpp).
+  void resume(const std::string& checkpoint);
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
@@ -54,17 +56,19 @@ class Trainer {
   EpochSummary finish_epoch(bool last);
   /// Collective: the epoch over all ranks.
   [[nodiscard]] EpochSummary summarise(const EpochMetrics& row) const;
-  void save();
+  [[nodiscard]] bool checkpoint_is_due() const;
+  /// Collective; `header` says how good the model is, if that is known.
+  void save(CheckpointHeader header);
+  /// Tells of checkpoints that have come to the disk, and has all stop where files cannot be written.
+  void look_after_files();
   /// "epoch 2, step 17 of 40 (57 steps in all)"
   [[nodiscard]] std::string position() const;
-  [[nodiscard]] ReplicaState host_state();
 
   RunConfig config_;
   std::string versions_;
   const Communicator& comm_;
   Report& report_;
   ExecutionSpace exec_;
-  RunFolder folder_;
 
   std::unique_ptr<Dataset> train_set_, test_set_;
   std::unique_ptr<Loader> loader_, whole_test_, shared_test_;
@@ -72,10 +76,9 @@ class Trainer {
   std::unique_ptr<Topology> topology_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Averager> averager_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<RunFiles> files_;
   std::unique_ptr<Stop> stop_;
   Replica replica_, mean_;
-  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
 
   std::int64_t step_ = 0;           ///< steps done
   std::int64_t epoch_ = 0;          ///< whole epochs done

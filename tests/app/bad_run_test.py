@@ -2,6 +2,7 @@
 """Bad run files, topologies, run folders and launches: refused with a message that helps, on all ranks, in time."""
 
 import os
+import shutil
 import unittest
 
 from program import DIGITS, INPUTS, PROGRAM, SYNTHETIC, MPIEXEC, ProgramTest, contents, execute, main, sets
@@ -79,13 +80,16 @@ class RunFile(ProgramTest):
     def test_normalisation_of_other_channels(self):
         self.refuse("train", SYNTHETIC, "--set", "data.mean=[0.1, 0.2, 0.3]", words=["data.mean", "3", "1"])
 
+    def checkpoints(self):
+        return contents(self.path("runs/synthetic/checkpoints"))
+
     def test_a_loss_that_is_no_number(self):
         """Training ends there, on every rank, and the checkpoint before stays."""
         self.succeed("train", SYNTHETIC, "--stop-after", 1, ranks=1)
-        before = contents(self.path("runs"))["synthetic/checkpoint.h5"]
+        before = self.checkpoints()
         result = self.run_program("train", SYNTHETIC, "--resume", *sets(optimizer__learning_rate=1e30), ranks=1)
         self.check_refused(result, "the loss is", "optimizer.learning_rate")
-        self.assertTrue(contents(self.path("runs"))["synthetic/checkpoint.h5"] == before)
+        self.assertTrue(self.checkpoints() == before)
         # Each rank meets it in a step of its own: one that does tells, and ends the others.
         result = self.run_program("train", SYNTHETIC, *sets(name="many", optimizer__learning_rate=1e30), ranks=3)
         self.assertNotEqual(result.status, 0)
@@ -125,7 +129,7 @@ class RunFolder(ProgramTest):
     def test_holds_a_run(self):
         self.succeed("train", SYNTHETIC, ranks=2)
         self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run", "--resume", "--overwrite"])
-        os.remove(self.path("runs/synthetic/checkpoint.h5"))  # metrics alone are worth keeping too
+        shutil.rmtree(self.path("runs/synthetic/checkpoints"))  # metrics alone are worth keeping too
         self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run"])
 
     def test_what_is_refused_before_training_leaves_a_run_alone(self):

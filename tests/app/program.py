@@ -20,6 +20,7 @@ MPIEXEC = [os.environ["HALOGRAD_MPIEXEC"], *os.environ.get("HALOGRAD_MPIEXEC_FLA
 INPUTS = os.path.join(SOURCE, "inputs")
 DIGITS = os.path.join(INPUTS, "digits.toml")
 SYNTHETIC = os.path.join(INPUTS, "synthetic.toml")
+FILES = ["best.h5", "checkpoint.h5", "checkpoints", "config.toml", "lock", "metrics.h5"]  # of a run folder
 TIMEOUT = 120  # seconds for one run; one that hangs is a failure
 FLOAT = r"[-+0-9.e]+"
 
@@ -56,11 +57,14 @@ def sets(**values):
 
 
 def contents(folder):
-    """Every file below a folder with its bytes."""
+    """Every file below a folder with its bytes, every link with where it leads."""
     found = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)
+            if os.path.islink(path):
+                found[os.path.relpath(path, folder)] = os.readlink(path)
+                continue
             with open(path, "rb") as file:
                 found[os.path.relpath(path, folder)] = file.read()
     return found

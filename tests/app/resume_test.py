@@ -2,6 +2,7 @@
 """A run that was stopped and resumed equals one that went straight through, to the bit."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -88,7 +89,8 @@ class GoldSilver(ProgramTest):
         with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
             self.assertEqual(file.attrs["epoch"], sum(stops), label)
         out = self.succeed(*silver, "--resume", ranks=ranks)
-        self.assertIn(f"Resumed from runs/silver/checkpoint.h5: {sum(stops)} epochs", out)
+        done = sum(stops)
+        self.assertIn(f"Resumed from runs/silver/checkpoints/step_{9 * done:08d}.h5: {done} epochs", out)
         gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
         self.assertEqual(sorted(gold), ["optimizer", "parameters", "statistics"], label)
         self.assertEqual(gold["optimizer"][0].shape[1], 1 if optimizer is SGD else 2, label)
@@ -183,13 +185,13 @@ class Resume(ProgramTest):
 
     def test_rows_after_the_checkpoint_are_cut(self):
         """A job that was killed has left rows of steps that the checkpoint does not know."""
-        words = sets(output__checkpoint_epochs=1, training__epochs=4)
-        self.succeed("train", SYNTHETIC, *words, "--stop-after", 2, ranks=2)
-        os.rename(self.path("runs/synthetic/checkpoint.h5"), self.path("kept.h5"))
-        self.succeed("train", SYNTHETIC, *words, "--overwrite", ranks=2)
+        words = sets(output__keep=4, training__epochs=4)
+        self.succeed("train", SYNTHETIC, *words, ranks=2)
         gold = read_replicas(self.path("runs/synthetic/checkpoint.h5"))
-        os.rename(self.path("kept.h5"), self.path("runs/synthetic/checkpoint.h5"))
-        self.succeed("train", SYNTHETIC, *words, "--resume", ranks=2)
+        for step in (48, 64):
+            os.remove(self.path(f"runs/synthetic/checkpoints/step_{step:08d}.h5"))
+        out = self.succeed("train", SYNTHETIC, *words, "--resume", ranks=2)
+        self.assertIn("32 steps in all done", out)
         self.assertEqual(read_metrics(self.path("runs/synthetic/metrics.h5"))["step/loss"].shape, (64, 2))
         for name, (values, _) in read_replicas(self.path("runs/synthetic/checkpoint.h5")).items():
             self.assert_same_bits(values, gold[name][0], name)
@@ -201,10 +203,7 @@ class Refusals(ProgramTest):
         self.run_file = self.write("run.toml", RUN_FILE + SGD)
         self.words = ["train", self.run_file, *sets(name="run"), "--resume"]
         self.succeed(*self.words, "--stop-after", 1, ranks=2)
-        self.checkpoint = "runs/run/checkpoint.h5"
-
-    def test_another_number_of_ranks(self):
-        self.refuse(*self.words, ranks=3, words=[self.checkpoint, "2 ranks", "3"])
+        self.checkpoint = "runs/run/checkpoints/step_00000009.h5"
 
     def test_another_network(self):
         text = (RUN_FILE + SGD).replace("channels = 6", "channels = 7")
@@ -229,7 +228,7 @@ class Refusals(ProgramTest):
 
     def test_fewer_epochs_than_done(self):
         self.succeed(*self.words, ranks=2)
-        self.refuse(*self.words, *sets(training__epochs=3), words=[self.checkpoint, "4", "training.epochs = 3"])
+        self.refuse(*self.words, *sets(training__epochs=3), words=["step_00000036.h5", "4", "training.epochs = 3"])
 
     def test_cut_short(self):
         with open(self.path(self.checkpoint), "r+b") as file:
@@ -247,7 +246,7 @@ class Refusals(ProgramTest):
 
     def test_a_run_without_a_checkpoint(self):
         """--resume never throws away what a run without checkpoints has left."""
-        os.remove(self.path(self.checkpoint))
+        shutil.rmtree(self.path("runs/run/checkpoints"))
         self.refuse(*self.words, words=["runs/run", "--overwrite"])
 
 

@@ -12,7 +12,7 @@ import unittest
 import h5py
 import numpy as np
 
-from program import DIGITS, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, contents, launched, main, read_metrics, sets
+from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, contents, launched, main, read_metrics, sets
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
 STEP_COLUMNS = ["bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
@@ -27,7 +27,7 @@ class Digits(ProgramTest):
     def test_learns_and_leaves_what_is_documented(self):
         out = self.succeed("train", DIGITS, "--set", "output.print_steps=10", ranks=4)
         self.check_printed(out)
-        self.assertEqual(sorted(os.listdir(self.path("runs/digits"))), ["checkpoint.h5", "config.toml", "metrics.h5"])
+        self.assertEqual(sorted(os.listdir(self.path("runs/digits"))), FILES)
         metrics = read_metrics(self.path("runs/digits/metrics.h5"))
         self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.97)
         self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.97)
@@ -150,7 +150,7 @@ class Switches(ProgramTest):
                      output__folder="kept/here", schedule__name="cosine")
         out = self.succeed("train", *QUICK, *words)
         self.assertRegex(out, r"checkpoint +none \(output\.checkpoint_epochs = 0\)")
-        self.assertEqual(sorted(os.listdir(self.path("kept/here/other"))), ["config.toml", "metrics.h5"])
+        self.assertEqual(sorted(os.listdir(self.path("kept/here/other"))), ["checkpoints", "config.toml", "lock", "metrics.h5"])
         with open(self.path("kept/here/other/config.toml"), encoding="utf-8") as file:
             text = file.read()
         for line in (r'name = "other"', r"epochs = 1", r'name = "adam"', r"learning_rate = 0.01", r'name = "cosine"'):

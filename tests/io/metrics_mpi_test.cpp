@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "io/metrics_columns.hpp"
@@ -199,11 +200,39 @@ TEST(Metrics, RefusesToResumeWhatDoesNotFit) {
   expect_rows(path, steps_in_epoch, 1);  // and is as it was
   on_root([&] { std::ofstream(folder.file("text")) << "step loss 0.3 and so on\n"; });
   expect_error([&] { MetricsFile file(MPI_COMM_WORLD, folder.file("text"), 0, 0); }, {"text", "not an HDF5 file"});
-  if (ranks_of() > 1) {
-    if (rank_of() == 0) MetricsFile file(MPI_COMM_SELF, folder.file("one.h5"));
-    meet();
-    expect_error([&] { MetricsFile file(MPI_COMM_WORLD, folder.file("one.h5"), 0, 0); },
-                 {"one.h5", "metrics of 1 ranks"});
+}
+
+TEST(Metrics, GoesOnOnAnotherNumberOfRanks) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  const auto row = [](double loss) {
+    StepMetrics metrics;
+    metrics.loss = loss;
+    metrics.bytes_sent = 7;
+    return metrics;
+  };
+  const auto steps = [&](MPI_Comm comm, std::int64_t from, double loss) {
+    MetricsFile file(comm, path, from, from < 0 ? -1 : 0);
+    for (int step = 0; step < 2; ++step) file.add_step(row(loss));
+    file.flush();
+  };
+  if (rank_of() == 0) steps(MPI_COMM_SELF, -1, 1);
+  meet();
+  steps(MPI_COMM_WORLD, 2, 2);
+  meet();
+  if (rank_of() == 0) steps(MPI_COMM_SELF, 4, 3);
+  meet();
+  const MetricsTable table = read_metrics(path);
+  ASSERT_EQ(table.ranks, ranks_of());
+  ASSERT_EQ(table.steps, 6);
+  const auto ranks = static_cast<std::size_t>(ranks_of());
+  for (std::size_t step = 0; step < 6; ++step) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const bool absent = rank > 0 && (step < 2 || step >= 4);
+      const double loss = table.columns.at("/step/loss")[step * ranks + rank];
+      EXPECT_TRUE(absent ? std::isnan(loss) : loss == static_cast<double>(1 + step / 2)) << step << ", " << rank;
+      EXPECT_EQ(table.columns.at("/step/bytes_sent")[step * ranks + rank], absent ? 0 : 7);
+    }
   }
 }
 

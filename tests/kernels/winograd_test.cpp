@@ -126,6 +126,21 @@ TEST(Winograd, AppliesToUnitStepsOnly) {
   EXPECT_FALSE(host::winograd_applies(volume));
 }
 
+TEST(Winograd, PaysOnTheLayersOfTheReferenceNetworks) {
+  for (auto pass : {host::ConvPass::forward, host::ConvPass::data, host::ConvPass::weights}) {
+    for (const ConvShape& s :
+         {image(64, 32, 32, 64, 64, 3, 1, 1), image(64, 8, 8, 128, 256, 3, 1, 1), image(128, 32, 32, 16, 16, 3, 1, 1),
+          image(32, 4, 4, 512, 512, 3, 1, 1), image(64, 12, 12, 20, 50, 5)}) {
+      EXPECT_TRUE(host::winograd_pays(s, pass)) << ::testing::PrintToString(s);
+    }
+    // Tiles that are mostly outside of the image, few channels, a stride.
+    for (const ConvShape& s : {image(64, 1, 1, 64, 64, 3, 1, 1), image(64, 2, 2, 64, 64, 3, 1, 1),
+                               image(64, 32, 32, 3, 64, 3, 1, 1), image(64, 32, 32, 64, 64, 3, 2, 1)}) {
+      EXPECT_FALSE(host::winograd_pays(s, pass)) << ::testing::PrintToString(s);
+    }
+  }
+}
+
 std::vector<double> normal_values(long count, double deviation, bool rectified, std::mt19937& generator) {
   std::normal_distribution<double> distribution(0, deviation);
   std::vector<double> values(static_cast<std::size_t>(count));

@@ -17,7 +17,7 @@ from program import DIGITS, PROGRAM, SYNTHETIC, execute, main, read_metrics  # n
 SCRIPT = os.path.join(SOURCE, "tests", "slurm", "single_node.sh")
 JOBSCRIPTS = os.path.join(SOURCE, "jobscripts")
 CANNOT_RUN = 77
-TIMEOUT = 180  # seconds for one job
+TIMEOUT = 300  # seconds for one job
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/error.hpp"
+#include "kernels/region.hpp"
 #include "nn/layers/layers.hpp"
 
 namespace halograd {
@@ -41,9 +42,13 @@ class Conv : public Layer {
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
     const ConvShape shape = with_batch(call.batch);
-    conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
-                                 bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
+    {
+      const Region region("weights");
+      conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
+                                   bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
+    }
     if (call.input_gradients[0].size() == 0) return;
+    const Region region("data");
     conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0],
                               call.mask ? call.inputs[0] : Vector<const float>(), call.input_gradients[0],
                               call.accumulate[0], call.workspace);

@@ -1,0 +1,175 @@
+#include "train/benchmark.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "app/benchmark_table.hpp"
+#include "app/commands.hpp"
+#include "config/read.hpp"
+#include "config/suggest.hpp"
+#include "data/dataset.hpp"
+#include "kernels/error.hpp"
+#include "kernels/peak.hpp"
+#include "nn/reference_networks.hpp"
+
+namespace halograd {
+namespace {
+
+struct BenchmarkArguments {
+  std::vector<std::string> networks;
+  std::string file;
+  std::vector<std::string> overrides;
+  std::string input;
+  int classes = 0;
+  int batch = 0;
+  int threads = 0;
+  double seconds = 4;
+  bool layers = false;
+  bool json = false;
+};
+
+/// A network, and how it is to be run.
+struct BenchmarkCase {
+  NetworkConfig network;
+  BenchmarkOptions options;
+};
+
+/// "32x32x3"; volumes have a depth before, rows of values no height.
+Shape parse_shape(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<int> numbers;
+  char times = 'x';
+  for (int number = 0; times == 'x' && in >> number; in >> times) {
+    numbers.push_back(number);
+    times = 0;
+  }
+  const bool positive = std::all_of(numbers.begin(), numbers.end(), [](int number) { return number > 0; });
+  HALOGRAD_REQUIRE(in.eof() && times == 0 && positive && numbers.size() >= 2 && numbers.size() <= 4, "--input ", text,
+                   ": expected height x width x channels, for example 32x32x3");
+  const int axes = static_cast<int>(numbers.size()) - 1;
+  std::array<int, 3> extents{1, 1, 1};
+  std::copy_n(numbers.begin(), axes, extents.end() - axes);
+  return {extents, numbers.back(), axes};
+}
+
+const ReferenceNetwork& reference_network(const std::string& name) {
+  const std::vector<ReferenceNetwork>& known = reference_networks();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
+  if (found != known.end()) return *found;
+  std::vector<std::string> names;
+  for (const ReferenceNetwork& network : known) names.push_back(network.name);
+  fail("--network ", name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
+}
+
+void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
+  if (!arguments.input.empty()) options.input = parse_shape(arguments.input);
+  if (arguments.classes > 0) options.classes = arguments.classes;
+  if (arguments.batch > 0) options.batch = arguments.batch;
+  options.seconds = arguments.seconds;
+  options.layers = arguments.layers;
+}
+
+BenchmarkCase reference_case(const BenchmarkArguments& arguments, const std::string& name) {
+  const ReferenceNetwork& reference = reference_network(name);
+  BenchmarkCase result;
+  result.options.input = reference.input;
+  result.options.classes = reference.classes;
+  result.options.batch = reference.batch;
+  result.options.optimizer.learning_rate = 0.01;
+  result.options.optimizer.momentum = 0.9;
+  if (reference.binary_pixels) result.options.loss.name = "binary_cross_entropy";
+  apply(arguments, result.options);
+  if (reference.binary_pixels) result.options.labels_per_image = result.options.input.pixels();
+  result.network.name = name;
+  result.network = expand_network(result.network, outputs_of(Target(result.options.classes, 1, result.options.loss)));
+  return result;
+}
+
+BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig& config) {
+  BenchmarkCase result;
+  result.options.batch = config.training.batch;
+  result.options.optimizer = config.optimizer;
+  result.options.loss = config.loss;
+  if (arguments.input.empty() || arguments.classes == 0) {
+    const auto data = open_dataset(config.data, Split::train, config.training.seed);
+    result.options.input = data->shape();
+    result.options.labels_per_image = data->labels_per_image();
+    result.options.classes = data->classes();
+  }
+  apply(arguments, result.options);
+  result.network = expand_network(config.network, outputs_of(Target(result.options.classes, 1, config.loss)));
+  return result;
+}
+
+void warn_of_threads(int threads) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (sched_getaffinity(0, sizeof(mine), &mine) != 0 || threads <= CPU_COUNT(&mine)) return;
+  std::cerr << "halograd: warning: " << threads << " threads on the " << CPU_COUNT(&mine)
+            << " cores that this process may use: the figures will say little\n";
+}
+
+void benchmark(const BenchmarkArguments& arguments, Session& session) {
+  HALOGRAD_REQUIRE(!arguments.networks.empty() || !arguments.file.empty(),
+                   "benchmark: --network or --config is needed, for example --network lenet5,vgg_small");
+  const Communicator& comm = session.start_mpi();
+  RunConfig config;
+  std::vector<BenchmarkCase> cases;
+  comm.together([&] {
+    HALOGRAD_REQUIRE(comm.ranks() == 1, "benchmark measures one process, but ", comm.ranks(),
+                     " were started; halograd train tells images/s over all ranks");
+    for (const std::string& name : arguments.networks) cases.push_back(reference_case(arguments, name));
+    if (!arguments.file.empty()) {
+      config = read_config(arguments.file, arguments.overrides);
+      cases.push_back(run_file_case(arguments, config));
+    }
+  });
+  session.start_kokkos(arguments.threads > 0 ? arguments.threads : config.training.threads);
+  BenchmarkTable table;
+  table.threads = ExecutionSpace().concurrency();
+  warn_of_threads(table.threads);
+  std::vector<BenchmarkResult> results;
+  for (const BenchmarkCase& each : cases) {
+    results.push_back(benchmark_network(each.network, each.options));
+    // After the first steps, so that a machine that lowers its clock under load has done so; once.
+    if (table.fma_peak == 0) table.fma_peak = measure_fma_peak(ExecutionSpace());
+    if (table.bandwidth == 0) table.bandwidth = measure_memory_bandwidth(ExecutionSpace());
+    if (!arguments.json) table.print(results.back());
+  }
+  if (arguments.json) table.print_json(results);
+}
+
+}  // namespace
+
+void add_benchmark(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<BenchmarkArguments>();
+  CLI::App* command =
+      app.add_subcommand("benchmark", "Training images/s of networks: forward, loss, backward and update of one batch");
+  command->add_option("--network", arguments->networks, "Reference networks, separated by commas")->delimiter(',');
+  CLI::Option* file =
+      command->add_option("--config", arguments->file, "The network, batch and optimizer of a run file");
+  command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE")->needs(file);
+  command->add_option("--batch", arguments->batch, "Images a step; by default the network's usual number")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--input", arguments->input, "Shape of an image, for example 32x32x3; by default the usual one")
+      ->type_name("HxWxC");
+  command->add_option("--classes", arguments->classes, "Classes; by default the usual number")
+      ->check(CLI::Range(2, 1000000));
+  command->add_option("--threads", arguments->threads, "Threads; by default as in training")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seconds", arguments->seconds, "Seconds of measured steps a network, at least five steps")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--layers", arguments->layers, "Also the time of each layer and pass, in a second run");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->callback([arguments, &session] { benchmark(*arguments, session); });
+}
+
+}  // namespace halograd

@@ -1,0 +1,135 @@
+#include "app/benchmark_table.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/json.hpp"
+#include "kernels/types.hpp"
+#include "train/report.hpp"
+
+namespace halograd {
+namespace {
+
+/// "12.3", or a dash where there is nothing to tell.
+std::string figure(const char* format, double value, bool known) {
+  if (!known) return "-";
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+void print_row(const BenchmarkTable& table, const PassTime& pass, double step_seconds) {
+  const double flop_rate = pass.flops / pass.seconds, byte_rate = pass.bytes / pass.seconds;
+  const bool computes = pass.flops > 0 && pass.seconds > 0, moves = pass.bytes > 0 && pass.seconds > 0;
+  std::printf("  %-26s %-11s %-9s %10.3f %6.1f %9s %6s %9s %8s %6s\n", pass.layer.c_str(), pass.output.c_str(),
+              pass.pass.c_str(), 1e3 * pass.seconds, 100 * pass.seconds / step_seconds,
+              figure("%.1f", 1e-9 * flop_rate, computes).c_str(),
+              figure("%.1f", 100 * flop_rate / table.fma_peak, computes).c_str(),
+              figure("%.3f", 1e-6 * pass.bytes, pass.bytes > 0).c_str(),
+              figure("%.2f", 1e-9 * byte_rate, moves).c_str(),
+              figure("%.1f", 100 * byte_rate / table.bandwidth, moves).c_str());
+}
+
+PassTime total_of(const BenchmarkResult& result) {
+  PassTime total{"total", "", "", "", 0, 0, 0};
+  for (const PassTime& pass : result.passes) {
+    total.seconds += pass.seconds;
+    total.flops += pass.flops;
+    total.bytes += pass.bytes;
+  }
+  return total;
+}
+
+/// Sums over all layers of a type, by pass: "conv", "weights". The longest first.
+std::vector<PassTime> by_type(const BenchmarkResult& result) {
+  std::vector<PassTime> sums;
+  for (const PassTime& pass : result.passes) {
+    if (pass.type.empty()) continue;
+    const auto found = std::find_if(
+        sums.begin(), sums.end(), [&](const PassTime& sum) { return sum.layer == pass.type && sum.pass == pass.pass; });
+    PassTime& sum = found != sums.end() ? *found : sums.emplace_back(PassTime{pass.type, "", "", pass.pass, 0, 0, 0});
+    sum.seconds += pass.seconds;
+    sum.flops += pass.flops;
+    sum.bytes += pass.bytes;
+  }
+  std::sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return sums;
+}
+
+JsonObject json_of(const PassTime& pass) {
+  JsonObject object;
+  object.add("layer", pass.layer);
+  object.add("type", pass.type);
+  object.add("output", pass.output);
+  object.add("pass", pass.pass);
+  object.add("seconds", pass.seconds);
+  object.add("flops", pass.flops);
+  object.add("bytes", pass.bytes);
+  return object;
+}
+
+JsonObject json_of(const BenchmarkResult& result) {
+  JsonObject object;
+  object.add("network", result.network);
+  object.add("input", result.input);
+  object.add("classes", result.classes);
+  object.add("batch", result.batch);
+  object.add("parameters", result.parameters);
+  object.add("steps", result.steps);
+  object.add("images_per_second", result.images_per_second);
+  object.add("step_seconds", result.seconds);
+  object.add("fastest_step_seconds", result.fastest);
+  object.add("slowest_step_seconds", result.slowest);
+  object.add("step_flops", result.flops);
+  object.add("arena_bytes", result.arena_bytes);
+  object.add("peak_memory_bytes", result.peak_memory);
+  if (result.passes.empty()) return object;
+  object.add("timed_step_seconds", result.timed_seconds);
+  std::vector<JsonObject> passes;
+  for (const PassTime& pass : result.passes) passes.push_back(json_of(pass));
+  object.add("passes", passes);
+  return object;
+}
+
+}  // namespace
+
+void BenchmarkTable::print(const BenchmarkResult& result) const {
+  const double rate = result.flops / result.seconds;
+  std::printf("%s: %zu parameters, images of %s, %d classes, batch %d, %s with %d thread%s\n", result.network.c_str(),
+              result.parameters, result.input.c_str(), result.classes, result.batch, ExecutionSpace::name(), threads,
+              threads == 1 ? "" : "s");
+  std::printf("  %.1f images/s: median of %ld steps %.3f ms (fastest %.3f, slowest %.3f)\n", result.images_per_second,
+              result.steps, 1e3 * result.seconds, 1e3 * result.fastest, 1e3 * result.slowest);
+  std::printf("  %.1f GFLOP/s in convolutions and dense layers over the whole step, %.1f %% of the FMA peak\n",
+              1e-9 * rate, 100 * rate / fma_peak);
+  std::printf("  memory: %s at most, of it %s for activations and gradients\n", human_bytes(result.peak_memory).c_str(),
+              human_bytes(result.arena_bytes).c_str());
+  std::printf("  measured here: FMA peak %.1f GFLOP/s, memory bandwidth %.2f GB/s (triad)\n", 1e-9 * fma_peak,
+              1e-9 * bandwidth);
+  if (!result.passes.empty()) {
+    std::printf("\n  %-26s %-11s %-9s %10s %6s %9s %6s %9s %8s %6s\n", "layer", "output", "pass", "ms", "%", "GFLOP/s",
+                "% peak", "MB", "GB/s", "% bw");
+    const PassTime total = total_of(result);
+    for (const PassTime& pass : result.passes) print_row(*this, pass, total.seconds);
+    print_row(*this, total, total.seconds);
+    std::printf("  of it, by type of layer:\n");
+    for (const PassTime& sum : by_type(result)) print_row(*this, sum, total.seconds);
+    std::printf("  with a fence around each layer; a step without them takes %.3f ms\n", 1e3 * result.seconds);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void BenchmarkTable::print_json(const std::vector<BenchmarkResult>& results) const {
+  JsonObject object;
+  object.add("device", ExecutionSpace::name());
+  object.add("threads", threads);
+  object.add("fma_peak_flops", fma_peak);
+  object.add("memory_bandwidth_bytes", bandwidth);
+  std::vector<JsonObject> networks;
+  for (const BenchmarkResult& result : results) networks.push_back(json_of(result));
+  object.add("networks", networks);
+  std::printf("%s\n", object.text().c_str());
+}
+
+}  // namespace halograd

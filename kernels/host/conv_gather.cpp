@@ -1,0 +1,254 @@
+#include "kernels/host/blocking.hpp"
+#include "kernels/host/direct.hpp"
+#include "kernels/host/gather.hpp"
+#include "kernels/host/microkernel.hpp"
+
+namespace halograd::host {
+namespace {
+
+/// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
+template <class T>
+struct GatherScratch {
+  T* packed;
+  T* bias;
+  T* zeros;
+  const T** tables;
+  int* slots;
+  long* b_rows;
+  Tap* taps;
+  GatherScratch(Scratch& scratch, const ConvShape& shape, int depth, int columns)
+      : packed(scratch.take<T>(static_cast<long>(shape.groups) * shape.taps() * depth *
+                               ColumnBlocks<T>(columns).padded())),
+        bias(scratch.take<T>(static_cast<long>(shape.groups) * ColumnBlocks<T>(columns).padded())),
+        zeros(scratch.take<T>(std::max(shape.channels, shape.filters))),
+        tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * table_pixels)),
+        slots(scratch.take<int>(static_cast<long>(concurrency()) * shape.taps())),
+        b_rows(scratch.take<long>(static_cast<long>(concurrency()) * shape.taps())),
+        taps(scratch.take<Tap>(shape.taps())) {}
+};
+
+/// One task's part of GatherScratch::slots and b_rows.
+struct TaskLists {
+  int* slots;
+  long* b_rows;
+};
+
+/// Whether a forward pass reads whole blocks of the weights where they are: for so few pixels, packing them would cost
+/// more than it saves. Rows a power of two apart would share a few sets of the cache.
+template <class T>
+bool reads_in_place(const ConvShape& shape) {
+  return shape.out_pixels() <= 256 && shape.filters * sizeof(T) % 1024 != 0;
+}
+
+/// Packs the weights as the right operand, (group, block, tap, depth, column in block), zero-padded. Forward: depth is
+/// C/G, columns are K/G; transposed: the other way round, and taps from last to first, as TapMap::transposed has them.
+/// Without `all`, only blocks that are not whole.
+template <class T>
+void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bool transposed, bool all, T* packed) {
+  const int in_group = shape.channels / shape.groups;
+  const int out_group = shape.filters / shape.groups;
+  const int depth = transposed ? out_group : in_group;
+  const ColumnBlocks<T> blocks{transposed ? in_group : out_group};
+  const int taps = shape.taps();
+  const long depth_pitch = transposed ? 1 : shape.filters;
+  const long column_pitch = transposed ? shape.filters : 1;
+  const long units = static_cast<long>(shape.groups) * blocks.count() * taps;
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_pack_weights", tasks, [&](int task) {
+    const Share share(units, task, tasks);
+    for (long unit = share.begin; unit < share.end; ++unit) {
+      const int tap = static_cast<int>(unit % taps);
+      const int block = static_cast<int>(unit / taps % blocks.count());
+      const long group = unit / taps / blocks.count();
+      if (!all && blocks.whole(block)) continue;
+      const int first = blocks.begin(block);
+      const int width = columns_of<T>(blocks.width(block));
+      const int columns = std::min(width, blocks.columns - first);
+      const T* from =
+          weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
+      T* to = packed + group * taps * depth * blocks.padded() + static_cast<long>(taps) * depth * first +
+              static_cast<long>(transposed ? taps - 1 - tap : tap) * depth * width;
+      for (int d = 0; d < depth; ++d, to += width, from += depth_pitch) {
+        for (int c = 0; c < columns; ++c) to[c] = from[c * column_pitch];
+        for (int c = columns; c < width; ++c) to[c] = T(0);
+      }
+    }
+  });
+}
+
+/// A gather product over one lattice of output pixels.
+template <class T>
+struct GatherProduct {
+  const ConvShape* shape;
+  const TapMap* map;
+  Lattice lattice;
+  int depth, columns;  ///< in a group
+  const T* in;
+  long in_pitch;  ///< values a pixel
+  Target<T> target;
+  long out_pitch;
+  bool transposed;
+  const T* in_place;  ///< the weights, where whole blocks are read from them; or null
+
+  /// Where pack_weights has put a tap of the map.
+  [[nodiscard]] int pack_position(int tap) const {
+    const int index = map->tap(tap).kernel_index;
+    return transposed ? shape->taps() - 1 - index : index;
+  }
+};
+
+/// The tiles of one stretch of pixels and some blocks of columns.
+template <class T>
+void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
+                    const TapTable<T>& table, const TaskLists& lists, const long* out, int valid, int group,
+                    int first_block, int last_block) {
+  const long taps = product.shape->taps();
+  for (int block = first_block; block < last_block; ++block) {
+    const TileWidth width = blocks.width(block);
+    const int begin = blocks.begin(block);
+    const long group_column = static_cast<long>(group) * blocks.padded() + begin;
+    GatherTile<T> tile{};
+    tile.depth = product.depth * table.run();
+    tile.slot = lists.slots;
+    tile.b_row = lists.b_rows;
+    const long first_column = static_cast<long>(group) * product.columns + begin;
+    const bool in_place = product.in_place != nullptr && blocks.whole(block);
+    tile.b = in_place ? product.in_place + first_column : scratch.packed + taps * product.depth * group_column;
+    tile.b_pitch = in_place ? product.shape->filters : columns_of<T>(width);
+    tile.bias = scratch.bias + group_column;
+    tile.columns = blocks.columns - begin;
+    tile.target = product.target.from(first_column);
+    const int rows = gather_rows(width);
+    for (int p = 0; p < valid; p += rows) {
+      // A slot that reads only padding adds nothing: at the border of a small image that is a large part of the work.
+      tile.slots = 0;
+      for (int slot = 0; slot < table.slots(); ++slot) {
+        bool needed = table.inside();
+        for (int m = 0; m < rows && !needed; ++m) needed = table.line(slot)[p + m] != scratch.zeros;
+        if (needed) lists.slots[tile.slots++] = slot;
+      }
+      tile.rows = table.line(0) + p;
+      tile.out_offset = out + p;
+      tile.valid_rows = std::min(rows, valid - p);
+      run_tile(width, tile);
+    }
+  }
+}
+
+template <class T>
+void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product,
+                    const GatherScratch<T>& scratch) {
+  const ColumnBlocks<T> blocks{product.columns};
+  const int taps = product.shape->taps();
+  const int groups = product.shape->groups;
+  const long pixels = product.lattice.pixels();
+  const ConvShape::Spatial& image = product.lattice.image;
+  const long image_pixels = static_cast<long>(image[0]) * image[1] * image[2];
+  const long stretches = (pixels + table_pixels - 1) / table_pixels;
+  const int tasks = concurrency();
+  parallel_tasks(exec, label, tasks, [&](int task) {
+    const Share share(stretches * blocks.count(), task, tasks);
+    TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
+    const TaskLists lists{scratch.slots + static_cast<long>(task) * taps,
+                          scratch.b_rows + static_cast<long>(task) * taps};
+    long out[table_pixels];
+    for (long unit = share.begin; unit < share.end;) {
+      const long first_pixel = unit / blocks.count() * table_pixels;
+      const int first_block = static_cast<int>(unit % blocks.count());
+      const int last_block = static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
+      unit += last_block - first_block;
+      const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
+      const Lattice& lattice = product.lattice;
+      const long out_step = (lattice.images_innermost ? image_pixels : lattice.step[2]) * product.out_pitch;
+      for_each_line(lattice, first_pixel, valid, [&](const Pixel& pixel, int at, int length) {
+        const long start = pixel.position(lattice) * product.out_pitch;
+        for (int i = 0; i < length; ++i) out[at + i] = start + i * out_step;
+      });
+      table.fill(lattice, first_pixel, valid, product.in, product.in_pitch, groups == 1, scratch.zeros);
+      for (int slot = 0; slot < table.slots(); ++slot) {
+        lists.b_rows[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
+      }
+      for (int group = 0; group < groups; ++group) {
+        for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
+          if (table.line(0)[i] != scratch.zeros) table.line(0)[i] += product.depth;
+        }
+        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block);
+      }
+    }
+  });
+}
+
+/// The order of the pixels. Where many taps read only padding, one position of many images at a time: a tile then skips
+/// them all.
+Lattice ordered(const TapMap& map, Lattice lattice) {
+  lattice.images_innermost = lattice.batch >= 8 && lattice.pixels() > 0 && map.inside_share(lattice) < 0.95;
+  return lattice;
+}
+
+}  // namespace
+
+template <class T>
+std::size_t gather_workspace(const ConvShape& shape) {
+  Scratch forward(nullptr), data(nullptr);
+  GatherScratch<T>(forward, shape, shape.channels / shape.groups, shape.filters / shape.groups);
+  GatherScratch<T>(data, shape, shape.filters / shape.groups, shape.channels / shape.groups);
+  return std::max(forward.used(), data.used());
+}
+
+template <class T>
+void gather_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                    T* y, std::byte* workspace) {
+  const int depth = shape.channels / shape.groups;
+  const int columns = shape.filters / shape.groups;
+  const ColumnBlocks<T> blocks{columns};
+  Scratch pieces(workspace);
+  const GatherScratch<T> scratch(pieces, shape, depth, columns);
+  std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
+  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * blocks.padded(), T(0));
+  if (bias != nullptr) {
+    for (int group = 0; group < shape.groups; ++group) {
+      std::copy(bias + static_cast<long>(group) * columns, bias + static_cast<long>(group + 1) * columns,
+                scratch.bias + static_cast<long>(group) * blocks.padded());
+    }
+  }
+  const bool in_place = reads_in_place<T>(shape);
+  pack_weights(exec, shape, weights, false, !in_place, scratch.packed);
+  const TapMap map = TapMap::forward(shape, scratch.taps);
+  const Lattice lattice = ordered(map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}});
+  gather_product(
+      exec, "halograd::conv_forward",
+      GatherProduct<T>{&shape, &map, lattice, depth, columns, x, shape.channels, Target<T>{y, nullptr, false, relu},
+                       shape.filters, false, in_place ? weights : nullptr},
+      scratch);
+}
+
+template <class T>
+void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
+                          T* dx, bool accumulate, std::byte* workspace) {
+  const int depth = shape.filters / shape.groups;
+  const int columns = shape.channels / shape.groups;
+  Scratch pieces(workspace);
+  const GatherScratch<T> scratch(pieces, shape, depth, columns);
+  std::fill(scratch.zeros, scratch.zeros + shape.filters, T(0));
+  std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>(columns).padded(), T(0));
+  pack_weights(exec, shape, weights, true, true, scratch.packed);
+  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+    const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
+    const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
+    gather_product(exec, "halograd::conv_backward_data",
+                   GatherProduct<T>{&shape, &map, lattice, depth, columns, dy, shape.filters,
+                                    Target<T>{dx, relu_output, accumulate, false}, shape.channels, true, nullptr},
+                   scratch);
+  });
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                       \
+  template std::size_t gather_workspace<T>(const ConvShape&);                                                         \
+  template void gather_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*); \
+  template void gather_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool,        \
+                                        std::byte*);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd::host

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "kernels/conv.hpp"
+#include "kernels/host/conv.hpp"
+
+/// The direct convolutions that host::conv_forward and so on choose from. Workspaces never shrink with the batch.
+namespace halograd::host {
+
+/// Any shape: forward and data gradient (conv_gather.cpp).
+template <class T>
+std::size_t gather_workspace(const ConvShape& shape);
+template <class T>
+void gather_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                    T* y, std::byte* workspace);
+template <class T>
+void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
+                          T* dx, bool accumulate, std::byte* workspace);
+
+/// Any shape: weight gradient (conv_weights.cpp).
+template <class T>
+std::size_t outer_workspace(const ConvShape& shape);
+template <class T>
+void outer_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                            std::byte* workspace);
+
+/// Depthwise shapes, one filter a channel (conv_depthwise.cpp).
+bool is_depthwise(const ConvShape& shape);
+template <class T>
+std::size_t depthwise_workspace(const ConvShape& shape);
+template <class T>
+void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                       T* y, std::byte* workspace);
+template <class T>
+void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
+template <class T>
+void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights,
+                                T* dbias, std::byte* workspace);
+
+}  // namespace halograd::host

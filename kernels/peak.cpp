@@ -1,0 +1,93 @@
+#include "kernels/peak.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/chunks.hpp"
+
+#if !defined(__CUDACC__) && !defined(__HIPCC__)
+#include "kernels/host/microkernel.hpp"
+#endif
+
+namespace halograd {
+namespace {
+
+constexpr int chains = 12;  // independent sums a thread: latency times throughput of today's cores, and some
+constexpr int repeats = 8;  // of which the best counts
+
+#if !defined(__CUDACC__) && !defined(__HIPCC__)
+using Register = host::Pack<float>;
+constexpr int register_lanes = host::lanes<float>;
+#else
+using Register = float;
+constexpr int register_lanes = 1;
+#endif
+
+/// One thread's multiply-adds; the result is stored, so that none is left out.
+struct MultiplyAdds {
+  float* results;
+  float factor, term;
+  long rounds;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Register by = Register{} + factor, plus = Register{} + term;
+    Register sums[chains];
+    for (int i = 0; i < chains; ++i) sums[i] = Register{} + static_cast<float>(i);
+    for (long round = 0; round < rounds; ++round) {
+      for (int i = 0; i < chains; ++i) sums[i] = sums[i] * by + plus;
+    }
+    Register total{};
+    for (int i = 0; i < chains; ++i) total += sums[i];
+    float sum = 0;
+    if constexpr (register_lanes == 1) {
+      sum = *reinterpret_cast<const float*>(&total);
+    } else {
+      for (int lane = 0; lane < register_lanes; ++lane) sum += reinterpret_cast<const float*>(&total)[lane];
+    }
+    results[item] = sum;
+  }
+};
+
+template <class Action>
+double least_seconds(const ExecutionSpace& exec, const Action& action) {
+  using Clock = std::chrono::steady_clock;
+  double least = 1e30;
+  for (int i = 0; i <= repeats; ++i) {
+    exec.fence();
+    const auto begin = Clock::now();
+    action();
+    exec.fence();
+    if (i > 0) least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());  // 0 warms up
+  }
+  return least;
+}
+
+}  // namespace
+
+double measure_fma_peak(const ExecutionSpace& exec) {
+  const long rounds = runs_on_host ? 1'000'000 : 100'000;
+  const long items = exec.concurrency();
+  const Buffer<float> results("halograd::peak_results", static_cast<std::size_t>(items));
+  const double seconds = least_seconds(exec, [&] {
+    Kokkos::parallel_for("halograd::multiply_adds", FlatRange(exec, 0, items),
+                         MultiplyAdds{results.data(), 0.999F, 0.001F, rounds});
+  });
+  return 2.0 * chains * register_lanes * static_cast<double>(rounds) * static_cast<double>(items) / seconds;
+}
+
+double measure_memory_bandwidth(const ExecutionSpace& exec) {
+  constexpr long length = 16L << 20;
+  const Buffer<float> a("halograd::triad_a", length), b("halograd::triad_b", length), c("halograd::triad_c", length);
+  float* const to = a.data();
+  const float* const left = b.data();
+  const float* const right = c.data();
+  const double seconds = least_seconds(exec, [&] {
+    for_each_chunk(
+        exec, "halograd::triad", length, KOKKOS_LAMBDA(const long begin, const long end) {
+          HALOGRAD_IVDEP
+          for (long i = begin; i < end; ++i) to[i] = left[i] + 3.0F * right[i];
+        });
+  });
+  return 3.0 * sizeof(float) * static_cast<double>(length) / seconds;
+}
+
+}  // namespace halograd

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/types.hpp"
+
+/// What this machine can do at best with the threads in use, for scale.
+namespace halograd {
+
+/// Floating-point operations a second in float of multiply-adds that touch no memory, on all threads at once: the best
+/// of several short runs. A multiply-add counts as two.
+double measure_fma_peak(const ExecutionSpace& exec);
+
+/// Bytes a second of a = b + s c on vectors of 64 MiB each, far beyond the caches (the triad of McCalpin's STREAM,
+/// which counts 12 bytes an element): the best of several runs. Takes and gives back 192 MiB.
+double measure_memory_bandwidth(const ExecutionSpace& exec);
+
+}  // namespace halograd

@@ -1,0 +1,123 @@
+#include "io/file_worker.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+class FileWorker::Implementation {
+ public:
+  explicit Implementation(MPI_Comm comm) { MPI_Comm_dup(comm, &comm_); }
+
+  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
+      if (tasks_.empty()) return;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        tasks_.front()();  // the front stays while others are added at the back
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      tasks_.pop_front();
+      if (error) {
+        error_ = error;
+        tasks_.clear();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  void post(std::function<void()> task) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error_) return;
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.empty(); });
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  void end() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+
+  void free() { MPI_Comm_free(&comm_); }
+
+  [[nodiscard]] bool busy() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return !tasks_.empty();
+  }
+
+  [[nodiscard]] std::string error() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!error_) return "";
+    try {
+      std::rethrow_exception(error_);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  std::thread thread;
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;  ///< the first is under way
+  bool ending_ = false;
+  std::exception_ptr error_;
+};
+
+FileWorker::FileWorker(MPI_Comm comm)
+    : implementation_(std::make_shared<Implementation>(comm)), exceptions_(std::uncaught_exceptions()) {
+  implementation_->thread = std::thread([shared = implementation_] { shared->run(); });
+}
+
+FileWorker::~FileWorker() {
+  if (std::uncaught_exceptions() > exceptions_ && busy()) {
+    implementation_->thread.detach();
+    return;
+  }
+  implementation_->end();
+  implementation_->thread.join();
+  implementation_->free();
+}
+
+MPI_Comm FileWorker::comm() const {
+  return implementation_->comm();
+}
+
+void FileWorker::post(std::function<void()> task) {
+  implementation_->post(std::move(task));
+}
+
+void FileWorker::wait() {
+  implementation_->wait();
+}
+
+bool FileWorker::busy() const {
+  return implementation_->busy();
+}
+
+std::string FileWorker::error() const {
+  return implementation_->error();
+}
+
+}  // namespace halograd

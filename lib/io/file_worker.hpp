@@ -1,0 +1,41 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace halograd {
+
+/// A thread that writes files beside the training. Tasks run one after the other in the order in which they were
+/// posted, which is the same on all ranks, so that they may call collective functions on the worker's communicator.
+class FileWorker {
+ public:
+  /// Collective.
+  explicit FileWorker(MPI_Comm comm);
+  /// Collective, and waits for what was posted, unless an exception that ends this rank alone is under way: the others
+  /// will not come, and the process is about to be ended.
+  ~FileWorker();
+  FileWorker(const FileWorker&) = delete;
+  FileWorker& operator=(const FileWorker&) = delete;
+
+  /// For the tasks alone.
+  [[nodiscard]] MPI_Comm comm() const;
+
+  /// A task that throws ends the worker: error() then has its message, and what was posted after it is not done.
+  void post(std::function<void()> task);
+  /// Waits until all that was posted is done. Throws the first task's CollectiveError or Error.
+  void wait();
+  /// Whether a task is waiting or under way.
+  [[nodiscard]] bool busy() const;
+  /// Of the first task that failed; else empty.
+  [[nodiscard]] std::string error() const;
+
+ private:
+  class Implementation;
+  std::shared_ptr<Implementation> implementation_;  ///< shared with the thread, which may outlive this
+  int exceptions_;
+};
+
+}  // namespace halograd

@@ -1,0 +1,90 @@
+#include "support/memory.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr double unknown = -1;
+
+/// "Name:  123 kB" in a file of /proc, in bytes.
+double kibibytes_of(const char* file, const std::string& name) {
+  std::ifstream in(file);
+  std::string word;
+  while (in >> word) {
+    double value = 0;
+    if (word == name && in >> value) return value * 1024;
+  }
+  return unknown;
+}
+
+double number_in(const std::string& file) {
+  std::ifstream in(file);
+  double value = unknown;
+  in >> value;  // "max": no limit
+  return in ? value : unknown;
+}
+
+/// What is left of one control group; version 2, then version 1.
+double left_in_group(const std::string& folder) {
+  const auto left = [&](const char* limit_file, const char* used_file) {
+    const double limit = number_in(folder + limit_file), used = number_in(folder + used_file);
+    return limit < 0 || used < 0 ? std::numeric_limits<double>::infinity() : std::max(0.0, limit - used);
+  };
+  return std::min(left("/memory.max", "/memory.current"), left("/memory.limit_in_bytes", "/memory.usage_in_bytes"));
+}
+
+/// The least that this process' control group and those above it leave.
+double left_in_groups() {
+  double least = std::numeric_limits<double>::infinity();
+  std::ifstream in("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(in, line)) {  // "0::/path" or "9:memory:/path"
+    const auto second = line.find(':', line.find(':') + 1);
+    if (second == std::string::npos) continue;
+    const bool memory = line.find(":memory") != std::string::npos;
+    if (!memory && line.rfind("0::", 0) != 0) continue;
+    const std::string root = memory ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+    std::string path = line.substr(second + 1);
+    while (path.find('/') != std::string::npos) {
+      least = std::min(least, left_in_group(root + path));
+      path.resize(path.rfind('/'));
+    }
+    least = std::min(least, left_in_group(root));
+  }
+  return least;
+}
+
+}  // namespace
+
+double peak_memory() {
+  const double peak = kibibytes_of("/proc/self/status", "VmHWM:");
+  if (peak >= 0) return peak;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+void restart_peak_memory() {
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
+double available_memory() {
+  const double machine = kibibytes_of("/proc/meminfo", "MemAvailable:");
+  return std::min(machine < 0 ? std::numeric_limits<double>::infinity() : machine, left_in_groups());
+}
+
+void require_memory(double bytes, const std::string& what) {
+  const double left = available_memory();
+  HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left,
+                   " GB of memory are left; a smaller batch takes less");
+}
+
+}  // namespace halograd

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+namespace halograd {
+
+/// Bytes of this process that have been in memory at once at most, since it started or since the last
+/// restart_peak_memory.
+double peak_memory();
+
+/// Lets peak_memory start again from what is in memory now, where the system can.
+void restart_peak_memory();
+
+/// Bytes that this process can still take: of the machine's, and of its control group's limit (a Slurm job's --mem).
+/// Infinite where the system does not tell.
+double available_memory();
+
+/// Throws Error, naming `what` needs them, where fewer bytes are left: a process that takes more than there is is
+/// killed without a word.
+void require_memory(double bytes, const std::string& what);
+
+}  // namespace halograd

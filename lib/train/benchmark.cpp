@@ -1,0 +1,187 @@
+#include "train/benchmark.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "kernels/random.hpp"
+#include "kernels/region.hpp"
+#include "nn/network.hpp"
+#include "support/memory.hpp"
+#include "train/optimizer.hpp"
+#include "train/region_times.hpp"
+
+namespace halograd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int warm_up_steps = 3;
+constexpr std::size_t least_steps = 5;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// A network with the batch that all steps train on.
+class Steps {
+ public:
+  Steps(const NetworkConfig& config, const BenchmarkOptions& options)
+      : network(config, options.input, Target(options.classes, options.labels_per_image, options.loss), options.batch),
+        replica_(network.make_replica(1)),
+        optimizer_(make_optimizer(options.optimizer, network.parameter_count())),
+        rate_(options.optimizer.learning_rate),
+        images_(static_cast<std::size_t>(options.batch * options.input.values())),
+        labels_(static_cast<std::size_t>(options.batch * options.labels_per_image)),
+        batch_(options.batch) {
+    constexpr double spread = 3.4641016151377544;  // uniform with variance 1
+    for (std::size_t i = 0; i < images_.size(); ++i) {
+      images_[i] = static_cast<float>(spread * (random_uniform(1, i) - 0.5));
+    }
+    for (std::size_t i = 0; i < labels_.size(); ++i) {
+      labels_[i] = static_cast<std::int32_t>(random_bits(2, i) % static_cast<std::uint64_t>(options.classes));
+    }
+  }
+
+  /// Seconds of one step.
+  double step() {
+    const auto begin = Clock::now();
+    network.train(exec_, replica_, {batch_, images_.data(), labels_.data()}, 1);
+    {
+      const Region region("update");
+      optimizer_->step(exec_, rate_, ++count_, replica_.parameters, replica_.gradients);
+    }
+    exec_.fence();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  /// Steps until the time is over; `after` is called after each.
+  template <class After>
+  std::vector<double> run(double seconds, const After& after) {
+    std::vector<double> times;
+    const auto begin = Clock::now();
+    while (times.size() < least_steps || std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+      times.push_back(step());
+      after();
+    }
+    return times;
+  }
+
+  [[nodiscard]] double optimizer_values() const {
+    double values = 0;
+    for (const auto& state : optimizer_->state()) values += static_cast<double>(state.size());
+    return values;
+  }
+
+  Network network;
+
+ private:
+  ExecutionSpace exec_;
+  Replica replica_;
+  std::unique_ptr<Optimizer> optimizer_;
+  double rate_;
+  std::int64_t count_ = 0;
+  std::vector<float> images_;
+  std::vector<std::int32_t> labels_;
+  int batch_;
+};
+
+/// Floating-point operations and least bytes of each region of a step, by its path.
+std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkOptions& options) {
+  std::map<std::string, PassTime> passes;
+  const double batch = options.batch;
+  for (const NodeInfo& node : steps.network.nodes()) {
+    const auto add = [&](const std::string& path, const std::string& pass, double flops, double values) {
+      passes[path] = {node.name, node.types, to_string(node.output), pass, 0, flops, sizeof(float) * values};
+    };
+    double inputs = 0, gradients = 0;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const double values = batch * static_cast<double>(node.inputs[i].values());
+      inputs += values;
+      gradients += node.input_needs_gradient[i] ? values : 0;
+    }
+    const double output = batch * static_cast<double>(node.output.values());
+    const double parameters = static_cast<double>(node.parameters);
+    const double flops = batch * node.forward_flops;
+    const double read =
+        (node.needs.backward_reads_input ? inputs : 0) + (node.needs.backward_reads_output ? output : 0);
+    add("forward/" + node.name, "forward", flops, inputs + parameters + output);
+    add("backward/" + node.name, "backward", (gradients > 0 ? 2 : 1) * flops,
+        output + read + gradients + (parameters > 0 ? 2 : 0) * parameters);
+    add("backward/" + node.name + "/weights", "weights", flops, inputs + output + parameters);
+    add("backward/" + node.name + "/data", "data", flops, output + parameters + gradients);
+  }
+  const auto part = [&](const std::string& name, double values) {
+    passes[name] = {name, "", "", name, 0, 0, sizeof(float) * values};
+  };
+  part("load", 2 * batch * static_cast<double>(options.input.values()));
+  part("loss", 2 * batch * static_cast<double>(steps.network.nodes().back().output.values()));
+  const double parameters = static_cast<double>(steps.network.parameter_count());
+  part("update", 3 * parameters + 2 * steps.optimizer_values());
+  return passes;
+}
+
+void time_layers(Steps& steps, const BenchmarkOptions& options, BenchmarkResult& result) {
+  RegionTimes times;
+  std::vector<double> rest;
+  steps.step();
+  times.end_step();
+  const std::vector<double> step_seconds = steps.run(options.seconds, [&] { times.end_step(); });
+  result.timed_seconds = median(step_seconds);
+  std::map<std::string, PassTime> known = passes_of(steps, options);
+  for (const RegionTimes::Entry& entry : times.entries()) {
+    const auto found = known.find(entry.path);
+    if (found == known.end()) continue;
+    PassTime pass = found->second;
+    pass.seconds = median(entry.seconds);
+    const bool around_others = std::any_of(times.entries().begin(), times.entries().end(), [&](const auto& other) {
+      return other.parent >= 0 && times.entries()[other.parent].path == entry.path;
+    });
+    if (around_others) continue;  // its parts have lines of their own; what is left of it is in the rest
+    result.passes.push_back(pass);
+  }
+  double sum = 0;
+  for (const PassTime& pass : result.passes) sum += pass.seconds;
+  result.passes.push_back({"rest", "", "", "rest", result.timed_seconds - sum, 0, 0});
+}
+
+double step_flops(const Network& network, int batch) {
+  double sum = 0;
+  for (const NodeInfo& node : network.nodes()) {
+    const bool data = std::find(node.input_needs_gradient.begin(), node.input_needs_gradient.end(), true) !=
+                      node.input_needs_gradient.end();
+    sum += batch * node.forward_flops * (data ? 3 : 2);
+  }
+  return sum;
+}
+
+}  // namespace
+
+BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options) {
+  restart_peak_memory();
+  Steps steps(config, options);
+  for (int i = 0; i < warm_up_steps; ++i) steps.step();
+  const std::vector<double> times = steps.run(options.seconds, [] {});
+
+  BenchmarkResult result;
+  result.network = config.name;
+  result.input = to_string(options.input);
+  result.classes = options.classes;
+  result.batch = options.batch;
+  result.parameters = steps.network.parameter_count();
+  result.steps = static_cast<long>(times.size());
+  result.seconds = median(times);
+  result.fastest = *std::min_element(times.begin(), times.end());
+  result.slowest = *std::max_element(times.begin(), times.end());
+  result.images_per_second = options.batch / result.seconds;
+  result.flops = step_flops(steps.network, options.batch);
+  result.arena_bytes = static_cast<double>(steps.network.arena_bytes());
+  result.peak_memory = peak_memory();
+  if (options.layers) time_layers(steps, options, result);
+  return result;
+}
+
+}  // namespace halograd

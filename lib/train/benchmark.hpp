@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "nn/layer.hpp"
+
+namespace halograd {
+
+struct BenchmarkOptions {
+  Shape input;
+  int classes = 0;
+  long labels_per_image = 1;
+  LossConfig loss;
+  int batch = 0;
+  OptimizerConfig optimizer;
+  double seconds = 4;   ///< of measured steps; at least five are taken
+  bool layers = false;  ///< also the time of each layer, in a second run with a fence around each
+};
+
+/// One pass of one layer (or another part of the step) over a batch: medians over the steps.
+struct PassTime {
+  std::string layer, type, output;  ///< type and output are empty for what is no layer
+  std::string pass;                 ///< forward, backward, weights, data, loss, update, ...
+  double seconds = 0;
+  double flops = 0;  ///< of convolutions and dense layers
+  double bytes = 0;  ///< the least it has to move: each of its tensors once
+};
+
+struct BenchmarkResult {
+  std::string network;
+  std::string input;
+  int classes = 0;
+  long labels_per_image = 1;
+  LossConfig loss;
+  int batch = 0;
+  std::size_t parameters = 0;
+  long steps = 0;
+  double seconds = 0, fastest = 0, slowest = 0;  ///< of a step: the median, and the ends
+  double images_per_second = 0;                  ///< at the median
+  double flops = 0;                              ///< of a step, convolutions and dense layers
+  double arena_bytes = 0;                        ///< activations, gradients and workspace
+  double peak_memory = 0;                        ///< bytes of the process during the steps
+  double timed_seconds = 0;                      ///< median step of the run with fences around the layers
+  std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
+};
+
+/// Trains a network on one random batch: forward, loss, backward, update, nothing else. `config` has its layers written
+/// out. Throws Error where the network does not fit in memory.
+BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options);
+
+}  // namespace halograd

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "config/read.hpp"
+#include "kernels/error.hpp"
+#include "train/trainer.hpp"
+
+namespace halograd {
+namespace {
+
+/// Lengths alone do not tell: other networks may have as many parameters, other optimizers as many buffers.
+void require_same_model(const RunConfig& before, const RunConfig& config, const std::string& path) {
+  const NetworkConfig &old = before.network, &asked = config.network;
+  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " is of the network '", old.name,
+                   "', but the run file describes '", asked.name, "'");
+  const auto differ = std::mismatch(old.layers.begin(), old.layers.end(), asked.layers.begin(), asked.layers.end());
+  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " is of another network '", old.name, "' than the run file's: ",
+                   differ.first == old.layers.end() ? "it has no layer '" + differ.second->name + "'"
+                                                    : "its layer '" + differ.first->name + "' is not the same");
+  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path, " is of the optimizer '",
+                   before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
+}
+
+std::string averaging(const RunConfig& config) {
+  if (config.averager.name != "neighbour") return config.averager.name;
+  return "neighbour " + config.averager.order + " on " +
+         (config.topology.kind == "file" ? config.topology.file : config.topology.kind);
+}
+
+}  // namespace
+
+void Trainer::resume(const std::string& checkpoint) {
+  CheckpointHeader header;
+  RunConfig before;
+  comm_.together([&] {
+    header = read_checkpoint_header(checkpoint);
+    before = parse_config(header.config, checkpoint + ", attribute config");
+    HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", checkpoint, " has done ", header.epoch,
+                     " epochs, more than training.epochs = ", config_.training.epochs);
+    require_same_model(before, config_, checkpoint);
+  });
+  sums_ = files_->read(checkpoint, header, replica_, *optimizer_);
+  step_ = header.step;
+  epoch_ = header.epoch;
+  // Epochs are dealt in the same order on every number of ranks: only the size of a step can move the position.
+  const std::int64_t images = header.step_in_epoch * before.training.batch;
+  step_in_epoch_ = std::min<std::int64_t>(images / config_.training.batch, loader_->steps());
+  files_->go_on(header);
+
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  report_.line("Resumed from " + checkpoint + ": " + number(epoch_) + " epochs" +
+               (step_in_epoch_ > 0 ? " and " + number(step_in_epoch_) + " steps, " : ", ") + number(step_) +
+               " steps in all done");
+  if (header.ranks != comm_.ranks()) {
+    report_.line("NOTE: the checkpoint is of " + number(header.ranks) + " ranks, this job has " +
+                 number(comm_.ranks()) + ": all replicas start from the mean of the " + number(header.ranks) +
+                 ", the optimizer's state " +
+                 (config_.training.resumed_optimizer == "reset" ? "from zero" : "from the mean of theirs"));
+  }
+  if (before.training.batch != config_.training.batch) {
+    report_.line("NOTE: training.batch was " + number(before.training.batch) + " and is " +
+                 number(config_.training.batch) + ": the epoch goes on at image " +
+                 number(step_in_epoch_ * config_.training.batch) + " of its order, after " + number(images));
+  }
+  if (averaging(before) != averaging(config_)) {
+    report_.line("NOTE: the averager was " + averaging(before) + " and is " + averaging(config_));
+  }
+}
+
+}  // namespace halograd

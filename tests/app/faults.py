@@ -1,0 +1,82 @@
+"""Jobs that are killed at any moment while they write a checkpoint each step; shared by the short and the long test."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+from program import TIMEOUT, ProgramTest, launched, ranks_below, read_metrics, read_replicas, sets
+from resume_test import RUN_FILE, SAME_ROWS, SGD
+
+REPORTED = re.compile(r"^  checkpoint \S*step_(\d+)\.h5", re.MULTILINE)
+RESUMED = re.compile(r"^Resumed from \S+: .* (\d+) steps in all done", re.MULTILINE)
+
+
+class FaultTest(ProgramTest):
+    def start(self, words, ranks):
+        with open(self.path("log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen(launched(words, ranks), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+        self.addCleanup(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
+        return process
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as log:
+            return log.read()
+
+    def until(self, process, pattern, count=1):
+        end = time.monotonic() + TIMEOUT
+        while process.poll() is None and time.monotonic() < end:
+            if len(re.findall(pattern, self.log(), re.MULTILINE)) >= count:
+                return
+            time.sleep(0.005)
+
+    def compare(self, label):
+        """Whatever happened to the run, it is the one that nothing happened to."""
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        self.assertEqual(sorted(gold), sorted(silver), label)
+        for name, (values, _) in gold.items():
+            self.assert_same_bits(values, silver[name][0], f"{name}, {label}")
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        for name, column in gold.items():
+            self.assertEqual(column.shape, silver[name].shape, f"{name}, {label}")
+            if name in SAME_ROWS:
+                self.assert_same_bits(column, silver[name], f"{name}, {label}")
+
+    def check_kills(self, kills, ranks, seed, epochs):
+        chance = random.Random(seed)
+        run = self.write("run.toml", RUN_FILE + SGD)
+        words = ["train", run, *sets(training__epochs=epochs, output__print_steps=0)]
+        self.succeed(*words, *sets(name="gold", output__checkpoint_epochs=0, output__checkpoint_steps=9 * epochs),
+                     ranks=ranks)
+        silver = [*words, *sets(name="silver", output__checkpoint_steps=1), "--resume"]
+        reported = found = written = 0
+        for kill in range(kills + 1):
+            process = self.start(silver, ranks)
+            if kill < kills:
+                self.until(process, REPORTED.pattern, count=chance.randint(1, 4))
+                time.sleep(chance.uniform(0, 0.05))
+                victims = ranks_below(process.pid)
+                for victim in victims if kill % 2 else victims[:1]:
+                    try:
+                        os.kill(victim, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            process.wait(TIMEOUT)
+            log = self.log()
+            label = f"seed {seed}, kill {kill}\n{log}"
+            if process.returncode != 0 and kill == kills:
+                self.fail(label)
+            resumed = RESUMED.search(log)
+            found = int(resumed.group(1)) if resumed else 0
+            self.assertGreaterEqual(found, reported, f"a checkpoint that was reported is lost: {label}")
+            self.assertNotIn("damaged", log, label)
+            steps = [int(step) for step in REPORTED.findall(log)]
+            written += len(steps)
+            reported = max([found, *steps])
+        self.compare(f"seed {seed}")
+        leftovers = [name for name in os.listdir(self.path("runs/silver/checkpoints")) if "partial" in name]
+        self.assertEqual(leftovers, [])
+        print(f"{kills} kills on {ranks} ranks, {written} checkpoints reported and none lost")

@@ -1,0 +1,62 @@
+#include "io/file_worker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "kernels/error.hpp"
+#include "support/wait.hpp"
+#include "tests/io/mpi_helpers.hpp"
+
+namespace halograd {
+namespace {
+
+using namespace test;
+
+TEST(FileWorker, TasksRunInOrderBesideTheTraining) {
+  std::vector<int> done;
+  FileWorker worker(MPI_COMM_WORLD);
+  for (int task = 0; task < 50; ++task) {
+    worker.post([&, task] {
+      barrier(worker.comm());  // collective, while the training is in collective calls of its own
+      done.push_back(task);
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds((rank_of() + 1) * 50));
+    meet();
+  }
+  worker.wait();
+  ASSERT_EQ(done.size(), 50U);
+  for (int task = 0; task < 50; ++task) EXPECT_EQ(done[static_cast<std::size_t>(task)], task);
+  EXPECT_FALSE(worker.busy());
+  EXPECT_EQ(worker.error(), "");
+}
+
+TEST(FileWorker, AFailureIsKeptAndEndsIt) {
+  bool later = false;
+  FileWorker worker(MPI_COMM_WORLD);
+  worker.post([&] {
+    together(worker.comm(), [] {
+      if (rank_of() == ranks_of() - 1) fail("the disk is full");
+    });
+  });
+  worker.post([&] { later = true; });
+  EXPECT_EQ(error_of([&] { worker.wait(); }), "the disk is full");
+  EXPECT_EQ(worker.error(), "the disk is full");
+  worker.post([&] { later = true; });
+  EXPECT_THROW(worker.wait(), CollectiveError);
+  EXPECT_FALSE(later);
+}
+
+TEST(FileWorker, WhatWasPostedIsDoneBeforeItEnds) {
+  int done = 0;
+  {
+    FileWorker worker(MPI_COMM_WORLD);
+    for (int task = 0; task < 20; ++task) worker.post([&] { ++done; });
+  }
+  EXPECT_EQ(done, 20);
+}
+
+}  // namespace
+}  // namespace halograd

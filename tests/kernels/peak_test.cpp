@@ -1,0 +1,20 @@
+#include "kernels/peak.hpp"
+
+#include <gtest/gtest.h>
+
+namespace halograd {
+namespace {
+
+// No machine computes or moves less or more than this: a loop that the compiler dropped would.
+TEST(Peak, IsWhatAMachineCanDo) {
+  const ExecutionSpace exec;
+  const double flops = measure_fma_peak(exec);
+  EXPECT_GT(flops, 1e8);
+  EXPECT_LT(flops, 1e16);
+  const double bandwidth = measure_memory_bandwidth(exec);
+  EXPECT_GT(bandwidth, 1e8);
+  EXPECT_LT(bandwidth, 1e14);
+}
+
+}  // namespace
+}  // namespace halograd

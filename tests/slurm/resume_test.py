@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Jobs that are stopped, queued again and resumed, on a real Slurm: without a gap, and with the bits of a straight run."""
+
+import os
+import re
+import time
+
+import h5py
+import numpy as np
+
+from cluster import DIGITS, TIMEOUT, ClusterTest, main, read_metrics
+
+RANKS = ["--ntasks-per-node=2", "--cpus-per-task=1"]
+ENDLESS = ["--set", "training.epochs=100000"]
+# Few steps an epoch, since ranks that share a core wait for each other at each of them.
+EPOCHS, STEPS = 60, 4
+LONG = ["--set", f"training.epochs={EPOCHS}", "--set", "training.batch=360"]
+
+
+class Resume(ClusterTest):
+    def train(self, script, *words, options=(), **environment):
+        return self.submit(*RANKS, *options, self.script(script), DIGITS, "--set", "training.threads=1", *words, **environment)
+
+    def wait_for_checkpoint(self, job, folder):
+        """Without asking Slurm, which takes longer than an epoch."""
+        end = time.monotonic() + TIMEOUT
+        while not os.path.exists(self.path(folder, "checkpoint.h5")):
+            self.assertLess(time.monotonic(), end, f"job {job}: {self.outputs()}")
+            time.sleep(0.02)
+
+    def check_log(self, log, reason):
+        """One continuous story: stopped at a step, resumed at that step. The step."""
+        stopped, = re.findall(rf"^Stopped by {reason} after epoch \d+, step \d+ of \d+ \((\d+) steps in all\)", log, re.MULTILINE)
+        resumed, = re.findall(r"^Resumed from \S+: .*?(\d+) steps in all done", log, re.MULTILINE)
+        self.assertEqual(stopped, resumed, log)
+        self.assertLess(log.index("Stopped by"), log.index("start 2:"))
+        self.assertEqual(len(re.findall("^job .* start 1: ", log, re.MULTILINE)), 1)
+        return int(stopped)
+
+    def check_rows(self, folder):
+        """Each epoch and each step has one row."""
+        steps = read_metrics(self.path(folder, "metrics.h5"))
+        self.assertEqual(steps["epoch/steps"].tolist(), [STEPS * (epoch + 1) for epoch in range(EPOCHS)])
+        self.assertEqual(len(steps["step/loss"]), STEPS * EPOCHS)
+        return steps
+
+    def stop_and_resume(self, signal, reason):
+        job = self.train("cpu.sbatch", *LONG, "--set", f"name={signal}")
+        self.wait_for_checkpoint(job, f"runs/{signal}")
+        self.cluster.command("scancel", f"--signal={signal}", job)
+        record, = self.ends(job)
+        self.assertEqual(record["Restarts"], "1")
+        step = self.check_log(self.read(f"halograd-cpu-{job}.out"), reason)
+        self.assertGreater(step, 0)
+        return self.check_rows(f"runs/{signal}")
+
+    def test_signals_and_the_bits_of_a_straight_run(self):
+        runs = {signal: self.stop_and_resume(signal, f"SIG{signal}") for signal in ("USR1", "TERM")}
+        self.ends(self.train("cpu.sbatch", *LONG, "--set", "name=straight"))
+        straight = self.check_rows("runs/straight")
+        for signal, run in runs.items():
+            np.testing.assert_array_equal(run["step/loss"], straight["step/loss"])
+            with h5py.File(self.path(f"runs/{signal}/checkpoint.h5"), "r") as one, \
+                    h5py.File(self.path("runs/straight/checkpoint.h5"), "r") as other:
+                np.testing.assert_array_equal(one["replica/parameters"][()], other["replica/parameters"][()])
+
+    def check_goes_on(self, job, folder, reason):
+        """It was stopped in time, was queued again, and trains on; then it is cancelled."""
+        def resumed(records):
+            return records[0]["Restarts"] == "1" and "Resumed from" in self.read(f"halograd-cpu-{job}.out")
+        self.cluster.wait(job, resumed)
+        self.cluster.command("scancel", job)
+        self.cluster.wait(job)
+        self.check_log(self.read(f"halograd-cpu-{job}.out"), reason)
+        self.assertTrue(os.path.exists(self.path(folder, "checkpoint.h5")))
+
+    def test_slurm_s_own_signal_and_the_time_limit(self):
+        # Slurm looks at its limits twice a minute: it signals 20 to 50 s before the end of a job that asks for 50 s.
+        signalled = self.train("cpu.sbatch", *ENDLESS, options=["--time=1", "--signal=USR1@50"])
+        # Without the line that asks for a signal, the clock alone stops the other.
+        with open(self.script("cpu.sbatch"), encoding="utf-8") as file:
+            text, lines = re.subn(r"^#SBATCH --signal.*\n", "", file.read(), flags=re.MULTILINE)
+        self.assertEqual(lines, 1)
+        with open(self.path("silent.sbatch"), "w", encoding="utf-8") as file:
+            file.write(text)
+        limited = self.submit(*RANKS, "--time=1", "silent.sbatch", DIGITS, *ENDLESS, "--set", "name=limited")
+        self.check_goes_on(signalled, "runs/digits", "SIGUSR1")
+        self.check_goes_on(limited, "runs/limited", "the time limit")
+
+    def test_a_launcher_of_mpi_passes_signals_on(self):
+        job = self.train("cpu.sbatch", *LONG, HALOGRAD_SITE=self.script("site/mpiexec.sh"))
+        self.wait_for_checkpoint(job, "runs/digits")
+        self.cluster.command("scancel", "--signal=USR1", job)
+        record, = self.ends(job)
+        self.assertEqual(record["Restarts"], "1")
+        self.check_log(self.read(f"halograd-cpu-{job}.out"), "SIGUSR1")
+        self.check_rows("runs/digits")
+
+    def test_a_heterogeneous_job(self):
+        job = self.submit("--ntasks-per-node=2", "--cpus-per-task=1", ":", "--ntasks-per-node=1", "--cpus-per-task=1",
+                          "--gpus-per-node=1", self.script("heterogeneous.sbatch"), DIGITS, *LONG)
+        self.wait_for_checkpoint(job, "runs/digits")
+        self.cluster.command("scancel", "--signal=USR1", job)
+        records = self.ends(job)
+        self.assertEqual([record["Restarts"] for record in records], ["1", "1"])
+        self.check_log(self.read(f"halograd-heterogeneous-{job}.out"), "SIGUSR1")
+        self.check_rows("runs/digits")
+
+    def test_one_job_of_an_array(self):
+        array = self.train("sweep.sbatch", *LONG, options=["--array=0-1"])
+        # the last job of an array has the array's own number: it alone must be queued again
+        last = f"runs/sweep-{array}/allreduce"
+        self.wait_for_checkpoint(array, last)
+        self.cluster.command("scancel", "--signal=USR1", f"{array}_1")
+        records = {record["ArrayTaskId"]: record for record in self.ends(array)}
+        self.assertEqual([records[index]["Restarts"] for index in ("0", "1")], ["0", "1"])
+        self.check_log(self.read(f"halograd-sweep-{array}_1.out"), "SIGUSR1")
+        for name in ("none", "allreduce"):
+            self.check_rows(f"runs/sweep-{array}/{name}")
+        first = self.read(f"halograd-sweep-{array}_0.out")
+        self.ends(int(re.search(r"^Submitted batch job (\d+)$", first, re.MULTILINE).group(1)))
+        table = self.read(f"runs/sweep-{array}/table.txt")
+        self.assertEqual(len(re.findall(rf"^(?:none|allreduce) +2 +{EPOCHS} ", table, re.MULTILINE)), 2, table)
+
+    def test_not_for_ever(self):
+        job = self.train("cpu.sbatch", *ENDLESS, HALOGRAD_MOST_STARTS="1")
+        self.wait_for_checkpoint(job, "runs/digits")
+        self.cluster.command("scancel", "--signal=USR1", job)
+        self.ends(job, "FAILED", "1:0")
+        self.assertIn("HALOGRAD_MOST_STARTS is 1", self.read(f"halograd-cpu-{job}.out"))
+
+
+if __name__ == "__main__":
+    main()

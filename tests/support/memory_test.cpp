@@ -1,0 +1,33 @@
+#include "support/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace halograd {
+namespace {
+
+constexpr std::size_t chunk = 64U << 20U;  // far beyond what comes and goes unasked
+
+TEST(Memory, PeakKeepsWhatWasGivenBack) {
+  restart_peak_memory();
+  const double before = peak_memory();
+  EXPECT_GT(before, 1e6);
+  { const std::vector<char> touched(chunk, 1); }
+  const double after = peak_memory();
+  EXPECT_GE(after, before + 0.9 * static_cast<double>(chunk));
+  restart_peak_memory();
+  EXPECT_LT(peak_memory(), after - 0.5 * static_cast<double>(chunk));
+}
+
+TEST(Memory, AvailableIsBelowWhatAnyMachineHas) {
+  const double available = available_memory();
+  EXPECT_GT(available, 1e6);
+  EXPECT_TRUE(std::isfinite(available));
+  EXPECT_LT(available, 1e15);
+}
+
+}  // namespace
+}  // namespace halograd
