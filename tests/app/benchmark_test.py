@@ -37,7 +37,7 @@ class Figures(ProgramTest):
         forward, data = passes["conv2", "forward"], passes["conv2", "data"]
         self.assertEqual(forward["flops"], 4 * 2 * 8 * 8 * 50 * 25 * 20)
         self.assertEqual(forward["bytes"], 4 * (4 * (12 * 12 * 20 + 8 * 8 * 50) + 25 * 20 * 50 + 50))
-        self.assertEqual((data["flops"], data["output"], data["type"]), (forward["flops"], "8x8x50", "conv"))
+        self.assertEqual((data["flops"], data["output"], data["type"]), (forward["flops"], "8x8x50", "conv + relu"))
         self.assertNotIn(("conv1", "data"), passes)
         self.assertEqual(passes["update", "update"]["bytes"], 4 * 5 * 431080)
         self.assertGreater(forward["seconds"], 0)
