@@ -3,19 +3,19 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "app/benchmark_table.hpp"
 #include "app/commands.hpp"
+#include "app/shape_argument.hpp"
 #include "config/read.hpp"
 #include "config/suggest.hpp"
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
+#include "nn/loss.hpp"
 #include "nn/reference_networks.hpp"
 
 namespace halograd {
@@ -40,36 +40,19 @@ struct BenchmarkCase {
   BenchmarkOptions options;
 };
 
-/// "32x32x3"; volumes have a depth before, rows of values no height.
-Shape parse_shape(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<int> numbers;
-  char times = 'x';
-  for (int number = 0; times == 'x' && in >> number; in >> times) {
-    numbers.push_back(number);
-    times = 0;
-  }
-  const bool positive = std::all_of(numbers.begin(), numbers.end(), [](int number) { return number > 0; });
-  HALOGRAD_REQUIRE(in.eof() && times == 0 && positive && numbers.size() >= 2 && numbers.size() <= 4, "--input ", text,
-                   ": expected height x width x channels, for example 32x32x3");
-  const int axes = static_cast<int>(numbers.size()) - 1;
-  std::array<int, 3> extents{1, 1, 1};
-  std::copy_n(numbers.begin(), axes, extents.end() - axes);
-  return {extents, numbers.back(), axes};
-}
-
 const ReferenceNetwork& reference_network(const std::string& name) {
   const std::vector<ReferenceNetwork>& known = reference_networks();
   const auto found =
       std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
   if (found != known.end()) return *found;
   std::vector<std::string> names;
+  names.reserve(known.size());
   for (const ReferenceNetwork& network : known) names.push_back(network.name);
   fail("--network ", name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }
 
 void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
-  if (!arguments.input.empty()) options.input = parse_shape(arguments.input);
+  if (!arguments.input.empty()) options.input = parse_shape(arguments.input, "--input");
   if (arguments.classes > 0) options.classes = arguments.classes;
   if (arguments.batch > 0) options.batch = arguments.batch;
   options.seconds = arguments.seconds;

@@ -127,6 +127,7 @@ void BenchmarkTable::print_json(const std::vector<BenchmarkResult>& results) con
   object.add("fma_peak_flops", fma_peak);
   object.add("memory_bandwidth_bytes", bandwidth);
   std::vector<JsonObject> networks;
+  networks.reserve(results.size());
   for (const BenchmarkResult& result : results) networks.push_back(json_of(result));
   object.add("networks", networks);
   std::printf("%s\n", object.text().c_str());

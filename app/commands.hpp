@@ -21,6 +21,12 @@ void add_topology(CLI::App& app);
 /// `halograd inspect FILE`: what a checkpoint or metrics file holds. Needs no MPI launch.
 void add_inspect(CLI::App& app);
 
+/// `halograd import SOURCE...`: folders of images, IDX and CIFAR files into one HDF5 file. Needs no MPI launch.
+void add_import(CLI::App& app);
+
+/// `halograd convert INPUT OUTPUT`: checkpoints to and from PyTorch state dictionaries, and to ONNX. On one rank.
+void add_convert(CLI::App& app, Session& session);
+
 /// `halograd benchmark`: training images a second of networks on one random batch, by layer if wanted.
 void add_benchmark(CLI::App& app, Session& session);
 

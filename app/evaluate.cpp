@@ -11,6 +11,8 @@
 #include "config/write.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
+#include "train/node_warning.hpp"
 
 namespace halograd {
 namespace {
@@ -36,7 +38,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads);
   comm.together([&] {
-    data = open_dataset(config.data, Split::test, config.training.seed);
+    data = open_dataset(config.data, Split::test, config.training.seed, node_warning(comm));
     LoaderOptions options;
     options.rank = comm.rank();
     options.ranks = comm.ranks();
@@ -48,11 +50,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     network = std::make_unique<Network>(expand_network(config.network, outputs_of(target)), data->shape(), target,
                                         std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);
-    const auto parameters = Kokkos::create_mirror_view(replica.parameters);
-    const auto statistics = Kokkos::create_mirror_view(replica.statistics);
-    read_checkpoint_mean(arguments.checkpoint, parameters, statistics);
-    Kokkos::deep_copy(replica.parameters, parameters);
-    Kokkos::deep_copy(replica.statistics, statistics);
+    load_mean(arguments.checkpoint, replica);
   });
   const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader), comm);
   if (comm.rank() != 0) return;

@@ -36,6 +36,8 @@ int main(int argc, char** argv) {
   halograd::add_evaluate(app, session);
   halograd::add_topology(app);
   halograd::add_inspect(app);
+  halograd::add_import(app);
+  halograd::add_convert(app, session);
   halograd::add_benchmark(app, session);
   halograd::add_jobscript(app, {argv, argv + argc});
   halograd::add_watch(app);

@@ -36,6 +36,7 @@ void print_json(const TrainingResult& result) {
   object.add("test_" + result.last.metric, std::vector<double>{result.last.score_lowest, result.last.score_highest});
   object.add("mean_model_" + result.last.metric, result.last.mean_model_score);
   object.add("consensus_distance", result.last.consensus_distance);
+  object.add("skipped_updates", static_cast<long>(result.skipped));
   object.add("stopped", result.stopped);
   object.add("checkpoint", result.checkpoint);
   object.add("metrics", result.metrics);
@@ -47,7 +48,7 @@ void print_json(const TrainingResult& result) {
 std::string switches(const TrainArguments& arguments) {
   const auto text = [](const char* name, bool given) { return given ? std::string(" ") + name : std::string(); };
   return "train" + text("--check", arguments.check) + text("--resume", arguments.options.resume) +
-         text("--overwrite", arguments.options.overwrite) + " --stop-after " +
+         text("--overwrite", arguments.options.overwrite) + " --init '" + arguments.options.init + "' --stop-after " +
          std::to_string(arguments.options.stop_after);
 }
 
@@ -98,6 +99,8 @@ void add_train(CLI::App& app, Session& session) {
                                           "Go on from the run folder's checkpoint, if there is one");
   command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")
       ->excludes(resume);
+  command->add_option("--init", arguments->options.init, "Start a new run with the mean weights of a checkpoint")
+      ->type_name("CHECKPOINT");
   CLI::Option* check = command->add_flag("--check", arguments->check, "Validate everything, train nothing");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else")
       ->excludes(check);

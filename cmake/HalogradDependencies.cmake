@@ -27,5 +27,22 @@ endif()
 
 halograd_need(LAPACK "install OpenBLAS or another LAPACK, or choose one with -DBLA_VENDOR=<vendor>")
 halograd_need(ZLIB "install its development files")
+
+# Image files, for halograd import alone: without both libraries the program says so when it meets one.
+set(HALOGRAD_IMAGES AUTO CACHE STRING "Read PNG and JPEG files (libpng, libjpeg-turbo): ON, OFF, or AUTO where both are there")
+set(HALOGRAD_HAS_IMAGES OFF)
+if(HALOGRAD_IMAGES)
+  find_package(PNG 1.6 QUIET)
+  find_path(TurboJPEG_INCLUDE_DIR turbojpeg.h)
+  find_library(TurboJPEG_LIBRARY turbojpeg)
+  mark_as_advanced(TurboJPEG_INCLUDE_DIR TurboJPEG_LIBRARY)
+  if(PNG_FOUND AND TurboJPEG_INCLUDE_DIR AND TurboJPEG_LIBRARY)
+    set(HALOGRAD_HAS_IMAGES ON)
+  elseif(NOT HALOGRAD_IMAGES STREQUAL "AUTO")
+    halograd_refuse("HALOGRAD_IMAGES needs libpng and libjpeg-turbo (TurboJPEG); install their development files, "
+      "or configure with -DHALOGRAD_IMAGES=OFF")
+  endif()
+endif()
+
 halograd_need(toml11 "name it with -Dtoml11_ROOT=<prefix>" CONFIG)
 halograd_need(CLI11 "name it with -DCLI11_ROOT=<prefix>" CONFIG)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Draws a run's metrics: loss, accuracy, consensus distance and where the time went.
+"""Draws a run's metrics: loss, accuracy (or what else it is judged by), consensus distance and where the time went.
 
-    plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE]
+    plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE] [--against epochs|seconds] [--table]
 
-One picture per call, metrics.png in the (first) run folder unless --output says otherwise; several runs are compared in it.
-Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
+One picture per call, metrics.png in the (first) run folder unless --output says otherwise. Several runs are compared in it: loss,
+scores, consensus distance and share of time spent waiting, against epochs or seconds of training and evaluation. --table prints
+the runs' last figures side by side instead. Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
 """
 
 import argparse
@@ -21,6 +22,11 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 FORMAT = "halograd metrics"
 FORMAT_VERSION = 1
+METRICS = {  # what models are judged by: title, label of the axis, factor, the best of several values
+    "accuracy": ("accuracy", "correct / %", 100, np.max),
+    "iou": ("intersection over union", "IoU / %", 100, np.max),
+    "error": ("error", "root mean square of the error", 1, np.min),
+}
 RUN_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]  # told apart by all eyes
 TIMES = [  # what a step is made of, its colour
     ("compute", "compute_seconds", "#4c78a8"),
@@ -57,6 +63,12 @@ class Run:
         self.epoch = self._read_group(file["epoch"])
         self.step = self._read_group(file["step"])
         self.epochs = len(self.epoch["seconds"])
+        self.metric = file.attrs.get("metric", "accuracy")
+        if self.metric not in METRICS:
+            raise ValueError(f"{path}: judged by {self.metric!r}, expected one of {', '.join(METRICS)}")
+        _, _, factor, self.best = METRICS[self.metric]
+        self.replica_scores = factor * self.epoch["test_" + self.metric]
+        self.mean_scores = factor * self.epoch["mean_model_" + self.metric]
         self.ranks = int(file.attrs["ranks"])
         if self.epochs == 0:
             raise ValueError(f"{path}: no epoch is finished yet")
@@ -67,6 +79,18 @@ class Run:
         rows = min(len(column) for column in columns.values())
         return {name: column[:rows] for name, column in columns.items()}
 
+    def score_text(self, value):
+        return f"{value:.4g}" if self.metric == "error" else f"{value:.2f}"
+
+    def places(self, against):
+        """Where the ends of the epochs lie on the axis."""
+        return np.arange(1, self.epochs + 1) if against == "epochs" else np.cumsum(self.epoch["seconds"])
+
+    def wait_shares(self, names=("wait_seconds", "data_seconds")):
+        """Share of each epoch's steps that ranks spent waiting, mean over ranks."""
+        waited = sum(self.seconds_by_epoch(name) for name in names)
+        return waited / np.maximum(sum(self.seconds_by_epoch(column) for _, column, _ in TIMES), 1e-12)
+
     def seconds_by_epoch(self, name):
         """Mean over the ranks of a time's sum over each epoch's steps, in seconds."""
         ends = np.minimum(self.epoch["steps"], len(self.step[name]))
@@ -74,75 +98,108 @@ class Run:
         return np.array([self.step[name][begin:end].sum(axis=0).mean() for begin, end in zip(starts, ends)])
 
 
-def draw_loss(axes, runs):
+def draw_loss(axes, runs, against):
     for run, colour, label in runs:
-        x = np.arange(1, run.epochs + 1)
+        x = run.places(against)
         axes.plot(x, run.epoch["train_loss"].mean(axis=1), "--", color=colour, label=f"{label}training")
         axes.plot(x, run.epoch["mean_model_loss"], "-", color=colour, linewidth=2, label=f"{label}test, mean model")
-    axes.set(title="Loss", xlabel="epoch", ylabel="cross-entropy")
+    axes.set(title="Loss", ylabel="mean over images")
 
 
-def draw_accuracy(axes, runs):
+def draw_scores(axes, runs, against):
     for run, colour, label in runs:
-        x = np.arange(1, run.epochs + 1)
-        replicas = 100 * run.epoch["test_accuracy"]
-        lines = axes.plot(x, replicas, "-", color=colour, linewidth=0.7, alpha=0.45)
-        lines[0].set_label(f"{label}replicas")
-        mean = 100 * run.epoch["mean_model_accuracy"]
-        axes.plot(x, mean, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {mean[-1]:.2f} %")
-    axes.set(title="Test accuracy", xlabel="epoch", ylabel="correct / %")
+        x = run.places(against)
+        lines = axes.plot(x, run.replica_scores, "-", color=colour, linewidth=0.7, alpha=0.45)
+        if len(runs) == 1:
+            lines[0].set_label("replicas")
+        last = run.score_text(run.mean_scores[-1]) + ("" if run.metric == "error" else " %")
+        axes.plot(x, run.mean_scores, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {last}")
+    title, unit, _, _ = METRICS[runs[0][0].metric]
+    axes.set(title=f"Test {title}" + ("" if len(runs) == 1 else " (thin: replicas)"), ylabel=unit)
 
 
-def draw_consensus(axes, runs):
+def draw_consensus(axes, runs, against):
     drawn = False
     for run, colour, label in runs:
         distance = np.where(run.epoch["consensus_distance"] > 0, run.epoch["consensus_distance"], np.nan)
         drawn = drawn or np.isfinite(distance).any()
-        axes.plot(np.arange(1, run.epochs + 1), distance, "o-", color=colour, markersize=3.5,
+        axes.plot(run.places(against), distance, "o-", color=colour, markersize=3.5,
                   label=label.rstrip(": ") or "replicas")
     if drawn:
         axes.set_yscale("log")
     else:
         axes.text(0.5, 0.5, "the replicas are equal", transform=axes.transAxes, ha="center", color="0.4")
-    axes.set(title="Consensus distance", xlabel="epoch", ylabel=r"root mean square of $\|x_i-\bar{x}\|$")
+    axes.set(title="Consensus distance", ylabel=r"root mean square of $\|x_i-\bar{x}\|$")
 
 
-def draw_times(axes, runs):
-    width = 0.8 / len(runs)
-    for place, (run, _, _) in enumerate(runs):
-        x = np.arange(1, run.epochs + 1) + (place - (len(runs) - 1) / 2) * width
-        bottom = np.zeros(run.epochs)
-        for name, column, colour in TIMES:
-            seconds = run.seconds_by_epoch(column)
-            axes.bar(x, seconds, 0.92 * width, bottom=bottom, color=colour, label=name if place == 0 else None)
-            bottom += seconds
-        rest = np.maximum(run.epoch["seconds"] - bottom, 0)
-        axes.bar(x, rest, 0.92 * width, bottom=bottom, color="0.85", label="evaluation and other" if place == 0 else None)
-    note = "" if len(runs) == 1 else " (runs from left to right)"
-    axes.set(title=f"Time per epoch{note}", xlabel="epoch", ylabel="time / s, mean of ranks")
+def draw_times(axes, run):
+    x = np.arange(1, run.epochs + 1)
+    bottom = np.zeros(run.epochs)
+    for name, column, colour in TIMES:
+        seconds = run.seconds_by_epoch(column)
+        axes.bar(x, seconds, 0.75, bottom=bottom, color=colour, label=name)
+        bottom += seconds
+    axes.bar(x, np.maximum(run.epoch["seconds"] - bottom, 0), 0.75, bottom=bottom, color="0.85", label="evaluation and other")
+    axes.set(title="Time per epoch", xlabel="epoch", ylabel="time / s, mean of ranks")
+    axes.set_ylim(top=1.3 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(ncol=3, loc="upper center", fontsize=7, columnspacing=1.2)
 
 
-def draw(runs, output):
+def draw_waits(axes, runs, against):
+    for run, colour, label in runs:
+        axes.plot(run.places(against), 100 * run.wait_shares(), "o-", color=colour, markersize=3.5,
+                  label=label.rstrip(": "))
+    axes.set(title="Waiting for neighbours and data", ylabel="share of the steps' time / %")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def table(runs):
+    """The runs' last figures, a line a run."""
+    rows = [("run", "ranks", "epochs", "steps", "train loss", "test loss",
+             runs[0].metric + ("" if runs[0].metric == "error" else " %"), "best", "replicas", "consensus", "wait %",
+             "data %", "seconds")]
+    for run in runs:
+        scores, replicas = run.mean_scores, run.replica_scores[-1]
+        rows.append((run.name, str(run.ranks), str(run.epochs), str(run.epoch["steps"][-1]),
+                     f"{run.epoch['train_loss'][-1].mean():.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}",
+                     run.score_text(scores[-1]), run.score_text(run.best(scores)),
+                     f"{run.score_text(replicas.min())}-{run.score_text(replicas.max())}",
+                     f"{run.epoch['consensus_distance'][-1]:.3g}",
+                     f"{100 * run.wait_shares(['wait_seconds']).mean():.1f}",
+                     f"{100 * run.wait_shares(['data_seconds']).mean():.1f}", f"{run.epoch['seconds'].sum():.1f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                               for column, (cell, width) in enumerate(zip(row, widths))) for row in rows)
+
+
+def draw(runs, output, against):
     plt.rcParams.update({
         "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9", "axes.axisbelow": True,
         "legend.frameon": False, "legend.fontsize": 8,
     })
-    figure, ((loss, accuracy), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
+    figure, ((loss, scores), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
     compared = [(run, RUN_COLOURS[i % len(RUN_COLOURS)], f"{run.name}: " if len(runs) > 1 else "")
                 for i, run in enumerate(runs)]
-    draw_loss(loss, compared)
-    draw_accuracy(accuracy, compared)
-    draw_consensus(consensus, compared)
-    draw_times(times, compared)
-    for axes in (loss, accuracy, consensus, times):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    draw_loss(loss, compared, against)
+    draw_scores(scores, compared, against)
+    draw_consensus(consensus, compared, against)
+    drawn_against = [loss, scores, consensus]
+    if len(runs) == 1:
+        draw_times(times, runs[0])
+    else:
+        draw_waits(times, compared, against)
+        drawn_against.append(times)
+    for axes in drawn_against:
+        axes.set_xlabel("epoch" if against == "epochs" else "time / s")
+    if against == "epochs":
+        for axes in (loss, scores, consensus, times):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     loss.legend()
-    accuracy.legend(loc="lower right")
+    scores.legend(loc="best")
     if len(runs) > 1:
         consensus.legend()
-    times.set_ylim(top=1.3 * times.get_ylim()[1])  # room for the legend above the bars
-    times.legend(ncol=3, loc="upper center", fontsize=7, columnspacing=1.2)
     titles = [f"{run.name} ({run.ranks} rank{'s' if run.ranks > 1 else ''})" for run in runs]
     figure.suptitle(",   ".join(titles), fontsize=11)
     partial = output + ".partial"
@@ -154,11 +211,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="a folder with metrics.h5, or such a file")
     parser.add_argument("--output", help="the picture's path (default: metrics.png in the first run folder)")
+    parser.add_argument("--against", choices=["epochs", "seconds"], default="epochs", help="what the lines are drawn against")
+    parser.add_argument("--table", action="store_true", help="print the runs' last figures side by side, draw nothing")
     arguments = parser.parse_args()
     try:
         runs = [Run(folder) for folder in arguments.runs]
+        if len({run.name for run in runs}) < len(runs):
+            for run in runs:
+                run.name = run.folder
+        if len({run.metric for run in runs}) > 1:
+            raise ValueError("the runs are judged by different metrics: "
+                             + ", ".join(f"{run.name} by {run.metric}" for run in runs))
+        if arguments.table:
+            print(table(runs))
+            return
         output = arguments.output or os.path.join(runs[0].folder, "metrics.png")
-        draw(runs, output)
+        draw(runs, output, arguments.against)
     except (ValueError, OSError) as error:
         sys.exit(f"plot_metrics: {error}")
     print(output)

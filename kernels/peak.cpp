@@ -33,10 +33,10 @@ struct MultiplyAdds {
     Register sums[chains];
     for (int i = 0; i < chains; ++i) sums[i] = Register{} + static_cast<float>(i);
     for (long round = 0; round < rounds; ++round) {
-      for (int i = 0; i < chains; ++i) sums[i] = sums[i] * by + plus;
+      for (Register& chain : sums) chain = chain * by + plus;
     }
     Register total{};
-    for (int i = 0; i < chains; ++i) total += sums[i];
+    for (const Register& chain : sums) total += chain;
     float sum = 0;
     if constexpr (register_lanes == 1) {
       sum = *reinterpret_cast<const float*>(&total);

@@ -75,7 +75,7 @@ void weigh_taps(const TapMap& map, const T* const* rows, const T* weights, const
     const Pack<T> start =
         bias == nullptr ? Pack<T>{} : load_channels<whole>(bias + first + v * lanes<T>, count - v * lanes<T>);
 #pragma GCC unroll 8
-    for (int m = 0; m < tile_pixels; ++m) sum[m][v] = start;
+    for (auto& pixel_sums : sum) pixel_sums[v] = start;
   }
   for (int t = 0; t < map.taps(); ++t, rows += table_pixels) {
     const T* const from = weights + static_cast<long>(map.tap(t).kernel_index) * channels + first;

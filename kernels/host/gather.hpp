@@ -248,12 +248,11 @@ class TapTable {
       TapMap::Range range{0, length};
       if (!inside_) {
         const int w = base[2] + tap.offset[2];
-        if (!map_.row_inside(base, tap)) {
+        const bool stays = step == 0;  // every pixel of the line reads at w
+        if (!map_.row_inside(base, tap) || (stays && (w < 0 || w >= map_.row_extent()))) {
           range.end = 0;
-        } else if (step > 0) {
+        } else if (!stays) {
           range = TapMap::reach(w, step, map_.row_extent(), length);
-        } else if (w < 0 || w >= map_.row_extent()) {
-          range.end = 0;
         }
         for (int i = 0; i < range.begin; ++i) rows[i] = zeros;
         for (int i = range.end; i < length; ++i) rows[i] = zeros;

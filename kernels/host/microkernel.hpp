@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #if defined(__AVX512F__)
@@ -44,8 +45,7 @@ using Pack = typename Simd<T, simd_bytes>::Pack;
 template <class T>
 constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
 
-/// Half a pack, for the last few columns: where a pack is two operations of the hardware (Zen 4), it takes half the
-/// time.
+/// Half a pack, for the last few columns: half the time where a pack is two operations of the hardware (Zen 4).
 constexpr bool has_half_packs = simd_bytes == 64;
 template <class T>
 using HalfPack = typename Simd<T, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
@@ -160,7 +160,7 @@ constexpr int columns_of(TileWidth width) {
 /// The sums of a tile, row by row.
 template <class T, int rows, int V, bool half>
 struct TileSums {
-  Pack<T> full[rows][V > 0 ? V : 1];
+  Pack<T> full[rows][std::max(V, 1)];
   HalfPack<T> last[rows];
 
   /// Calls write(pack, row, column) for every pack of the first `valid` rows, half packs included.
@@ -246,7 +246,7 @@ void compute_tile(const GatherTile<T>& tile) {
     for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_row[slot] * pitch;
     for (int d = 0; d < tile.depth; ++d, b += pitch) {
-      Pack<T> right[V > 0 ? V : 1];
+      Pack<T> right[std::max(V, 1)];
       [[maybe_unused]] HalfPack<T> last;
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
@@ -296,7 +296,7 @@ void compute_tile(const OuterTile<T>& tile) {
   const T* b = tile.right;
   for (int p = 0; p < tile.pixels; ++p, b += tile.right_pitch) {
     const T* const a = tile.left[p] + tile.left_offset;
-    Pack<T> right[V > 0 ? V : 1];
+    Pack<T> right[std::max(V, 1)];
     [[maybe_unused]] HalfPack<T> last;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);

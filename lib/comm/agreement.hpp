@@ -28,7 +28,7 @@ class Agreement {
   /// for. What is asked for has to be asked for again until then.
   int at_boundary(int asked);
 
-  /// Collective, and waits: the largest that any rank asks for now.
+  /// Collective: the largest that the ranks ask for with this call, without a lag; waits for all of them.
   [[nodiscard]] int now(int asked) const;
 
   /// What at_boundary() may take to answer.

@@ -43,6 +43,7 @@ class AllreduceAverager final : public Averager {
     bytes_sent_ += allreduce_bytes(ranks_, length_);
   }
 
+  [[nodiscard]] bool shares_gradients() const override { return true; }
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 

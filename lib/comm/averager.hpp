@@ -24,6 +24,9 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
 
+  /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
+  [[nodiscard]] virtual bool shares_gradients() const { return false; }
+
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }

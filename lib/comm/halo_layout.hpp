@@ -1,8 +1,11 @@
 #pragma once
 
+#include <mpi.h>
+
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/halo_window.hpp"
 #include "comm/topology.hpp"
 
 namespace halograd {
@@ -34,5 +37,10 @@ class HaloLayout {
  private:
   std::size_t in_edges_, out_edges_, slots_, slot_bytes_;
 };
+
+/// Collective. This rank's layout. Throws Error on all ranks where it would make them write past each other's memory:
+/// arguments that differ between ranks, a topology for another number of ranks, too few slots.
+HaloLayout checked_halo_layout(MPI_Comm comm, const Topology& topology, std::size_t length,
+                               const HaloWindow::Options& options);
 
 }  // namespace halograd

@@ -10,7 +10,6 @@
 #include "comm/halo_layout.hpp"
 #include "comm/shared_segment.hpp"
 #include "kernels/error.hpp"
-#include "kernels/random.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -40,42 +39,6 @@ std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   return static_cast<std::size_t>(found - neighbours.begin());
 }
 
-/// Everything that the layouts of all ranks follow from, in one number that ranks can compare.
-std::int64_t fingerprint(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
-  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 2 + (options.force_put ? 1 : 0));
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
-      hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(neighbour.rank));
-    }
-  }
-  return static_cast<std::int64_t>(hash >> 1U);
-}
-
-/// Refuses what would make ranks write past each other's memory, before any is allocated; returns this rank's layout.
-HaloLayout checked_layout(MPI_Comm comm, const Topology& topology, std::size_t length,
-                          const HaloWindow::Options& options) {
-  int ranks = 0, rank = 0;
-  MPI_Comm_size(comm, &ranks);
-  MPI_Comm_rank(comm, &rank);
-  const std::int64_t mine = fingerprint(topology, length, options);
-  std::int64_t range[2] = {mine, -mine};
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, comm, &request);
-  wait_politely(request);
-
-  std::string message;
-  if (topology.ranks() != ranks) {
-    message = "halo window: the topology has " + std::to_string(topology.ranks()) + " ranks, the communicator " +
-              std::to_string(ranks);
-  } else if (options.slots < 2) {
-    message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
-  } else if (range[0] != -range[1]) {
-    message = "halo window: ranks differ in topology, length, slots or force_put";
-  }
-  fail_together(comm, message);
-  return {topology, rank, length, options.slots};
-}
-
 }  // namespace
 
 class HaloWindow::Implementation {
@@ -86,6 +49,7 @@ class HaloWindow::Implementation {
   void flush();
   HostVector<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
+  std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
   void start_at(std::int64_t version);
 
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
@@ -112,12 +76,16 @@ class HaloWindow::Implementation {
   void complete(Edge& edge);
   /// Waits until the edge's counter on this rank has reached `version`.
   void await(const Edge& edge, std::int64_t version, const char* purpose);
+  void make_progress();
+  /// Orders this rank's loads after the neighbour's stores or puts that the counter announced.
+  void sync(const Edge& edge);
 
   HaloLayout layout_;
   SharedSegment segment_;
   std::size_t length_, put_floats_;
   int rank_ = 0, stored_edges_ = 0;
   std::int64_t slots_;
+  bool exact_;
   bool needs_progress_ = false;  // some neighbour's operations go through this rank's MPI
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
@@ -129,11 +97,12 @@ class HaloWindow::Implementation {
 };
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
-    : layout_(checked_layout(comm, topology, length, options)),
+    : layout_(checked_halo_layout(comm, topology, length, options)),
       segment_(comm, layout_.bytes(), options.force_put),
       length_(length),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
-      slots_(options.slots) {
+      slots_(options.slots),
+      exact_(options.exact) {
   MPI_Comm_rank(comm, &rank_);
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank),
@@ -164,8 +133,9 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   HALOGRAD_REQUIRE(weights.extent(0) == length_, "halo window: ", weights.extent(0), " weights; expected ", length_);
   version_ = version;
   flushed_ = false;
+  if (!exact_) std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before this data
   for (Edge& edge : out_edges_) {
-    await(edge, version - slots_, "acknowledgement of ");
+    if (exact_) await(edge, version - slots_, "acknowledgement of ");
     write(edge, version, weights);
     if (edge.shared != nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version);
   }
@@ -229,8 +199,8 @@ void HaloWindow::Implementation::flush() {
 }
 
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
-  HALOGRAD_REQUIRE(version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ", edge,
-                   " after the release of version ", released_[edge]);
+  HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
+                   edge, " after the release of version ", released_[edge]);
   await(in_edges_[edge], version, "");
   const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
   return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_);
@@ -250,10 +220,7 @@ void HaloWindow::Implementation::await(const Edge& edge, std::int64_t version, c
     PolitePause pause;
     bool reported = false;
     do {
-      if (needs_progress_) {
-        int found = 0;
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
-      }
+      make_progress();
       pause();
       if (!reported && pause.seconds() > report_seconds) {
         reported = true;
@@ -264,10 +231,40 @@ void HaloWindow::Implementation::await(const Edge& edge, std::int64_t version, c
     } while (load(edge.counter) < version);
     wait_seconds_ += pause.seconds();
   }
+  sync(edge);
+}
+
+void HaloWindow::Implementation::make_progress() {
+  if (!needs_progress_) return;
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
+}
+
+void HaloWindow::Implementation::sync(const Edge& edge) {
   if (edge.shared != nullptr) {
     segment_.sync_node();
   } else {
     segment_.sync();
+  }
+}
+
+// While version l is the latest, l + 1 may be on its way into its slot, which was that of l + 1 - slots. So what was
+// copied of version v is whole if, after the copy, the latest is still below v + slots - 1.
+std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
+  HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
+  const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
+  make_progress();
+  for (;;) {  // again only after the writer has published another one
+    const std::int64_t version = load(in_edge.counter);
+    if (version <= have) return have;
+    sync(in_edge);
+    const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
+    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to,
+                      HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_));
+    Kokkos::DefaultHostExecutionSpace().fence();
+    std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
+    sync(in_edge);
+    if (load(in_edge.counter) < version + slots_ - 1) return version;
   }
 }
 
@@ -297,6 +294,9 @@ HostVector<const float> HaloWindow::wait(int edge, std::int64_t version) {
 }
 void HaloWindow::release(int edge, std::int64_t version) {
   implementation_->release(edge, version);
+}
+std::int64_t HaloWindow::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
+  return implementation_->copy_latest(edge, have, to);
 }
 void HaloWindow::start_at(std::int64_t version) {
   implementation_->start_at(version);

@@ -14,12 +14,16 @@ namespace halograd {
 /// (docs/algorithms.md, "Halo window"). Per in-neighbour it holds `slots` versioned copies, the latest version, and on
 /// the writer's side an acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all
 /// lasts for the window's life; no collective, barrier or exclusive lock after construction until destruction.
+///
+/// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
+/// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
 class HaloWindow {
  public:
   struct Options {
     int slots = 2;                                  ///< versions in flight on an edge, at least 2
     bool force_put = false;                         ///< MPI_Put also between ranks that share memory
     std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
+    bool exact = true;                              ///< readers take every version
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
@@ -31,8 +35,8 @@ class HaloWindow {
   HaloWindow& operator=(const HaloWindow&) = delete;
 
   /// Writes this version, the one after the last, to every out-neighbour: plain stores, published at once, to ranks
-  /// that share memory, MPI_Put to the others. Waits (giving up the core) while a neighbour has not yet acknowledged
-  /// version - slots. `weights` must stay as they are until flush().
+  /// that share memory, MPI_Put to the others. In an exact window, waits (giving up the core) while a neighbour has not
+  /// yet acknowledged version - slots. `weights` must stay as they are until flush().
   void put(std::int64_t version, HostVector<const float> weights);
 
   /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.
@@ -45,6 +49,11 @@ class HaloWindow {
 
   /// Tells in-neighbour number `edge` that `version` has been read, so that its slot may be written again.
   void release(int edge, std::int64_t version);
+
+  /// For a window that is not exact: copies the newest complete version of in-neighbour number `edge`, never a torn
+  /// one, and returns its number; returns `have` and copies nothing where there is none newer. Copies again where the
+  /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
+  std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
 
   /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
   void start_at(std::int64_t version);

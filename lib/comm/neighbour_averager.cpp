@@ -1,37 +1,40 @@
 #include <algorithm>
-#include <array>
-#include <optional>
+#include <cmath>
+#include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/halo_mixer.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
 #include "kernels/error.hpp"
-#include "kernels/mix.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 
 namespace {
 
-/// Combine-then-adapt is D-PSGD (Lian et al., NeurIPS 2017): the exchange of x_k runs beside the gradient at x_k, and
-/// the update is made on the mixed weights. Adapt-then-combine (Chen, Sayed, 2012) mixes what the update has left.
-class NeighbourAverager final : public Averager {
+int rank_of(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+/// What all forms of neighbour averaging share: when to publish and when to combine. Combine-then-adapt is D-PSGD (Lian
+/// et al., NeurIPS 2017): the exchange of x_k runs beside the gradient at x_k, and the update is made on the mixed
+/// weights. Adapt-then-combine (Chen, Sayed, 2012) mixes what the update has left.
+class NeighbourAverager : public Averager {
  public:
-  NeighbourAverager(bool combine_first, const CommConfig& transport, const Topology& topology, MPI_Comm comm,
-                    std::size_t length, std::int64_t first_step)
-      : combine_first_(combine_first),
-        window_(comm, topology, length, {transport.slots, transport.force_put}),
-        staging_(length) {
-    int rank = 0;
-    MPI_Comm_rank(comm, &rank);
-    neighbours_ = topology.in_neighbours(rank);
-    out_degree_ = topology.out_neighbours(rank).size();
-    self_weight_ = topology.self_weight(rank);
+  NeighbourAverager(const AveragerConfig& averager, const HaloWindow::Options& options, const Topology& topology,
+                    MPI_Comm comm, std::size_t length, std::int64_t first_step)
+      : combine_first_(averager.order == "combine_then_adapt"),
+        out_degree_(topology.out_neighbours(rank_of(comm)).size()),
+        staging_(length),
+        window_(comm, topology, length, options),
+        neighbours_(topology.in_neighbours(rank_of(comm))),
+        self_weight_(topology.self_weight(rank_of(comm))),
+        mixer_(length, neighbours_.size()) {
+    halos_.reserve(neighbours_.size());
     window_.start_at(first_step);
-    if constexpr (!halos_are_in_reach) {
-      for (std::size_t i = 0; i < std::min<std::size_t>(mix_width, neighbours_.size()); ++i) {
-        device_halos_[i].emplace(Kokkos::view_alloc("halograd::halo", Kokkos::WithoutInitializing), length);
-      }
-    }
   }
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
@@ -51,48 +54,110 @@ class NeighbourAverager final : public Averager {
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
 
  private:
-  static constexpr bool halos_are_in_reach = Kokkos::SpaceAccessibility<ExecutionSpace, Kokkos::HostSpace>::accessible;
+  /// Mixes the neighbours' weights of this step, or what stands for them, into `weights`.
+  virtual void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) = 0;
+
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
+    window_.flush();  // before the mix changes what MPI may still be reading
+    mix_halos(exec, step, weights);
+  }
 
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) {
     if (out_degree_ > 0) window_.put(step + 1, staging_.download(exec, weights));
   }
 
-  /// Always in ascending order of rank, own weights first, so that equal runs are equal to the last bit.
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
-    window_.flush();  // before the mix below changes what MPI may still be reading
-    MixTerms terms;
-    terms.self_weight = self_weight_;
-    const int degree = static_cast<int>(neighbours_.size());
-    for (int first = 0; first < degree; first += mix_width) {
-      terms.count = std::min(mix_width, degree - first);
-      for (int i = 0; i < terms.count; ++i) {
-        terms.weights[i] = neighbours_[first + i].weight;
-        terms.halos[i] = in_reach(exec, i, window_.wait(first + i, step + 1));
-      }
-      mix(exec, terms, weights);
-      exec.fence();
-      for (int i = 0; i < terms.count; ++i) window_.release(first + i, step + 1);
-      terms.self_weight = 1;
-    }
-  }
-
-  const float* in_reach([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]] int i,
-                        HostVector<const float> halo) {
-    if constexpr (halos_are_in_reach) {
-      return halo.data();
-    } else {
-      Kokkos::deep_copy(exec, *device_halos_[i], halo);
-      return device_halos_[i]->data();
-    }
-  }
-
   bool combine_first_;
-  HaloWindow window_;
+  std::size_t out_degree_;
   HostStaging staging_;
+
+ protected:
+  HaloWindow window_;
   std::vector<Neighbour> neighbours_;
-  std::size_t out_degree_ = 0;
-  double self_weight_ = 1;
-  std::array<std::optional<Buffer<float>>, mix_width> device_halos_;
+  double self_weight_;
+  HaloMixer mixer_;
+  std::vector<WeightedHalo> halos_;  // of one combine
+};
+
+/// Exactly the neighbours' weights of the same step. Always in ascending order of rank, own weights first, so that
+/// equal runs are equal to the last bit.
+class SynchronousNeighbourAverager final : public NeighbourAverager {
+ public:
+  using NeighbourAverager::NeighbourAverager;
+
+ private:
+  void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+    const int degree = static_cast<int>(neighbours_.size());
+    halos_.clear();
+    for (int edge = 0; edge < degree; ++edge) {
+      halos_.push_back({neighbours_[static_cast<std::size_t>(edge)].weight, window_.wait(edge, step + 1)});
+    }
+    mixer_.mix(exec, self_weight_, halos_, weights);
+    for (int edge = 0; edge < degree; ++edge) window_.release(edge, step + 1);
+  }
+};
+
+/// The newest weights that each neighbour has published, at most `staleness` steps older than this rank's own (-1:
+/// however old). A halo's weight falls with its age, and what it loses goes to the rank's own weights, as does all of
+/// it where a neighbour has published nothing yet or is waited for in vain for `patience` seconds (0: without end).
+class StaleNeighbourAverager final : public NeighbourAverager {
+ public:
+  StaleNeighbourAverager(const AveragerConfig& averager, const HaloWindow::Options& options, const Topology& topology,
+                         MPI_Comm comm, std::size_t length, std::int64_t first_step)
+      : NeighbourAverager(averager, options, topology, comm, length, first_step),
+        staleness_(averager.staleness),
+        age_factor_(averager.age_factor),
+        patience_(averager.patience),
+        first_version_(first_step),
+        have_(neighbours_.size(), first_step),
+        late_(neighbours_.size(), false) {
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) copies_.emplace_back("halograd::halo", length);
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return NeighbourAverager::wait_seconds() + waited_; }
+
+ private:
+  void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+    const std::int64_t own = step + 1;
+    double self_weight = 1;
+    halos_.clear();
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      const bool in_bound = fetch(edge, own);
+      if (!in_bound || have_[edge] == first_version_) continue;
+      const auto age = static_cast<double>(std::max<std::int64_t>(0, own - have_[edge]));
+      const double weight = neighbours_[edge].weight * std::pow(age_factor_, age);
+      self_weight -= weight;
+      halos_.push_back({weight, copies_[edge]});
+    }
+    if (!halos_.empty()) mixer_.mix(exec, self_weight, halos_, weights);
+  }
+
+  /// Brings the copy of a neighbour's weights up to date; whether it is within the bound. A neighbour that was late is
+  /// not waited for again before it has caught up.
+  bool fetch(std::size_t edge, std::int64_t own) {
+    const auto newest = [&] {
+      have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge]);
+      return staleness_ < 0 || have_[edge] >= std::max(first_version_, own - staleness_);
+    };
+    bool in_bound = newest();
+    if (!in_bound && !late_[edge]) {
+      PolitePause pause;
+      while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {
+        pause();
+        in_bound = newest();
+      }
+      waited_ += pause.seconds();
+    }
+    late_[edge] = !in_bound;
+    return in_bound;
+  }
+
+  std::int64_t staleness_;
+  double age_factor_, patience_;
+  std::int64_t first_version_;
+  std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
+  std::vector<bool> late_;
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> copies_;
+  double waited_ = 0;
 };
 
 }  // namespace
@@ -100,10 +165,14 @@ class NeighbourAverager final : public Averager {
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager, const CommConfig& transport,
                                                   const Topology& topology, MPI_Comm comm, std::size_t length,
                                                   std::int64_t first_step) {
-  const bool combine_first = averager.order == "combine_then_adapt";
-  HALOGRAD_REQUIRE(combine_first || averager.order == "adapt_then_combine", "averager.order is \"", averager.order,
-                   "\"; expected combine_then_adapt or adapt_then_combine");
-  return std::make_unique<NeighbourAverager>(combine_first, transport, topology, comm, length, first_step);
+  HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
+                   "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
+  HaloWindow::Options options{transport.slots, transport.force_put};
+  options.exact = averager.staleness == 0 && averager.patience == 0;
+  if (options.exact) {
+    return std::make_unique<SynchronousNeighbourAverager>(averager, options, topology, comm, length, first_step);
+  }
+  return std::make_unique<StaleNeighbourAverager>(averager, options, topology, comm, length, first_step);
 }
 
 }  // namespace halograd

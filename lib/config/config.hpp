@@ -17,6 +17,14 @@ struct DataConfig {
   int pad_crop = 0;                        ///< training images are padded by this many zeros, then cropped at random
   bool flip = false;                       ///< training images are mirrored left to right at random
   bool prefetch = true;                    ///< a thread prepares the next batches while this one is trained on
+  int prefetch_batches = 2;                ///< so many
+  // format = "hdf5": sets larger than memory
+  std::string shuffle = "auto";             ///< auto, full, window: which images may meet in a batch
+  int shuffle_window = 32;                  ///< window: blocks (of about 1 MiB) that are shuffled together
+  int readers = 2;                          ///< threads a rank that read blocks ahead
+  std::uint64_t cache_memory = 1073741824;  ///< bytes of each of a rank's sets that are kept in memory
+  std::string cache_folder;                 ///< on the node's own disk, shared by its ranks; empty: none
+  double throttle_mb_per_second = 0;        ///< a test aid: file reads are slowed down to it; 0: as fast as they are
   // format = "synthetic": random images whose class can be learnt, for benchmarks and tests
   int synthetic_train = 1024;  ///< training images
   int synthetic_test = 256;    ///< test images
@@ -106,6 +114,9 @@ struct TopologyConfig {
 struct AveragerConfig {
   std::string name = "neighbour";            ///< none, allreduce, neighbour
   std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
+  int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
+  double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
+  double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
   bool operator==(const AveragerConfig&) const = default;
 };
 
@@ -123,7 +134,8 @@ struct TrainingConfig {
   std::uint64_t seed = 1;                  ///< initial weights, shuffling, augmentation, dropout
   int threads = 0;                         ///< a rank; 0: this node's usable cores over its ranks
   std::string resumed_optimizer = "mean";  ///< on another number of ranks: mean of the replicas' states, or reset
-  double time_limit = 0;  ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
+  std::string non_finite = "stop";  ///< where a loss or gradient is not finite: stop, or skip (the rank's update)
+  double time_limit = 0;            ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;
 };
 

@@ -106,6 +106,11 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("resumed_optimizer", c.resumed_optimizer,
     "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
     one_of({"mean", "reset"}));
+  v("non_finite", c.non_finite,
+    "where a rank's loss or gradient is not finite: all stop with a checkpoint of the last good state, or the rank "
+    "skips "
+    "its update, which is counted",
+    one_of({"stop", "skip"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }
@@ -119,6 +124,16 @@ void visit(Visitor& v, DataConfig& c) {
   v("pad_crop", c.pad_crop, "training images are padded by this many zeros, then cropped at random", at_least(0));
   v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
+  v("prefetch_batches", c.prefetch_batches, "batches that it keeps ready", between(1, 1024));
+  v("shuffle", c.shuffle, "which training images may meet in a batch: any (full), those of a window (docs/data.md)",
+    one_of({"auto", "full", "window"}));
+  v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
+  v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
+  v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
+  v("cache_folder", c.cache_folder, "hdf5: folder on the node's own disk that keeps blocks for its ranks; empty: none",
+    a_path());
+  v("throttle_mb_per_second", c.throttle_mb_per_second, "hdf5, a test aid: slows a rank's file reads down; 0: does not",
+    at_least(0));
   v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
   v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
   v("synthetic_shape", c.synthetic_shape,
@@ -207,6 +222,12 @@ void visit(Visitor& v, AveragerConfig& c) {
     one_of({"none", "allreduce", "neighbour"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
+  v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
+    at_least(-1));
+  v("age_factor", c.age_factor, "neighbour: factor on the mixing weight for each step that the neighbour is behind",
+    above_and_at_most(0, 1));
+  v("patience", c.patience,
+    "neighbour: seconds after which a late neighbour is left out until it has caught up; 0: wait for it", at_least(0));
 }
 
 template <class Visitor>

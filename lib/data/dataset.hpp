@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,12 +24,24 @@ class Dataset {
   /// 1, or as many as an image has pixels, in their order.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
   /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
-  /// their largest; float32 values as they are), labels (indices.size(), labels_per_image()). Safe to call from several
+  /// their largest; float32 values as they are; test images that are not finite are refused, training images are for
+  /// training.non_finite to deal with), labels (indices.size(), labels_per_image()). Safe to call from several
   /// threads. Throws Error on a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
+
+  /// Whether any order of reading is as fast as any other.
+  [[nodiscard]] virtual bool in_memory() const { return true; }
+  /// Neighbouring images that are read from storage together: image i lies in block i / block_images().
+  [[nodiscard]] virtual long block_images() const { return 1; }
+  /// What will be read from now on, in this order, as far as reading ahead helps; replaces what was expected before.
+  /// Not while another thread reads.
+  virtual void expect(std::span<const long> /*order*/) const {}
 };
 
 enum class Split { train, test };
+
+/// Told, in one sentence, what does not end the run.
+using Warn = std::function<void(const std::string&)>;
 
 /// The one place that knows the formats:
 ///   idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
@@ -38,10 +51,10 @@ enum class Split { train, test };
 ///   under
 ///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
 ///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
+///              Read ahead in blocks, by the cache_* and readers keys.
 ///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
-///   seed,
-///              index)
+///              seed, index)
 /// Throws Error naming the file, offset or index, what was found and what was expected.
-std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed);
+std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn = {});
 
 }  // namespace halograd

@@ -1,5 +1,3 @@
-#include <hdf5.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,66 +7,26 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data/block_cache.hpp"
 #include "data/byte_dataset.hpp"
+#include "data/hdf5_handles.hpp"
+#include "data/hdf5_rows.hpp"
+#include "data/read_ahead.hpp"
 #include "data/readers.hpp"
 #include "kernels/error.hpp"
-#include "support/hdf5_lock.hpp"
 
 namespace halograd {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Holds HDF5's lock and keeps the library from printing: what it says goes into an Error instead.
-class Session {
- public:
-  Session() : lock_(hdf5_lock()) {
-    H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  }
-  ~Session() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
-
- private:
-  std::unique_lock<std::recursive_mutex> lock_;
-  H5E_auto2_t function_ = nullptr;
-  void* data_ = nullptr;
-};
-
-/// The innermost entry of the library's error stack, which says most.
-std::string reason() {
-  std::string text = "no reason given";
-  const auto take_first = [](unsigned n, const H5E_error2_t* entry, void* out) -> herr_t {
-    if (n == 0 && entry->desc != nullptr) *static_cast<std::string*>(out) = entry->desc;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &text);
-  return text;
-}
-
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
-  Handle& operator=(Handle&&) = delete;
-  ~Handle() {
-    if (id_ < 0) return;
-    const Session session;
-    close_(id_);
-  }
-  [[nodiscard]] hid_t id() const { return id_; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
+using Handle = Hdf5Object;
+using Session = Hdf5Session;
 
 Handle open_file(const fs::path& path) {
   HALOGRAD_REQUIRE(fs::exists(path), "data.path: ", path.string(), ": no such file, expected HDF5 with /train/images, ",
@@ -76,13 +34,13 @@ Handle open_file(const fs::path& path) {
   HALOGRAD_REQUIRE(fs::is_regular_file(path), "data.path: ", path.string(), ": is not a file, expected one of HDF5");
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
   HALOGRAD_REQUIRE(file.id() >= 0, path.string(), ": cannot be opened as HDF5 (", fs::file_size(path),
-                   " bytes): ", reason());
+                   " bytes): ", hdf5_reason());
   return file;
 }
 
 Handle open_data(const Handle& file, const std::string& name, const std::string& where) {
   Handle dataset(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
-  HALOGRAD_REQUIRE(dataset.id() >= 0, where, ": no such dataset: ", reason());
+  HALOGRAD_REQUIRE(dataset.id() >= 0, where, ": no such dataset: ", hdf5_reason());
   return dataset;
 }
 
@@ -104,7 +62,7 @@ Handle open_images(const Handle& file, const std::string& name, const std::strin
   const Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
   H5Pset_chunk_cache(access.id(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, std::max(least, bytes), H5D_CHUNK_CACHE_W0_DEFAULT);
   Handle images(H5Dopen2(file.id(), name.c_str(), access.id()), H5Dclose);
-  HALOGRAD_REQUIRE(images.id() >= 0, where, ": cannot be opened: ", reason());
+  HALOGRAD_REQUIRE(images.id() >= 0, where, ": cannot be opened: ", hdf5_reason());
   return images;
 }
 
@@ -132,7 +90,7 @@ int attribute(const Handle& dataset, const char* name, int most, int otherwise, 
   HALOGRAD_REQUIRE(H5Sget_simple_extent_npoints(space.id()) == 1, where, ": attribute ", name, " is not one number");
   double value = 0;
   HALOGRAD_REQUIRE(H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, &value) >= 0, where, ": attribute ", name, ": ",
-                   reason());
+                   hdf5_reason());
   HALOGRAD_REQUIRE(value >= 1 && value <= most && value == std::floor(value), where, ": attribute ", name, " is ",
                    value, ", expected a whole number in 1..", most);
   return static_cast<int>(value);
@@ -152,7 +110,7 @@ Labels read_labels(const Handle& file, const std::string& group, const fs::path&
   HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is not of an integer type");
   std::vector<long long> wide(count);
   HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_LLONG, H5S_ALL, H5S_ALL, H5P_DEFAULT, wide.data()) >= 0, where,
-                   ": cannot be read: ", reason());
+                   ": cannot be read: ", hdf5_reason());
   constexpr int most_classes = std::numeric_limits<std::int32_t>::max();
   Labels labels;
   labels.classes = attribute(dataset, "classes", most_classes, 0, where);
@@ -185,12 +143,11 @@ Labels read_split_labels(const Handle& file, Split split, const fs::path& path) 
 
 class Hdf5Dataset final : public Dataset {
  public:
-  Hdf5Dataset(const fs::path& path, const std::string& group, Handle file, Labels labels)
-      : where_(path.string() + ":" + group + "/images"),
-        file_(std::move(file)),
-        images_(open_images(file_, group + "/images", where_)),
-        labels_(std::move(labels)) {
-    const std::vector<hsize_t> extents = extents_of(images_, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
+  Hdf5Dataset(const DataConfig& config, const std::string& group, const Handle& file, Labels labels, bool finite,
+              Warn warn)
+      : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
+    Handle images = open_images(file, group + "/images", where_);
+    const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
                      labels_.values.size(), ", the number of labels beside it");
     const int axes = static_cast<int>(extents.size()) - 2;
@@ -198,69 +155,65 @@ class Hdf5Dataset final : public Dataset {
     std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
                    [](hsize_t extent) { return static_cast<int>(extent); });
     shape_ = {spatial, static_cast<int>(extents.back()), axes};
-    const Handle type(H5Dget_type(images_.id()), H5Tclose);
+    const Handle type(H5Dget_type(images.id()), H5Tclose);
     const bool integer = H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_sign(type.id()) == H5T_SGN_NONE;
     bytes_ = integer && H5Tget_size(type.id()) == 1;
     HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type.id()) == H5T_FLOAT && H5Tget_size(type.id()) == 4), where_,
                      ": values are of neither uint8 nor float32 type");
-    maximum_ = bytes_ ? attribute(images_, "maximum", 255, 255, where_) : 1;
+    maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
+    rows_ = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
+                                       bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second);
+    layout_ = rows_->layout();
+    in_memory_ = layout_.bytes() <= config.cache_memory;
+    cache_ = std::make_unique<BlockCache>(*rows_, config.cache_memory, config.cache_folder, std::move(warn));
+    // What is shuffled together now, and what will be after it. A share may begin and end inside a block.
+    const long held = 2L * (config.shuffle_window + 2L);
+    read_ahead_ =
+        std::make_unique<ReadAhead>(*cache_, config.readers, in_memory_ ? std::max(held, layout_.blocks()) : held);
   }
 
   [[nodiscard]] long size() const override { return static_cast<long>(labels_.values.size()); }
   [[nodiscard]] ImageShape shape() const override { return shape_; }
   [[nodiscard]] int classes() const override { return labels_.classes; }
+  [[nodiscard]] long block_images() const override { return layout_.block_rows; }
+  [[nodiscard]] bool in_memory() const override { return in_memory_; }
+  void expect(std::span<const long> order) const override { read_ahead_->start(order); }
 
   void read(std::span<const long> indices, float* images, std::int32_t* labels) const override {
-    if (indices.empty()) return;
-    const std::lock_guard<std::mutex> guard(staging_mutex_);
-    sort_places(indices);
-    stage(indices);
+    std::vector<std::size_t> places = sorted_places(indices);
     const long values = shape_.values();
-    for (std::size_t i = 0, row = 0; i < places_.size(); ++i) {
-      const long index = indices[places_[i]];
-      if (i > 0 && index != indices[places_[i - 1]]) ++row;
-      float* image = images + static_cast<long>(places_[i]) * values;
-      if (bytes_)
-        convert(staging_.data() + static_cast<long>(row) * values, index, image);
-      else
-        take(staging_.data() + static_cast<long>(row) * values * 4, index, image);
-      labels[places_[i]] = labels_.values[static_cast<std::size_t>(index)];
+    std::vector<std::uint8_t> row(layout_.row_bytes);
+    Block block;
+    long current = -1;
+    for (const std::size_t place : places) {
+      const long index = indices[place];
+      if (Block ahead = read_ahead_->take(index)) {
+        block = std::move(ahead);
+        current = layout_.block_of(index);
+      } else if (layout_.block_of(index) != current) {
+        current = cache_->keeps(layout_.block_of(index)) ? layout_.block_of(index) : -1;
+        if (current >= 0) block = cache_->get(current);
+      }
+      const std::uint8_t* stored = row.data();
+      if (current >= 0) {
+        stored = block->data() + static_cast<std::size_t>(index - layout_.rows_of(current).begin) * layout_.row_bytes;
+      } else {  // far from the others and not to be kept: the image alone
+        rows_->read(index, 1, row.data());
+      }
+      float* image = images + static_cast<long>(place) * values;
+      bytes_ ? convert(stored, index, image) : take(stored, index, image);
+      labels[place] = labels_.values[static_cast<std::size_t>(index)];
     }
   }
 
  private:
-  void sort_places(std::span<const long> indices) const {
+  /// Ascending, so that images of a block, or of neighbouring places in the file, are read one after the other.
+  [[nodiscard]] std::vector<std::size_t> sorted_places(std::span<const long> indices) const {
     for (const long index : indices) require_index(index, size());
-    places_.resize(indices.size());
-    std::iota(places_.begin(), places_.end(), std::size_t{0});
-    std::sort(places_.begin(), places_.end(), [&](std::size_t a, std::size_t b) { return indices[a] < indices[b]; });
-  }
-
-  /// Reads the distinct images into staging_, ascending, neighbouring ones as one run. A read a run takes half the time
-  /// of one read of a union of hyperslabs.
-  void stage(std::span<const long> indices) const {
-    const Session session;
-    const Handle space(H5Dget_space(images_.id()), H5Sclose);
-    const int rank = H5Sget_simple_extent_ndims(space.id());
-    std::array<hsize_t, 5> start{}, count{};
-    H5Sget_simple_extent_dims(space.id(), count.data(), nullptr);
-    const std::size_t image_bytes = static_cast<std::size_t>(shape_.values()) * (bytes_ ? 1 : sizeof(float));
-    staging_.resize(indices.size() * image_bytes);
-    std::uint8_t* staged = staging_.data();
-    for (std::size_t i = 0; i < places_.size();) {
-      const long first = indices[places_[i]];
-      long last = first;
-      while (i < places_.size() && indices[places_[i]] <= last + 1) last = indices[places_[i++]];
-      start[0] = static_cast<hsize_t>(first);
-      count[0] = static_cast<hsize_t>(last - first + 1);
-      const Handle memory(H5Screate_simple(rank, count.data(), nullptr), H5Sclose);
-      const bool read =
-          H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0 &&
-          H5Dread(images_.id(), bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, memory.id(), space.id(), H5P_DEFAULT,
-                  staged) >= 0;
-      HALOGRAD_REQUIRE(read, where_, ": cannot read images ", first, " to ", last, ": ", reason());
-      staged += count[0] * image_bytes;
-    }
+    std::vector<std::size_t> places(indices.size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    std::sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return indices[a] < indices[b]; });
+    return places;
   }
 
   void convert(const std::uint8_t* staged, long index, float* image) const {
@@ -276,6 +229,7 @@ class Hdf5Dataset final : public Dataset {
   void take(const std::uint8_t* staged, long index, float* image) const {
     const long values = shape_.values();
     std::memcpy(image, staged, static_cast<std::size_t>(values) * sizeof(float));
+    if (!finite_) return;
     std::uint32_t bad = 0;  // counted without a branch, so that the loop vectorises
     constexpr std::uint32_t exponent = 0x7f800000;
     for (long i = 0; i < values; ++i) bad += (std::bit_cast<std::uint32_t>(image[i]) & exponent) == exponent ? 1 : 0;
@@ -285,25 +239,26 @@ class Hdf5Dataset final : public Dataset {
   }
 
   std::string where_;
-  Handle file_;
-  Handle images_;
   Labels labels_;
   ImageShape shape_;
+  bool finite_;  // refuse values that are not
   bool bytes_ = true;
   int maximum_ = 255;
-  mutable std::mutex staging_mutex_;  // guards what follows; kept between reads to spare their allocation
-  mutable std::vector<std::size_t> places_;
-  mutable std::vector<std::uint8_t> staging_;
+  std::unique_ptr<Hdf5Rows> rows_;
+  BlockLayout layout_;
+  bool in_memory_ = false;
+  std::unique_ptr<BlockCache> cache_;
+  std::unique_ptr<ReadAhead> read_ahead_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_hdf5(const fs::path& path, Split split) {
+std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn warn) {
   const Session session;
-  Handle file = open_file(path);
-  Labels labels = read_split_labels(file, split, path);
-  return std::make_unique<Hdf5Dataset>(path, split == Split::train ? "/train" : "/test", std::move(file),
-                                       std::move(labels));
+  const Handle file = open_file(config.path);
+  Labels labels = read_split_labels(file, split, config.path);
+  return std::make_unique<Hdf5Dataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
+                                       split == Split::test, std::move(warn));
 }
 
 }  // namespace halograd

@@ -1,7 +1,6 @@
 #include "data/loader.hpp"
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -37,6 +36,8 @@ class BatchPlan {
     HALOGRAD_REQUIRE(config.pad_crop >= 0 && config.pad_crop < std::min(shape_.height, shape_.width),
                      "data.pad_crop is ", config.pad_crop, ", expected 0..", std::min(shape_.height, shape_.width) - 1,
                      " for images of ", shape_.height, " x ", shape_.width);
+    windows_ = config.shuffle == "window" || (config.shuffle == "auto" && !dataset.in_memory());
+    window_blocks_ = config.shuffle_window;
     if (options.training) return;
     const Range share = share_of(size, options.rank, options.ranks);
     order_.resize(static_cast<std::size_t>(share.size()));
@@ -52,41 +53,68 @@ class BatchPlan {
     if (!options_.training)
       return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
     // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
-    const long whole = share_of(options_.global_batch, options_.rank, options_.ranks).size();
-    const long left = dataset_.size() % options_.global_batch;
-    const long last = left < options_.ranks ? 0 : share_of(left, options_.rank, options_.ranks).size();
-    return static_cast<int>(std::max(whole, last));
+    return static_cast<int>(std::max(share_of_step(0).size(), share_of_step(steps() - 1).size()));
   }
 
-  void start_epoch(long epoch) {
+  void start_epoch(long epoch, long first_step) {
     epoch_ = epoch;
-    if (options_.training) order_ = epoch_permutation(dataset_.size(), options_.seed, epoch);
+    if (options_.training) order_ = windows_ ? window_order(epoch) : full_order(epoch);
+    // Not where images are read one here, one there from storage that is slow at it: there is nothing to read ahead.
+    if (!options_.training || windows_ || dataset_.in_memory())
+      dataset_.expect(std::span<const long>(order_).subspan(static_cast<std::size_t>(place_of_step(first_step))));
   }
 
   void prepare(long step, Batch& batch) const {
-    Range range;
-    if (options_.training) {
-      const long start = step * options_.global_batch;
-      const long images = std::min<long>(options_.global_batch, dataset_.size() - start);
-      range = share_of(images, options_.rank, options_.ranks);
-      range = {start + range.begin, start + range.end};
-      batch.global_size = static_cast<int>(images);
-    } else {
-      const long start = step * evaluation_batch();
-      range = {start, std::min(start + evaluation_batch(), static_cast<long>(order_.size()))};
-      batch.global_size = static_cast<int>(range.size());
-    }
+    const Range range{place_of_step(step), place_of_step(step + 1)};
+    batch.global_size = static_cast<int>(options_.training ? images_of_step(step) : range.size());
     const auto count = static_cast<std::size_t>(range.size());
     batch.size = static_cast<int>(count);
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
     batch.labels.resize(count * static_cast<std::size_t>(dataset_.labels_per_image()));
     const std::span<const long> indices(order_.data() + range.begin, count);
+    batch.indices.assign(indices.begin(), indices.end());
     dataset_.read(indices, batch.images.data(), batch.labels.data());
     if (pad_crop_ > 0 || flip_) augment_batch(indices, batch);
     normalisation_.apply(batch.images.data(), batch.size);
   }
 
  private:
+  /// Images of all ranks in a training step.
+  [[nodiscard]] long images_of_step(long step) const {
+    return std::min<long>(options_.global_batch, dataset_.size() - step * options_.global_batch);
+  }
+
+  /// This rank's share of them, as positions among them.
+  [[nodiscard]] Range share_of_step(long step) const {
+    return share_of(images_of_step(step), options_.rank, options_.ranks);
+  }
+
+  /// Where a step's images begin in order_.
+  [[nodiscard]] long place_of_step(long step) const {
+    const long batch = options_.training ? share_of_step(0).size() : evaluation_batch();
+    return step == steps() ? static_cast<long>(order_.size()) : step * batch;
+  }
+
+  /// One permutation of the set for all ranks, of which this one takes its share step by step.
+  [[nodiscard]] std::vector<long> full_order(long epoch) const {
+    const std::vector<long> all = epoch_permutation(dataset_.size(), options_.seed, epoch);
+    std::vector<long> order;
+    for (long step = 0; step < steps(); ++step) {
+      const Range share = share_of_step(step);
+      const auto start = all.begin() + step * options_.global_batch;
+      order.insert(order.end(), start + share.begin, start + share.end);
+    }
+    return order;
+  }
+
+  /// As many images, but in one piece of an order by blocks, so that a rank reads few blocks that others read too.
+  [[nodiscard]] std::vector<long> window_order(long epoch) const {
+    const long whole = steps() - 1;
+    const Range each = share_of_step(0), last = share_of_step(whole);
+    const Range part{whole * each.begin + last.begin, whole * each.end + last.end};
+    return window_permutation(dataset_.size(), dataset_.block_images(), window_blocks_, options_.seed, epoch, part);
+  }
+
   [[nodiscard]] long evaluation_batch() const {
     return (static_cast<long>(options_.global_batch) + options_.ranks - 1) / options_.ranks;
   }
@@ -115,7 +143,9 @@ class BatchPlan {
   ImageShape shape_;
   Normalisation normalisation_;
   long epoch_ = 0;
-  std::vector<long> order_;  // training: the epoch's permutation of the set; evaluation: this rank's share
+  bool windows_ = false;
+  long window_blocks_ = 1;
+  std::vector<long> order_;  // what this rank reads in the epoch
 };
 
 }  // namespace
@@ -124,7 +154,9 @@ class BatchPlan {
 class Loader::Implementation {
  public:
   Implementation(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
-      : plan_(dataset, config, options), prefetch_(options.prefetch && config.prefetch) {}
+      : plan_(dataset, config, options),
+        prefetch_(options.prefetch && config.prefetch),
+        slots_(static_cast<std::size_t>(prefetch_ ? config.prefetch_batches + 1 : 1)) {}
   ~Implementation() { stop(); }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
@@ -135,7 +167,7 @@ class Loader::Implementation {
     stop();
     HALOGRAD_REQUIRE(first_step >= 0 && first_step <= plan_.steps(), "epoch ", epoch, " cannot start at step ",
                      first_step, ": it has steps 0..", plan_.steps() - 1);
-    plan_.start_epoch(epoch);
+    plan_.start_epoch(epoch, first_step);
     next_ = prepared_ = held_ = first_step;
     error_ = nullptr;
     stopping_ = false;
@@ -195,9 +227,9 @@ class Loader::Implementation {
 
   BatchPlan plan_;
   bool prefetch_;
+  std::vector<Batch> slots_;
   bool started_ = false;
-  long next_ = 0;  // the step that next() will hand out
-  std::array<Batch, 3> slots_;
+  long next_ = 0;     // the step that next() will hand out
   std::mutex mutex_;  // guards what follows while the thread runs
   std::condition_variable changed_;
   long held_ = 0;      // the step whose batch the caller holds; its slot and those after it may not be overwritten

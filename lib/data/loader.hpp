@@ -14,6 +14,7 @@ struct Batch {
   int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
   std::vector<float> images;
   std::vector<std::int32_t> labels;
+  std::vector<long> indices;  ///< of the images in the set
 };
 
 /// How one rank draws its batches.
@@ -28,11 +29,13 @@ struct LoaderOptions {
 
 /// Deals a Dataset to ranks, batch by batch, and normalises it: (value - mean) / standard deviation per channel.
 ///
-/// Training: epoch e is one permutation of the set, a function of (seed, e) alone. Step s takes the next n =
-/// min(global_batch, what is left) images of it, and rank r of P those from n*r/P to n*(r+1)/P, so that the union over
-/// ranks is the same for every P, shards are disjoint, and together they cover the set (a last step of fewer images
-/// than ranks is dropped). Images are padded by zeros before they are normalised, cropped and mirrored as a function of
-/// (seed, epoch, image), whichever rank holds them.
+/// Training: step s takes n = min(global_batch, what is left) images, of which rank r of P gets those from n*r/P to
+/// n*(r+1)/P; shards are disjoint, and together they cover the set (a last step of fewer images than ranks is dropped).
+/// Full shuffle: epoch e is one permutation of the set, a function of (seed, e) alone, dealt step by step, so that the
+/// union over ranks is the same for every P. Window shuffle: the set's blocks are permuted, each rank gets a piece of
+/// that order, a function of (seed, e, r, P), and shuffles it in windows (window_permutation). data.shuffle = "auto"
+/// takes the full shuffle where the set is in memory. Images are padded by zeros before they are normalised, cropped
+/// and mirrored as a function of (seed, epoch, image), whichever rank holds them.
 ///
 /// Evaluation: rank r reads images N*r/P to N*(r+1)/P of the set in order, in batches of ceil(global_batch/P); over all
 /// ranks every image is read exactly once.

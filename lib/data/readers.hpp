@@ -20,8 +20,8 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& folder, Split spl
 /// (`classes` 100).
 std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& folder, Split split, int classes);
 
-/// A file with /train and /test groups; opened read-only by this process alone (no MPI-IO).
-std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& file, Split split);
+/// A file with /train and /test groups at config.path; opened read-only by this process alone (no MPI-IO).
+std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn warn);
 
 /// Images made as they are read, by the synthetic_* keys.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);

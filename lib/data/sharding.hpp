@@ -23,6 +23,13 @@ long steps_of(long size, int global_batch, int ranks);
 /// A permutation of 0..size-1, a function of (size, seed, epoch): Fisher-Yates on the counter generator. size < 2^32.
 std::vector<long> epoch_permutation(long size, std::uint64_t seed, long epoch);
 
+/// Positions `part` of an order of 0..size-1 for sets that are read in blocks, a function of the arguments alone: the
+/// blocks, block_images neighbours each, are shuffled, and the images of `part` then within windows of window_blocks *
+/// block_images. The first windows have 1, 2, 4 ... blocks, so that the first images do not wait for a whole one. Parts
+/// that do not overlap share no image, and a block lies in two parts only where they meet.
+std::vector<long> window_permutation(long size, long block_images, long window_blocks, std::uint64_t seed, long epoch,
+                                     Range part);
+
 /// A word to a number in 0..bound-1, bound <= 2^32, by Lemire's multiply-shift (ACM TOMACS 29(1), 2019) without
 /// rejection: probabilities differ by less than 2^-32 of themselves.
 std::uint64_t bounded(std::uint64_t word, std::uint64_t bound);

@@ -25,12 +25,14 @@ struct CheckpointHeader {
   std::int64_t epoch = 0;  ///< epochs done
   std::int64_t step_in_epoch = 0;
   int ranks = 0;
-  std::string network;                                                    ///< name
-  std::string averager;                                                   ///< name and order
-  std::string topology;                                                   ///< kind
-  std::string config;                                                     ///< the resolved run file
-  std::string versions;                                                   ///< of halograd, Kokkos, MPI, HDF5
-  double mean_model_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
+  std::string network;              ///< name
+  std::string averager;             ///< name and order
+  std::string topology;             ///< kind
+  std::string config;               ///< the resolved run file
+  std::string versions;             ///< of halograd, Kokkos, MPI, HDF5
+  std::string input;                ///< extents of an image, "28x28x1"; empty in files of before
+  std::string metric = "accuracy";  ///< what the score is: accuracy, iou, error
+  double mean_model_score = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
   double mean_model_loss = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -63,6 +65,10 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
 /// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
 EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Any number of ranks, each for itself: one replica's parameters and statistics. Throws Error as above.
+void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
+                             HostVector<float> statistics);
 
 /// The same on any number of ranks: fills the buffers of all with the mean over the checkpoint's rows, the optimizer's
 /// included. Every rank gets the same share of the epoch's sums.

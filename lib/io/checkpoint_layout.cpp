@@ -89,8 +89,10 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.topology = read_string_attribute(file, "topology", path);
   header.config = read_string_attribute(file, "config", path);
   header.versions = read_string_attribute(file, "versions", path);
+  if (has_attribute(file, "input", path)) header.input = read_string_attribute(file, "input", path);
   if (has_attribute(file, "mean_model_loss", path)) {
-    header.mean_model_accuracy = read_number_attribute(file, "mean_model_accuracy", path);
+    if (has_attribute(file, "metric", path)) header.metric = read_string_attribute(file, "metric", path);
+    header.mean_model_score = read_number_attribute(file, "mean_model_" + header.metric, path);
     header.mean_model_loss = read_number_attribute(file, "mean_model_loss", path);
   }
   return header;
@@ -129,6 +131,7 @@ void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, 
       H5Dcreate2(file, epoch_sums, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, epoch_sums));
   HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
   std::vector<std::uint32_t> checksums;
+  checksums.reserve(rows.size());
   for (const EpochSums& row : rows) checksums.push_back(checksum(row));
   write_attribute(dataset, "crc32", checksums, path);
 }

@@ -104,6 +104,29 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
   return sums;
 }
 
+void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
+                             HostVector<float> statistics) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  const CheckpointHeader header = read_header(file, path);
+  const CheckpointLayout layout = read_layout(file, path);
+  require_lengths(layout, parameters.size(), statistics.size(), header.network, path);
+  HALOGRAD_REQUIRE(replica >= 0 && replica < layout.ranks, path, ": a checkpoint of ", layout.ranks,
+                   " ranks has no replica ", replica);
+  for (const ReplicaDataset& shape : replica_datasets(layout)) {
+    const std::string name = shape.path;
+    const bool of_statistics = name == "/replica/statistics";
+    if (!of_statistics && name != "/replica/parameters") continue;
+    const HostVector<float> values = of_statistics ? statistics : parameters;
+    const Hdf5Dataset dataset = open_dataset(file, name, path);
+    const auto expected = read_checksums_attribute(dataset, "crc32", path);
+    read_part(dataset, shape, replica, 0, values, H5P_DEFAULT, path);
+    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks &&
+                         checksum(values.data(), values.size()) == expected[static_cast<std::size_t>(replica)],
+                     path, ": ", name, " row ", replica, ": the checksum is wrong; the file is damaged");
+  }
+}
+
 EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(comm, &rank);

@@ -41,6 +41,7 @@ std::vector<std::string> stored_checkpoints(const RunFolder& folder) {
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
+  paths.reserve(found.size());
   for (auto& [steps, path] : found) paths.push_back(std::move(path));
   return paths;
 }

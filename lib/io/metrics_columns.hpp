@@ -26,7 +26,7 @@ inline std::string for_metric(std::string text, const std::string& metric) {
   return at == std::string::npos ? text : text.replace(at, standard.size(), metric);
 }
 
-inline constexpr std::array<MetricsColumn<StepMetrics>, 8> step_columns{{
+inline constexpr std::array<MetricsColumn<StepMetrics>, 9> step_columns{{
     {"/step/loss", "1", "mean loss over this rank's images of the step",
      [](const StepMetrics& row) { return row.loss; }},
     {"/step/learning_rate", "1", "learning rate after the schedule",
@@ -42,6 +42,8 @@ inline constexpr std::array<MetricsColumn<StepMetrics>, 8> step_columns{{
     // a double holds every count below 2^53 exactly
     {"/step/bytes_sent", "B", "bytes sent to other ranks",
      [](const StepMetrics& row) { return static_cast<double>(row.bytes_sent); }, true, true},
+    {"/step/skipped", "1", "1 where this rank left its update out: loss or gradient not finite",
+     [](const StepMetrics& row) { return static_cast<double>(row.skipped); }, true, true},
 }};
 
 inline constexpr std::array<MetricsColumn<EpochMetrics>, 8> epoch_columns{{

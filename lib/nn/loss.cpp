@@ -6,6 +6,11 @@
 
 namespace halograd {
 
+Target target_of(const Shape& input, const Shape& outputs, const LossConfig& loss) {
+  const int classes = loss.name == "binary_cross_entropy" ? 2 : outputs.channels;
+  return {classes, outputs.pixels() > 1 ? input.pixels() : 1, loss};
+}
+
 int outputs_of(const Target& target) {
   return target.loss.name == "binary_cross_entropy" ? 1 : target.classes;
 }

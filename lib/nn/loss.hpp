@@ -18,6 +18,9 @@ struct Target {
   Target(int c, long labels = 1, LossConfig l = {}) : classes(c), labels_per_image(labels), loss(std::move(l)) {}
 };
 
+/// The target that outputs of this shape fit, for a network whose data are not at hand.
+Target target_of(const Shape& input, const Shape& outputs, const LossConfig& loss);
+
 /// The channels that a reference network ends in for this target.
 int outputs_of(const Target& target);
 

@@ -235,27 +235,30 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
                       std::uint64_t random_key) {
   const Region whole("forward");
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = *nodes_[i];
-    LayerCall& call = node.call;
-    call.batch = batch;
-    call.training = training;
-    call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
-    for (std::size_t j = 0; j < node.inputs.size(); ++j) {
-      call.inputs[j] = node.inputs[j] == 0 ? batch_images_ : Vector<const float>(value(node.inputs[j], batch));
-    }
-    call.output = value(static_cast<int>(i) + 1, batch);
-    for (std::size_t j = 0; j < call.parameters.size(); ++j) {
-      const TensorInfo& tensor = parameters_[node.first_parameter + j];
-      call.parameters[j] = slice(replica.parameters, tensor.offset, tensor.size());
-    }
-    for (std::size_t j = 0; j < call.statistics.size(); ++j) {
-      const TensorInfo& tensor = statistics_[node.first_statistic + j];
-      call.statistics[j] = slice(replica.statistics, tensor.offset, tensor.size());
-    }
-    const Region region(node.config.layer.name);
-    node.layer->forward(exec, call);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) forward_node(exec, replica, i, batch, training, random_key);
+}
+
+void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
+                           std::uint64_t random_key) {
+  Node& node = *nodes_[i];
+  LayerCall& call = node.call;
+  call.batch = batch;
+  call.training = training;
+  call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
+  for (std::size_t j = 0; j < node.inputs.size(); ++j) {
+    call.inputs[j] = node.inputs[j] == 0 ? batch_images_ : Vector<const float>(value(node.inputs[j], batch));
   }
+  call.output = value(static_cast<int>(i) + 1, batch);
+  for (std::size_t j = 0; j < call.parameters.size(); ++j) {
+    const TensorInfo& tensor = parameters_[node.first_parameter + j];
+    call.parameters[j] = slice(replica.parameters, tensor.offset, tensor.size());
+  }
+  for (std::size_t j = 0; j < call.statistics.size(); ++j) {
+    const TensorInfo& tensor = statistics_[node.first_statistic + j];
+    call.statistics[j] = slice(replica.statistics, tensor.offset, tensor.size());
+  }
+  const Region region(node.config.layer.name);
+  node.layer->forward(exec, call);
 }
 
 void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch) {

@@ -77,6 +77,12 @@ class Network {
   /// dropout.
   LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key);
 
+  /// Where training on this batch first leaves the finite numbers: "the images", "the output of layer conv1", "the
+  /// loss", "the gradient of layer conv1", or empty. For a look after train has gone wrong: it computes the forward
+  /// pass again, and may leave statistics that are not finite either.
+  std::string first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                               std::uint64_t random_key);
+
   /// Forward alone, with running statistics and without dropout.
   LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch);
 
@@ -87,6 +93,8 @@ class Network {
   void place_buffers();
   void load(const ExecutionSpace& exec, const HostBatch& batch);
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
+  void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
+                    std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch);
   LossSum loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
   [[nodiscard]] Vector<float> value(int index, int batch) const;

@@ -153,18 +153,23 @@ void Report::epoch_ends(const EpochSummary& summary) {
 
 void Report::end(const TrainingResult& result) const {
   if (silent_) return;
-  start("Done",
-        {{"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
-         {"mean model",
-          score_words(result.last, score_text(result.last.metric, result.last.mean_model_score)) + " of the test set"},
-         {"replicas", score_words(result.last, score_range(result.last))},
-         {"consensus distance", format("%.4g", result.last.consensus_distance)},
-         {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
-         {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
-         {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
-         {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
-         {"metrics", result.metrics},
-         {"resolved run file", result.config}});
+  StartFacts facts{
+      {"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
+      {"mean model",
+       score_words(result.last, score_text(result.last.metric, result.last.mean_model_score)) + " of the test set"},
+      {"replicas", score_words(result.last, score_range(result.last))},
+      {"consensus distance", format("%.4g", result.last.consensus_distance)},
+      {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
+      {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
+      {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
+      {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
+      {"metrics", result.metrics},
+      {"resolved run file", result.config}};
+  if (result.skipped > 0) {
+    facts.emplace_back("left out", format("%ld updates of a rank whose loss or gradient was not finite",
+                                          static_cast<long>(result.skipped)));
+  }
+  start("Done", facts);
 }
 
 void Report::clear_bar() {

@@ -33,6 +33,7 @@ struct TrainingResult {
   double images_per_second = 0;        ///< of this call's training steps, over all ranks
   double wait_share = 0;               ///< over this call's epochs
   double bytes_sent = 0;               ///< a rank and step, on average over this call
+  std::int64_t skipped = 0;            ///< updates that ranks left out in this call: loss or gradient not finite
   EpochSummary last;
   std::string stopped;                      ///< by what, where the training is to be resumed; else empty
   std::string checkpoint, metrics, config;  ///< files; no checkpoint where none is to be kept

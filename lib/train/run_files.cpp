@@ -8,18 +8,12 @@
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
+#include "train/checkpoint_model.hpp"
 
 namespace halograd {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::vector<NamedTensor> named(const std::vector<TensorInfo>& tensors) {
-  std::vector<NamedTensor> result;
-  result.reserve(tensors.size());
-  for (const TensorInfo& tensor : tensors) result.push_back({tensor.layer, tensor.name, tensor.extents, tensor.offset});
-  return result;
-}
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
@@ -34,6 +28,11 @@ std::vector<std::string> split(const std::string& text) {
   return lines;
 }
 
+/// The larger the better.
+double ranked_score(const CheckpointHeader& header) {
+  return header.metric == "error" ? -header.mean_model_score : header.mean_model_score;
+}
+
 }  // namespace
 
 RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, const Network& network,
@@ -41,8 +40,8 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, const Netw
     : comm_(comm),
       config_(config),
       folder_{config.output.folder + "/" + config.name},
-      parameters_(named(network.parameters())),
-      statistics_(named(network.statistics())),
+      parameters_(named_tensors(network.parameters())),
+      statistics_(named_tensors(network.statistics())),
       worker_(comm.handle()) {
   copies_.emplace_back("halograd::saved_parameters", network.parameter_count());
   copies_.emplace_back("halograd::saved_statistics", network.statistic_count());
@@ -125,7 +124,7 @@ void RunFiles::go_on(const CheckpointHeader& header) {
     try {
       if (best.empty()) return;
       const CheckpointHeader of_best = read_checkpoint_header(best);
-      best_ = {best, of_best.mean_model_accuracy, of_best.mean_model_loss};
+      best_ = {best, ranked_score(of_best), of_best.mean_model_loss};
     } catch (const Error&) {
       best_ = {};  // gone or damaged: the next good one takes its place
     }
@@ -182,11 +181,11 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
 
 void RunFiles::publish(const std::string& path, const CheckpointHeader& header) {
   point_link(folder_.newest(), path);
-  const bool better = header.mean_model_accuracy > best_.accuracy ||
-                      (header.mean_model_accuracy == best_.accuracy && header.mean_model_loss < best_.loss);
+  const double score = ranked_score(header);
+  const bool better = score > best_.score || (score == best_.score && header.mean_model_loss < best_.loss);
   if (config_.output.keep_best && better) {
     point_link(folder_.best(), path);
-    best_ = {path, header.mean_model_accuracy, header.mean_model_loss};
+    best_ = {path, score, header.mean_model_loss};
   }
   remove_old_checkpoints(folder_, config_.output.keep, best_.path);
 }

@@ -33,6 +33,8 @@ std::string to_string(StopReason reason) {
       return "SIGUSR1";
     case StopReason::end_signal:
       return "SIGTERM";
+    case StopReason::not_finite:
+      return "numbers that are not finite";
     case StopReason::failure:
       return "a failure";
     case StopReason::none:
@@ -56,8 +58,18 @@ void Stop::fail(const std::string& message) {
   if (failure_.empty()) failure_ = message;
 }
 
+void Stop::not_finite(const std::string& message) {
+  if (not_finite_.empty()) not_finite_ = message;
+}
+
+void Stop::end_not_finite(const std::string& checkpoint) const {
+  comm_.together(
+      [&] { HALOGRAD_REQUIRE(not_finite_.empty(), not_finite_, "; all that was finite is in ", checkpoint); });
+}
+
 StopReason Stop::wish(double ahead) const {
   if (!failure_.empty()) return StopReason::failure;
+  if (!not_finite_.empty()) return StopReason::not_finite;
   switch (stop_signal()) {
     case SIGTERM:
       return StopReason::end_signal;

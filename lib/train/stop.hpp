@@ -9,7 +9,7 @@
 namespace halograd {
 
 /// Why a training ends before its last epoch; where ranks have several reasons, the last of them counts.
-enum class StopReason { none, time_limit, user_signal, end_signal, failure };
+enum class StopReason { none, time_limit, user_signal, end_signal, not_finite, failure };
 
 /// "SIGUSR1", "SIGTERM", "the time limit"
 std::string to_string(StopReason reason);
@@ -26,6 +26,10 @@ class Stop {
 
   /// This rank cannot go on: all stop, without a checkpoint, and end with the first such message.
   void fail(const std::string& message);
+  /// This rank has met numbers that are not finite and has left them out: all stop, with a checkpoint.
+  void not_finite(const std::string& message);
+  /// Collective. After the checkpoint: throws CollectiveError with the first such message, and where the checkpoint is.
+  void end_not_finite(const std::string& checkpoint) const;
   /// Why not; empty: it can.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
@@ -47,7 +51,7 @@ class Stop {
 
   const Communicator& comm_;
   Agreement agreement_;
-  std::string limit_, failure_;
+  std::string limit_, failure_, not_finite_;
   bool limited_ = false;
   Clock::time_point end_{};
   double checkpoint_seconds_;

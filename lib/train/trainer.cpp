@@ -10,6 +10,8 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
+#include "train/node_warning.hpp"
 #include "train/schedule.hpp"
 #include "train/start_facts.hpp"
 
@@ -29,8 +31,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
     const std::uint64_t seed = config_.training.seed;
-    train_set_ = open_dataset(config_.data, Split::train, seed);
-    test_set_ = open_dataset(config_.data, Split::test, seed);
+    const Warn warn = node_warning(comm_);
+    train_set_ = open_dataset(config_.data, Split::train, seed, warn);
+    test_set_ = open_dataset(config_.data, Split::test, seed, warn);
     HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(),
                      "data at ", config_.data.path, ": training and test images differ in shape or classes");
     LoaderOptions options;
@@ -57,6 +60,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     replica_ = network_->make_replica(seed);
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());
     mean_.statistics = Buffer<float>("halograd::mean_statistics", network_->statistic_count());
+    guard_ = std::make_unique<FiniteGuard>(*network_, replica_);
   });
   files_ = std::make_unique<RunFiles>(comm_, config_, *network_, *optimizer_);
 }
@@ -96,6 +100,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
     if (reason != StopReason::none) {
       save(CheckpointHeader());
       files_->finish();
+      stop_->end_not_finite(files_->folder().checkpoint(step_));
       result.stopped = to_string(reason);
       report_.line("Stopped by " + result.stopped + " after " + position() + "; all of it is in " +
                    files_->folder().checkpoint(step_));
@@ -116,6 +121,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
   result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
+  result.skipped = static_cast<std::int64_t>(comm_.sum(static_cast<double>(skipped_)));
   result.checkpoint = files_->folder().holds_checkpoint() ? files_->folder().newest() : "";
   result.metrics = files_->folder().metrics();
   result.config = files_->folder().config();
@@ -135,7 +141,8 @@ EpochSummary Trainer::finish_epoch(bool last) {
   const int every = config_.output.checkpoint_epochs;
   if ((every > 0 && (epoch_ % every == 0 || last)) || checkpoint_is_due()) {
     CheckpointHeader header;
-    header.mean_model_accuracy = row.mean_model_accuracy;
+    header.metric = metric_of(config_.loss);
+    header.mean_model_score = row.mean_model_score;
     header.mean_model_loss = row.mean_model_loss;
     save(std::move(header));
   }
@@ -166,6 +173,7 @@ void Trainer::open_run(const TrainOptions& options) {
   if (!checkpoint.empty()) {
     resume(checkpoint);
   } else {
+    if (!options.init.empty()) comm_.together([&] { load_mean(options.init, replica_); });
     files_->begin(options.overwrite);
     if (options.resume) {
       report_.line("No checkpoint in " + files_->folder().path + " yet: starting from the beginning");
@@ -187,8 +195,10 @@ StopReason Trainer::train_epoch() {
     row.data_seconds = data_seconds;
     const double end = now();
     row.images_per_second = batch->size / (end - begin);
-    sums_.loss += row.loss * batch->size;
-    sums_.images += batch->size;
+    if (row.skipped == 0) {
+      sums_.loss += row.loss * batch->size;
+      sums_.images += batch->size;
+    }
     sums_.training_seconds += end - begin;
     sums_.wait_seconds += row.wait_seconds;
     begin = end;
@@ -216,29 +226,42 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   averager_->before_gradient(exec_, step_, replica_.parameters);
   const double exchanged = now();
   const double early_wait = averager_->wait_seconds() - waited;
-  const LossSum loss = network_->train(exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()},
-                                       random_bits(step_key, static_cast<std::uint64_t>(comm_.rank())));
+  const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
+  guard_->keep(exec_);
+  const LossSum loss =
+      network_->train(exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key);
+  const bool finite = guard_->finite(exec_, loss.loss);
+  if (!finite) leave_out(batch, random_key);
   const double computed = now();
   averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients,
                            static_cast<double>(batch.size) / batch.global_size);
-  optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+  // With shared gradients all ranks make the same step, whoever's part is missing.
+  if (finite || averager_->shares_gradients()) {
+    optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+  }
   averager_->after_update(exec_, step_, replica_.parameters);
   exec_.fence();
   const double updated = now();
   ++step_;
 
   row.loss = loss.loss / batch.size;
-  if (!std::isfinite(row.loss)) {
-    stop_->fail("step " + std::to_string(step_) + ": the loss is " + std::to_string(row.loss) +
-                "; a smaller optimizer.learning_rate or schedule.warmup_epochs may help (the last checkpoint is "
-                "untouched)");
-  }
+  row.skipped = finite ? 0 : 1;
   row.learning_rate = rate;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
   row.bytes_sent = averager_->bytes_sent() - sent;
   return row;
+}
+
+void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
+  const std::string where =
+      guard_->take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
+  ++skipped_;
+  if (config_.training.non_finite == "skip") return;
+  stop_->not_finite("step " + std::to_string(step_ + 1) + ", rank " + std::to_string(comm_.rank()) + ": " + where +
+                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
+                    "training.non_finite = \"skip\" goes on without such updates)");
 }
 
 EpochMetrics Trainer::evaluate_epoch() {
@@ -285,6 +308,7 @@ void Trainer::save(CheckpointHeader header) {
       config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
   header.versions = versions_;
+  header.input = to_string(train_set_->shape());
   files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
 }
 

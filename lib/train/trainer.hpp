@@ -13,6 +13,7 @@
 #include "io/metrics.hpp"
 #include "nn/network.hpp"
 #include "train/evaluation.hpp"
+#include "train/finite_guard.hpp"
 #include "train/optimizer.hpp"
 #include "train/report.hpp"
 #include "train/run_files.hpp"
@@ -24,6 +25,7 @@ namespace halograd {
 struct TrainOptions {
   bool resume = false;     ///< go on from the run folder's checkpoint, if there is one
   bool overwrite = false;  ///< replace a run that the folder holds
+  std::string init;        ///< a checkpoint whose mean weights a new run starts with; empty: fresh weights
   int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
   std::string versions;    ///< of the program and its libraries, for the checkpoint
 };
@@ -51,6 +53,8 @@ class Trainer {
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
+  /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
+  void leave_out(const Batch& batch, std::uint64_t random_key);
   EpochMetrics evaluate_epoch();
   /// Collective: evaluates, writes the epoch's metrics and, where one is due, its checkpoint.
   EpochSummary finish_epoch(bool last);
@@ -78,12 +82,14 @@ class Trainer {
   std::unique_ptr<Averager> averager_;
   std::unique_ptr<RunFiles> files_;
   std::unique_ptr<Stop> stop_;
+  std::unique_ptr<FiniteGuard> guard_;
   Replica replica_, mean_;
 
   std::int64_t step_ = 0;           ///< steps done
   std::int64_t epoch_ = 0;          ///< whole epochs done
   std::int64_t step_in_epoch_ = 0;  ///< steps done of the epoch after these
   EpochSums sums_;                  ///< of that epoch
+  std::int64_t skipped_ = 0;        ///< updates of this rank that were left out in this call
   double evaluation_seconds_ = 0;   ///< of the last epoch
 };
 

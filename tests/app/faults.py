@@ -7,8 +7,8 @@ import signal
 import subprocess
 import time
 
-from program import TIMEOUT, ProgramTest, launched, ranks_below, read_metrics, read_replicas, sets
-from resume_test import RUN_FILE, SAME_ROWS, SGD
+from program import TIMEOUT, ProgramTest, launched, ranks_below, sets
+from resume_test import RUN_FILE, SGD
 
 REPORTED = re.compile(r"^  checkpoint \S*step_(\d+)\.h5", re.MULTILINE)
 RESUMED = re.compile(r"^Resumed from \S+: .* (\d+) steps in all done", re.MULTILINE)
@@ -32,18 +32,6 @@ class FaultTest(ProgramTest):
             if len(re.findall(pattern, self.log(), re.MULTILINE)) >= count:
                 return
             time.sleep(0.005)
-
-    def compare(self, label):
-        """Whatever happened to the run, it is the one that nothing happened to."""
-        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
-        self.assertEqual(sorted(gold), sorted(silver), label)
-        for name, (values, _) in gold.items():
-            self.assert_same_bits(values, silver[name][0], f"{name}, {label}")
-        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
-        for name, column in gold.items():
-            self.assertEqual(column.shape, silver[name].shape, f"{name}, {label}")
-            if name in SAME_ROWS:
-                self.assert_same_bits(column, silver[name], f"{name}, {label}")
 
     def check_kills(self, kills, ranks, seed, epochs):
         chance = random.Random(seed)
@@ -76,7 +64,7 @@ class FaultTest(ProgramTest):
             steps = [int(step) for step in REPORTED.findall(log)]
             written += len(steps)
             reported = max([found, *steps])
-        self.compare(f"seed {seed}")
+        self.assert_same_runs(f"seed {seed}")
         leftovers = [name for name in os.listdir(self.path("runs/silver/checkpoints")) if "partial" in name]
         self.assertEqual(leftovers, [])
         print(f"{kills} kills on {ranks} ranks, {written} checkpoints reported and none lost")

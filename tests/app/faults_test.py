@@ -38,7 +38,7 @@ class Damage(FaultTest):
         self.assertIn(f"Resumed from {self.before}: 1 epochs", out)
         self.assertTrue(os.path.exists(self.path(self.newest + ".damaged")))
         self.succeed("train", self.run_file, *sets(name="gold"), ranks=2)
-        self.compare("after damage")
+        self.assert_same_runs("after damage")
 
     def test_a_flipped_bit(self):
         with h5py.File(self.path(self.newest), "r") as file:

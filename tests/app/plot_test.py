@@ -44,6 +44,16 @@ class Plot(ProgramTest):
         self.assertEqual((result.status, result.err, result.out), (0, "", "both.png\n"))
         self.check_picture("both.png")
 
+        self.assertEqual(self.plot("runs/synthetic", "runs/alone", "--against", "seconds").status, 0)
+        result = self.plot("runs/synthetic", "runs/alone", "--table")
+        self.assertEqual((result.status, result.err), (0, ""))
+        head, *rows = [line.split() for line in result.out.splitlines()]
+        self.assertEqual((head[0], [row[0] for row in rows]), ("run", ["synthetic", "alone"]))
+        with h5py.File(self.path("runs/alone/metrics.h5"), "r") as file:
+            accuracy, steps = 100 * file["epoch/mean_model_accuracy"][-1], int(file["epoch/steps"][-1])
+        self.assertEqual(rows[1][1:4], ["1", "1", str(steps)])
+        self.assertIn(f"{accuracy:.2f}", rows[1])
+
     def test_refusals(self):
         before = contents(self.path("runs"))
         self.write("words.h5", "no HDF5\n")

@@ -23,6 +23,10 @@ SYNTHETIC = os.path.join(INPUTS, "synthetic.toml")
 FILES = ["best.h5", "checkpoint.h5", "checkpoints", "config.toml", "lock", "metrics.h5"]  # of a run folder
 TIMEOUT = 120  # seconds for one run; one that hangs is a failure
 FLOAT = r"[-+0-9.e]+"
+# Metrics that do not depend on how fast a run was.
+SAME_ROWS = ["step/loss", "step/learning_rate", "step/bytes_sent", "epoch/train_loss", "epoch/test_loss",
+             "epoch/test_accuracy", "epoch/mean_model_loss", "epoch/mean_model_accuracy", "epoch/consensus_distance",
+             "epoch/steps"]
 
 Result = collections.namedtuple("Result", "status out err")
 
@@ -159,6 +163,20 @@ class ProgramTest(unittest.TestCase):
         same = first.tobytes() == second.tobytes()
         if not same:
             self.fail(f"{label}: largest difference {np.max(np.abs(first - second))}")
+
+    def assert_same_runs(self, label):
+        """runs/gold and runs/silver have ended with the same replicas, to the bit, and the same rows of metrics."""
+        gold, silver = (read_replicas(self.path("runs", name, "checkpoint.h5")) for name in ("gold", "silver"))
+        self.assertEqual(sorted(gold), sorted(silver), label)
+        for name, (values, checksum) in gold.items():
+            self.assert_same_bits(values, silver[name][0], f"{name}, {label}")
+            self.assertEqual(checksum, silver[name][1], f"{name}, {label}")
+        gold, silver = (read_metrics(self.path("runs", name, "metrics.h5")) for name in ("gold", "silver"))
+        self.assertLessEqual(set(SAME_ROWS), set(gold), label)
+        for name, column in gold.items():
+            self.assertEqual(column.shape, silver[name].shape, f"{name}, {label}")
+            if name in SAME_ROWS:
+                self.assert_same_bits(column, silver[name], f"{name}, {label}")
 
 
 def main():

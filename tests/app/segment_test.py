@@ -2,11 +2,12 @@
 """halograd on labels a pixel: inputs/ffn3d.toml in short, from training to evaluation."""
 
 import os
+import sys
 import unittest
 
 import h5py
 
-from program import INPUTS, ProgramTest, main, sets
+from program import INPUTS, SOURCE, ProgramTest, execute, main, sets
 
 SHORT = [os.path.join(INPUTS, "ffn3d.toml"),
          *sets(training__epochs=2, training__batch=4, data__synthetic_train=24, data__synthetic_test=6,
@@ -36,6 +37,15 @@ class Segmentation(ProgramTest):
         self.assertRegex(self.succeed("evaluate", "runs/ffn3d/checkpoint.h5", ranks=1), r"mean model: IoU \d+\.\d\d % of 6")
         self.assertIn("/epoch/mean_model_iou", self.succeed("inspect", "runs/ffn3d/metrics.h5"))
         self.assertIn("  iou ", self.succeed("watch", "runs/ffn3d", "--once"))
+
+        plot = [sys.executable, os.path.join(SOURCE, "jobscripts", "plot_metrics.py"), "runs/ffn3d"]
+        environment = {"MPLCONFIGDIR": self.path("matplotlib")}
+        self.assertEqual(execute(plot, self.folder, environment).out, "runs/ffn3d/metrics.png\n")
+        table = execute([*plot, "--table"], self.folder, environment).out
+        self.assertIn("iou %", table)
+        self.assertIn(f"{100 * iou[1]:.2f}", table)
+        with h5py.File(self.path("runs/ffn3d/checkpoint.h5")) as file:
+            self.assertEqual((file.attrs["metric"], file.attrs["mean_model_iou"]), ("iou", iou[1]))
 
         resumed = self.succeed_json("train", *SHORT, "--set", "training.epochs=3", "--resume", ranks=2)
         self.assertEqual(resumed["epochs"], 3)

@@ -16,7 +16,7 @@ from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, conte
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
 STEP_COLUMNS = ["bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
-                "update_seconds", "wait_seconds"]
+                "skipped", "update_seconds", "wait_seconds"]
 EPOCH_RANK_COLUMNS = ["test_accuracy", "test_loss", "train_loss"]
 EPOCH_COLUMNS = ["consensus_distance", "mean_model_accuracy", "mean_model_loss", "seconds", "steps"]
 
@@ -61,7 +61,7 @@ class Digits(ProgramTest):
         expected.update({f"epoch/{name}": (20,) for name in EPOCH_COLUMNS})
         self.assertEqual({name: column.shape for name, column in metrics.items()}, expected)
         for name, column in metrics.items():
-            integer = name in ("step/bytes_sent", "epoch/steps")
+            integer = name in ("step/bytes_sent", "step/skipped", "epoch/steps")
             self.assertEqual(column.dtype, np.int64 if integer else np.float64, name)
             self.assertTrue(np.isfinite(column).all() and (column >= 0).all(), name)
         # two neighbours, 4 bytes a parameter

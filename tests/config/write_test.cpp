@@ -40,8 +40,8 @@ class Scrambler {
 
   void set(bool& member, const Allowed&) { member = whole(0, 1) == 1; }
   void set(int& member, const Allowed& allowed) {
-    member =
-        static_cast<int>(whole(static_cast<long>(std::max(allowed.least, -1e9)), whole(0, 1) == 1 ? 100 : 2147483647));
+    const double most = std::min<double>(allowed.most, whole(0, 1) == 1 ? 100 : 2147483647);
+    member = static_cast<int>(whole(static_cast<long>(std::max(allowed.least, -1e9)), static_cast<long>(most)));
   }
   void set(std::uint64_t& member, const Allowed&) {
     member = static_cast<std::uint64_t>(whole(0, std::numeric_limits<long>::max()));

@@ -9,6 +9,7 @@
 
 #include "data/data_files.hpp"
 #include "data/dataset.hpp"
+#include "data/hdf5_file.hpp"
 
 namespace halograd {
 namespace {
@@ -23,54 +24,18 @@ constexpr int width = 3;
 constexpr int channels = 2;
 constexpr int values = height * width * channels;
 
-/// A file being written; datasets are named by their path.
-class File {
+class File : public test::Hdf5Writer {
  public:
-  explicit File(const std::filesystem::path& path)
-      : id_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {
-    for (const char* group : {"/train", "/test"})
-      H5Gclose(H5Gcreate2(id_, group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-  }
-  ~File() { H5Fclose(id_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  template <class T>
-  void add(const char* name, hid_t type, hid_t memory_type, const std::vector<hsize_t>& extents,
-           const std::vector<T>& data, hsize_t chunk = 0, const std::map<std::string, int>& attributes = {}) const {
-    const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
-    const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-    if (chunk > 0) {
-      std::vector<hsize_t> chunks = extents;
-      chunks[0] = chunk;
-      H5Pset_chunk(properties, static_cast<int>(chunks.size()), chunks.data());
-      H5Pset_deflate(properties, 6);
-    }
-    const hid_t dataset = H5Dcreate2(id_, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    ASSERT_GE(H5Dwrite(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()), 0);
-    for (const auto& [key, value] : attributes) {
-      const hid_t scalar = H5Screate(H5S_SCALAR);
-      const hid_t attribute = H5Acreate2(dataset, key.c_str(), H5T_STD_I32LE, scalar, H5P_DEFAULT, H5P_DEFAULT);
-      H5Awrite(attribute, H5T_NATIVE_INT, &value);
-      H5Aclose(attribute);
-      H5Sclose(scalar);
-    }
-    H5Dclose(dataset);
-    H5Pclose(properties);
-    H5Sclose(space);
-  }
+  using Hdf5Writer::Hdf5Writer;
 
   void add_bytes(const char* name, hsize_t count, const Bytes& data, hsize_t chunk = 0,
                  const std::map<std::string, int>& attributes = {}) const {
-    add(name, H5T_STD_U8LE, H5T_NATIVE_UINT8, {count, height, width, channels}, data, chunk, attributes);
+    add(name, H5T_STD_U8LE, H5T_NATIVE_UINT8, {count, height, width, channels}, data, {chunk, true}, attributes);
   }
   void add_labels(const char* name, const std::vector<int>& labels,
                   const std::map<std::string, int>& attributes = {}) const {
-    add(name, H5T_STD_I64BE, H5T_NATIVE_INT, {labels.size()}, labels, 0, attributes);
+    add(name, H5T_STD_I64BE, H5T_NATIVE_INT, {labels.size()}, labels, {}, attributes);
   }
-
- private:
-  hid_t id_;
 };
 
 Bytes ramp(int images) {
@@ -183,22 +148,27 @@ TEST(Hdf5Dataset, ReadsVolumesAndRows) {
   }
 }
 
-TEST(Hdf5Dataset, RefusesValuesThatAreNotFinite) {
+TEST(Hdf5Dataset, RefusesTestImagesThatAreNotFinite) {
   for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const Folder folder;
     std::vector<float> data(3 * values, 0.5F);
     data[2 * values + 5] = broken;
     {
       const File file(folder / "set.h5");
-      file.add("/train/images", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
-      file.add_labels("/train/labels", {0, 1, 1});
+      for (const std::string group : {"/train", "/test"}) {
+        file.add((group + "/images").c_str(), H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, height, width, channels}, data);
+        file.add_labels((group + "/labels").c_str(), {0, 1, 1});
+      }
     }
-    const auto set = open(folder / "set.h5", Split::train);
     std::vector<float> image(values);
+    std::int32_t first = 0;
+    open(folder / "set.h5", Split::train)->read(std::vector<long>{2}, image.data(), &first);
+    EXPECT_FALSE(std::isfinite(image[5]));  // training decides on them: training.non_finite
+    const auto set = open(folder / "set.h5", Split::test);
     std::int32_t label = 0;
     EXPECT_NO_THROW(set->read(std::vector<long>{1}, image.data(), &label));
     expect_error([&] { set->read(std::vector<long>{2}, image.data(), &label); },
-                 {"set.h5:/train/images", "image 2", "position 5", "finite"});
+                 {"set.h5:/test/images", "image 2", "position 5", "finite"});
   }
 }
 
@@ -270,7 +240,7 @@ TEST(Hdf5Dataset, RefusesADamagedChunk) {
   std::vector<float> image(values);
   std::int32_t label = 0;
   expect_error([&] { set->read(std::vector<long>{9}, image.data(), &label); },
-               {"set.h5:/train/images", "cannot read images 9 to 9"});
+               {"set.h5:/train/images", "cannot read images 0 to 3999"});
 }
 
 TEST(Hdf5Dataset, SaysWhatIsMissingOrOfAnotherKind) {

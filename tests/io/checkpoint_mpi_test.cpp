@@ -42,6 +42,7 @@ TEST(Checkpoint, HeaderComesBack) {
   EXPECT_EQ(read.topology, header.topology);
   EXPECT_EQ(read.config, header.config);
   EXPECT_EQ(read.versions, header.versions);
+  EXPECT_EQ(read.input, header.input);
 }
 
 TEST(Checkpoint, MeanIsThatOfTheReplicas) {

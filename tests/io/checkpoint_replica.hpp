@@ -47,8 +47,16 @@ inline const std::vector<NamedTensor> statistic_tensors{{"norm", "running_mean",
                                                         {"norm", "running_variance", {4}, 4}};
 
 inline CheckpointHeader example_header() {
-  return {120,           3, 17, ranks_of(), "lenet5", "neighbour combine_then_adapt", "ring", "name = \"Zürich\"\n",
-          "halograd 0.1"};
+  return {120,
+          3,
+          17,
+          ranks_of(),
+          "lenet5",
+          "neighbour combine_then_adapt",
+          "ring",
+          "name = \"Zürich\"\n",
+          "halograd 0.1",
+          "28x28x1"};
 }
 
 inline void write(const std::string& path, Replica& replica) {

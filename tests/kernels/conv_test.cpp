@@ -7,16 +7,19 @@
 
 #include "kernels/device/conv.hpp"
 #include "kernels/error.hpp"
-#include "kernels/host/winograd.hpp"
+#include "kernels/host/conv.hpp"
 #include "tests/kernels/conv_reference.hpp"
 
 namespace halograd {
 
 namespace {
 
-/// All three passes against the definition.
+/// All three passes against the definition, by whatever way is chosen for the shape and by the device's kernels.
 template <class T>
 void check_passes(const ConvShape& s, double tolerance) {
+  const auto through = [&](host::ConvPass pass) { return chosen_tolerance<T>(s, pass, tolerance); };
+  const double forward = through(host::ConvPass::forward), data = through(host::ConvPass::data),
+               gradient = through(host::ConvPass::weights);
   const Reference reference(s, 7);
   const ExecutionSpace exec;
   const auto x = device_values<T>(reference.x), weights = device_values<T>(reference.weights),
@@ -25,15 +28,15 @@ void check_passes(const ConvShape& s, double tolerance) {
   const Buffer<T> y("y", reference.y.size()), dx("dx", reference.x.size()),
       dweights("dweights", reference.weights.size()), dbias("dbias", reference.bias.size());
   conv_forward<T>(exec, s, x, weights, bias, false, y, workspace);
-  expect_near(reference.y, y, tolerance, "y");
+  expect_near(reference.y, y, forward, "y");
   conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, workspace);
-  expect_near(reference.dx, dx, tolerance, "dx");
+  expect_near(reference.dx, dx, data, "dx");
   conv_backward_data<T>(exec, s, dy, weights, {}, dx, true, workspace);
   std::vector<double> twice = reference.dx;
   for (double& value : twice) value *= 2;
-  expect_near(twice, dx, tolerance, "dx accumulated");
+  expect_near(twice, dx, data, "dx accumulated");
   conv_backward_weights<T>(exec, s, x, dy, dweights, dbias, workspace);
-  expect_near(reference.dweights, dweights, tolerance, "dweights");
+  expect_near(reference.dweights, dweights, gradient, "dweights");
   expect_near(reference.dbias, dbias, tolerance, "dbias");
 
   // x as the output of a ReLU: its sign is the mask.
@@ -41,10 +44,10 @@ void check_passes(const ConvShape& s, double tolerance) {
   for (double& value : rectified) value = std::max(value, 0.0);
   for (std::size_t i = 0; i < masked.size(); ++i) masked[i] = reference.x[i] > 0 ? masked[i] : 0;
   conv_forward<T>(exec, s, x, weights, bias, true, y, workspace);
-  expect_near(rectified, y, tolerance, "y with ReLU");
+  expect_near(rectified, y, forward, "y with ReLU");
   conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, workspace);
   conv_backward_data<T>(exec, s, dy, weights, x, dx, true, workspace);
-  expect_near(masked, dx, tolerance, "dx through a ReLU");
+  expect_near(masked, dx, data, "dx through a ReLU");
 
   device::conv_forward<T>(exec, s, x, weights, bias, true, y);
   expect_near(rectified, y, tolerance, "device y with ReLU");
@@ -66,12 +69,28 @@ TEST_P(ConvShapes, MatchesDefinitionInDouble) {
   check_passes<double>(GetParam(), 1e-12);
 }
 TEST_P(ConvShapes, MatchesDefinitionInFloat) {
+  check_passes<float>(GetParam(), 3e-6);
+}
+
+// Also where Winograd's way is chosen.
+TEST_P(ConvShapes, DirectKernelsMatchDefinitionInFloat) {
   const ConvShape s = GetParam();
-  bool winograd = false;
-  for (auto pass : {host::ConvPass::forward, host::ConvPass::data, host::ConvPass::weights}) {
-    winograd = winograd || (runs_on_host && host::winograd_pays(s, pass));
-  }
-  check_passes<float>(s, winograd ? 1e-5 : 3e-6);  // winograd_test.cpp holds its error on real layers
+  const Reference reference(s, 7);
+  const auto floats = [](const std::vector<double>& values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const auto x = floats(reference.x), weights = floats(reference.weights), bias = floats(reference.bias),
+             dy = floats(reference.dy);
+  const Kokkos::View<std::byte*, Kokkos::HostSpace> workspace("workspace", host::conv_workspace<float>(s));
+  std::vector<float> y(reference.y.size()), dx(x.size()), dweights(weights.size()), dbias(bias.size());
+  const host::Exec exec;
+  host::conv_forward<float>(exec, s, x.data(), weights.data(), bias.data(), false, y.data(), workspace.data());
+  host::conv_backward_data<float>(exec, s, dy.data(), weights.data(), nullptr, dx.data(), false, workspace.data());
+  host::conv_backward_weights<float>(exec, s, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
+  expect_near(reference.y, y, 3e-6, "y");
+  expect_near(reference.dx, dx, 3e-6, "dx");
+  expect_near(reference.dweights, dweights, 3e-6, "dweights");
+  expect_near(reference.dbias, dbias, 3e-6, "dbias");
 }
 
 ConvShape volume() {

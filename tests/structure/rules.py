@@ -18,8 +18,9 @@ MAY_INCLUDE = {
     "support": BASE,
     "config": BASE | {"config"},
     **{folder: BASE | {"config", folder} for folder in SIDE_BY_SIDE},
+    "convert": BASE | SIDE_BY_SIDE | {"config", "convert"},
     "train": BASE | SIDE_BY_SIDE | {"config", "train"},
-    "app": BASE | SIDE_BY_SIDE | {"config", "train", "app"},
+    "app": BASE | SIDE_BY_SIDE | {"config", "convert", "train", "app"},
 }
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).

@@ -19,6 +19,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     variant("openmp", default=True, description="Train on the cores of a node")
     # +cuda cuda_arch=... and +rocm amdgpu_target=... come with the two base classes
     variant("hip", default=False, description="Train on AMD devices: the same as +rocm")
+    variant("images", default=True, description="Import folders of PNG and JPEG files")
     variant("tests", default=False, description="Build the test suite and the benchmarks")
     variant("kokkos-kernels", default=False, description="Compare with Kokkos Kernels in the benchmarks")
 
@@ -46,6 +47,8 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("hdf5@1.10: +mpi")
     depends_on("lapack")
     depends_on("zlib-api")
+    depends_on("libpng@1.6:", when="+images")
+    depends_on("libjpeg-turbo", when="+images")
     depends_on("toml11@3.7:3")
     depends_on("cli11@2:")
 
@@ -65,6 +68,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
             self.define("HALOGRAD_BACKEND", backend),
             # Spack's own target flags choose the vector unit.
             self.define("HALOGRAD_NATIVE", False),
+            self.define_from_variant("HALOGRAD_IMAGES", "images"),
             self.define_from_variant("HALOGRAD_BUILD_TESTS", "tests"),
             self.define_from_variant("HALOGRAD_BUILD_BENCHMARKS", "tests"),
             self.define_from_variant("HALOGRAD_KOKKOS_KERNELS", "kokkos-kernels"),

@@ -1,0 +1,192 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands.hpp"
+#include "app/shape_argument.hpp"
+#include "config/read.hpp"
+#include "config/write.hpp"
+#include "convert/layer_chain.hpp"
+#include "convert/onnx.hpp"
+#include "convert/safetensors.hpp"
+#include "convert/state_dict.hpp"
+#include "convert/state_dict_hdf5.hpp"
+#include "data/dataset.hpp"
+#include "io/checkpoint.hpp"
+#include "io/durable.hpp"
+#include "io/formats.hpp"
+#include "kernels/error.hpp"
+#include "nn/network.hpp"
+#include "nn/reference_networks.hpp"
+#include "train/checkpoint_model.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertArguments {
+  std::string input, output, run, shape, replica = "mean";
+  std::vector<std::string> overrides;
+  int classes = 0;
+  bool overwrite = false;
+};
+
+/// A network with all that its conversion needs.
+struct Model {
+  RunConfig config;
+  Shape input;
+  std::unique_ptr<Network> network;
+  std::vector<TensorMap> tensors;
+};
+
+void build(Model& model, const std::string& shape, const std::string& where, int classes) {
+  if (!shape.empty()) model.input = parse_shape(shape, where);
+  if (shape.empty() || (classes == 0 && model.config.network.layers.empty())) {
+    const auto data = open_dataset(model.config.data, Split::train, 1);
+    if (shape.empty()) model.input = data->shape();
+    if (classes == 0) classes = data->classes();
+  }
+  const LossConfig& loss = model.config.loss;
+  model.config.network = expand_network(model.config.network, outputs_of(Target(classes, 1, loss)));
+  const Shape out = chain_layers(model.config.network, model.input).back().output;
+  model.network = std::make_unique<Network>(model.config.network, model.input, target_of(model.input, out, loss), 1);
+  model.tensors = torch_tensors(model.config.network, model.input, *model.network);
+}
+
+HostVector<float> view_of(std::vector<float>& values, std::size_t size) {
+  values.resize(size);
+  return HostVector<float>(values.data(), values.size());
+}
+
+std::string text_of(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : " ") + std::to_string(value);
+  return text;
+}
+
+/// A checkpoint into what PyTorch or ONNX reads, by the ending of the output.
+void export_checkpoint(const ConvertArguments& arguments, const std::string& partial) {
+  const std::string ending = fs::path(arguments.output).extension().string();
+  HALOGRAD_REQUIRE(ending == ".safetensors" || ending == ".onnx" || ending == ".h5", arguments.output, ": ends in '",
+                   ending, "', expected .safetensors, .h5 (both PyTorch state dictionaries) or .onnx");
+  const CheckpointHeader header = read_checkpoint_header(arguments.input);
+  Model model;
+  model.config = parse_config(header.config, arguments.input + ", attribute config", arguments.overrides);
+  const bool given = !arguments.shape.empty();
+  build(model, given ? arguments.shape : header.input, given ? "--input" : arguments.input + ", attribute input",
+        arguments.classes);
+  FlatModel flat;
+  const HostVector<float> parameters = view_of(flat.parameters, model.network->parameter_count());
+  const HostVector<float> statistics = view_of(flat.statistics, model.network->statistic_count());
+  if (arguments.replica == "mean") {
+    read_checkpoint_mean(arguments.input, parameters, statistics);
+  } else {
+    read_checkpoint_replica(arguments.input, std::stoi(arguments.replica), parameters, statistics);
+  }
+  const StateDict state = to_state_dict(model.tensors, flat, header.step);
+  const std::map<std::string, std::string> facts{{"network", header.network},
+                                                 {"step", std::to_string(header.step)},
+                                                 {"replica", arguments.replica},
+                                                 {"mean", text_of(model.config.data.mean)},
+                                                 {"standard_deviation", text_of(model.config.data.standard_deviation)}};
+  if (ending == ".safetensors") {
+    write_safetensors(partial, state, facts);
+  } else if (ending == ".h5") {
+    write_state_dict_hdf5(partial, state, header.network);
+  } else {
+    const std::string bytes = onnx_model(model.config.network, model.input, state, facts);
+    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+    file << bytes << std::flush;
+    HALOGRAD_REQUIRE(file.good(), partial, ": cannot be written (is the disk full?)");
+  }
+  std::printf("%s: %s, %zu parameters, of %s\n", arguments.output.c_str(), header.network.c_str(),
+              model.network->parameter_count(),
+              arguments.replica == "mean" ? "the mean of the replicas" : ("replica " + arguments.replica).c_str());
+}
+
+/// A state dictionary into a checkpoint of one replica that a training can start from (train --init).
+void import_state(const ConvertArguments& arguments, const std::string& partial, bool hdf5, const Communicator& comm) {
+  HALOGRAD_REQUIRE(!arguments.run.empty(), arguments.input,
+                   ": a state dictionary does not describe its network: give the run file of one with --run");
+  HALOGRAD_REQUIRE(fs::path(arguments.output).extension() == ".h5", arguments.output,
+                   ": a state dictionary becomes a checkpoint, expected a name that ends in .h5");
+  Model model;
+  model.config = read_config(arguments.run, arguments.overrides);
+  build(model, arguments.shape, "--input", arguments.classes);
+  const StateDict state = hdf5 ? read_state_dict_hdf5(arguments.input) : read_safetensors(arguments.input);
+  FlatModel flat = from_state_dict(model.tensors, state, arguments.input);
+  CheckpointHeader header;
+  header.ranks = 1;
+  header.network = model.config.network.name;
+  header.averager = "none";
+  header.topology = "none";
+  header.config = to_toml(model.config);
+  header.versions = versions();
+  header.input = to_string(model.input);
+  ReplicaState replica;
+  replica.parameters = view_of(flat.parameters, model.network->parameter_count());
+  replica.statistics = view_of(flat.statistics, model.network->statistic_count());
+  write_checkpoint(comm.handle(), partial, header, replica, named_tensors(model.network->parameters()),
+                   named_tensors(model.network->statistics()));
+  std::printf("%s: a checkpoint of %s, %zu parameters; start from it with halograd train --init %s\n",
+              arguments.output.c_str(), header.network.c_str(), model.network->parameter_count(),
+              arguments.output.c_str());
+}
+
+bool is_hdf5(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file.is_open(), path, ": cannot be opened for reading");
+  std::string magic(4, '\0');
+  file.read(magic.data(), 4);
+  return file.good() && magic == "\x89HDF";
+}
+
+void convert(const ConvertArguments& arguments, Session& session) {
+  const Communicator& comm = session.start_mpi();
+  HALOGRAD_REQUIRE(comm.ranks() == 1, "convert runs on one rank, here are ", comm.ranks());
+  session.start_kokkos(1);
+  HALOGRAD_REQUIRE(arguments.overwrite || !fs::exists(arguments.output), arguments.output,
+                   ": exists; --overwrite replaces it");
+  const bool hdf5 = is_hdf5(arguments.input);
+  const std::string format = hdf5 ? read_format(arguments.input) : "";
+  HALOGRAD_REQUIRE(!hdf5 || format == checkpoint_format || format == state_dict_format, arguments.input, ": is a '",
+                   format, "', expected a checkpoint or a state dictionary");
+  const std::string partial = arguments.output + ".partial";
+  try {
+    format == checkpoint_format ? export_checkpoint(arguments, partial) : import_state(arguments, partial, hdf5, comm);
+    publish_file(partial, arguments.output);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(partial, ignored);
+    throw;
+  }
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<ConvertArguments>();
+  CLI::App* command = app.add_subcommand("convert", "Checkpoints to and from PyTorch state dictionaries, and to ONNX");
+  command->add_option("input", arguments->input, "Checkpoint, or state dictionary (.safetensors, .h5)")->required();
+  command
+      ->add_option("output", arguments->output,
+                   "Of a checkpoint: .safetensors, .h5 or .onnx; of a state dictionary: a checkpoint (.h5)")
+      ->required();
+  command->add_option("--replica", arguments->replica, "mean, or the number of a rank")
+      ->check(CLI::IsMember({"mean"}) | CLI::NonNegativeNumber);
+  command->add_option("--run", arguments->run, "Run file of the network that a state dictionary is for");
+  command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE");
+  command->add_option("--input", arguments->shape, "Extents of an image; by default the checkpoint's, or the data's")
+      ->type_name(shape_form);
+  command->add_option("--classes", arguments->classes, "Of a reference network; by default the data's")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the output where it exists");
+  command->callback([arguments, &session] { convert(*arguments, session); });
+}
+
+}  // namespace halograd

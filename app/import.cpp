@@ -1,0 +1,143 @@
+#include "convert/import.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "app/commands.hpp"
+#include "app/json.hpp"
+#include "kernels/error.hpp"
+#include "support/terminal.hpp"
+
+namespace halograd {
+namespace {
+
+std::atomic<bool> stop_asked{false};
+
+void ask_to_stop(int /*signal*/) {
+  stop_asked = true;
+}
+
+/// A bar on a terminal; elsewhere a line each tenth.
+class Bar {
+ public:
+  explicit Bar(bool quiet) : quiet_(quiet), terminal_(output_is_terminal()) {}
+  ~Bar() {
+    if (drawn_) std::printf("\n");
+  }
+  Bar(const Bar&) = delete;
+  Bar& operator=(const Bar&) = delete;
+
+  void operator()(long done, long all) {
+    if (quiet_) return;
+    if (first_ < 0) first_ = done;
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
+    if (!terminal_) {
+      if (done < all && 10 * done / all == tenth_) return;
+      tenth_ = 10 * done / all;
+      std::printf("%ld of %ld images, %.0f a second\n", done, all, rate);
+      std::fflush(stdout);
+      return;
+    }
+    constexpr int width = 40;
+    const int filled = static_cast<int>(width * done / all);
+    std::printf("\r[%s%s] %ld of %ld images, %.0f a second ",
+                std::string(static_cast<std::size_t>(filled), '#').c_str(),
+                std::string(static_cast<std::size_t>(width - filled), ' ').c_str(), done, all, rate);
+    std::fflush(stdout);
+    drawn_ = true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool quiet_, terminal_, drawn_ = false;
+  long first_ = -1, tenth_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+struct ImportArguments {
+  ImportOptions options;
+  std::string size, broken = "refuse";
+  bool json = false;
+};
+
+void print(const ImportResult& result, const ImportArguments& arguments) {
+  if (arguments.json) {
+    JsonObject object;
+    object.add("output", arguments.options.output);
+    object.add("train_images", result.images[0]);
+    object.add("test_images", result.images[1]);
+    object.add("shape", std::vector<long>{result.height, result.width, result.channels});
+    object.add("class_names", result.class_names);
+    object.add("broken", result.broken);
+    object.add("broken_before", result.broken_before);
+    object.add("resumed", result.resumed);
+    object.add("restarted", result.restarted);
+    std::printf("%s\n", object.text().c_str());
+    return;
+  }
+  if (result.restarted) std::printf("The partial file was of another source or options: started again\n");
+  if (result.resumed > 0) std::printf("Went on from %ld images that were there\n", result.resumed);
+  std::printf("%s: %ld images for training, %ld for testing, %dx%dx%d, %zu classes\n", arguments.options.output.c_str(),
+              result.images[0], result.images[1], result.height, result.width, result.channels,
+              result.class_names.size());
+  if (result.broken_before > 0) std::printf("Left out before: %ld images\n", result.broken_before);
+  if (!result.broken.empty()) std::printf("Left out: %zu images\n", result.broken.size());
+  for (const std::string& message : result.broken) std::printf("  %s\n", message.c_str());
+}
+
+void import(ImportArguments& arguments) {
+  ImportOptions& options = arguments.options;
+  if (!arguments.size.empty()) {
+    int end = 0;
+    const int read = std::sscanf(arguments.size.c_str(), "%dx%d%n", &options.height, &options.width, &end);
+    HALOGRAD_REQUIRE(read == 2 && end == static_cast<int>(arguments.size.size()) && options.height > 0 &&
+                         options.width > 0 && options.height <= 65535 && options.width <= 65535,
+                     "--size is '", arguments.size, "', expected HEIGHTxWIDTH, for example 64x64");
+  }
+  options.skip_broken = arguments.broken == "skip";
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, ask_to_stop);
+  ImportResult result;
+  {
+    Bar bar(arguments.json);
+    result = import_images(
+        options, [&](long done, long all) { bar(done, all); }, stop_asked);
+  }
+  print(result, arguments);
+}
+
+}  // namespace
+
+void add_import(CLI::App& app) {
+  auto arguments = std::make_shared<ImportArguments>();
+  ImportOptions& options = arguments->options;
+  CLI::App* command = app.add_subcommand("import", "Write folders of images, IDX or CIFAR files into one HDF5 file");
+  command
+      ->add_option(
+          "source", options.sources,
+          "Folders: SOURCE/<class>/*.png or .jpg, or SOURCE/{train,test}/<class>/..., or with IDX or CIFAR files")
+      ->required();
+  command->add_option("--output", options.output, "The file to write")->required()->type_name("FILE.h5");
+  command->add_option("--size", arguments->size, "Resize all images; without it they have to be of one size")
+      ->type_name("HEIGHTxWIDTH");
+  command->add_option("--colour", options.colour, "grey, rgb, or auto: as the first image has it")
+      ->check(CLI::IsMember({"auto", "grey", "rgb"}));
+  command
+      ->add_option("--test-fraction", options.test_fraction,
+                   "Share of each class for testing, 0.1 by default, where SOURCE has no train and test folders")
+      ->check(CLI::Range(0.0, 0.9));
+  command->add_option("--seed", options.seed, "Decides on the test images and the order of the training images");
+  command->add_option("--broken", arguments->broken, "Images that cannot be taken: list all and refuse, or skip them")
+      ->check(CLI::IsMember({"refuse", "skip"}));
+  command->add_option("--threads", options.threads, "That decode; by default this machine's cores")
+      ->check(CLI::Range(1, 256));
+  command->add_flag("--overwrite", options.overwrite, "Replace the output where it exists");
+  command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else");
+  command->callback([arguments] { import(*arguments); });
+}
+
+}  // namespace halograd

@@ -1,0 +1,135 @@
+#include "convert/state_dict.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "convert/layer_chain.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr const char* tracked = ".num_batches_tracked";
+
+/// Place in our order, pixels of channels, of feature j of PyTorch's, channels of pixels.
+long folded_place(long j, long features, long pixels) {
+  const long channels = features / pixels;
+  return j % pixels * channels + j / pixels;
+}
+
+/// Ours (S..., C, K) as PyTorch's (K, C, S...); a dense layer has no S and may come behind a flatten.
+void map_weight(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
+  const auto spatial_end = tensor.extents.end() - 2;
+  const long taps = std::accumulate(tensor.extents.begin(), spatial_end, 1L, std::multiplies<>());
+  const long channels = tensor.extents[tensor.extents.size() - 2], filters = tensor.extents.back();
+  map.extents = {filters, channels};
+  map.extents.insert(map.extents.end(), tensor.extents.begin(), spatial_end);
+  for (long filter = 0; filter < filters; ++filter)
+    for (long channel = 0; channel < channels; ++channel)
+      for (long tap = 0; tap < taps; ++tap)
+        map.source.push_back(tensor.offset +
+                             static_cast<std::size_t>(
+                                 (tap * channels + folded_place(channel, channels, folded_pixels)) * filters + filter));
+}
+
+void map_vector(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
+  map.extents = tensor.extents;
+  const auto features = static_cast<long>(tensor.size());
+  for (long j = 0; j < features; ++j)
+    map.source.push_back(tensor.offset + static_cast<std::size_t>(folded_place(j, features, folded_pixels)));
+}
+
+/// What PyTorch calls a tensor of a layer.
+std::string torch_name(const ChainLink& link, const std::string& tensor) {
+  const std::string& type = link.config.type;
+  const std::string& layer = link.config.name;
+  if (type == "conv" || type == "dense") return layer + "." + tensor;
+  HALOGRAD_REQUIRE(type == "batch_norm", "layer ", layer, " (", type, "): no counterpart in PyTorch is known for its ",
+                   tensor);
+  if (tensor == "scale") return layer + ".weight";
+  if (tensor == "shift") return layer + ".bias";
+  return layer + "." + tensor;
+}
+
+std::string text_of(const std::vector<long>& extents) {
+  std::string text = "(";
+  for (const long extent : extents) text += (text.size() == 1 ? "" : ", ") + std::to_string(extent);
+  return text + ")";
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
+std::vector<TensorMap> torch_tensors(const NetworkConfig& config, const Shape& input, const Network& network) {
+  std::vector<TensorMap> maps;
+  for (const ChainLink& link : chain_layers(config, input)) {
+    for (const bool statistic : {false, true}) {
+      for (const TensorInfo& tensor : statistic ? network.statistics() : network.parameters()) {
+        if (tensor.layer != link.config.name) continue;
+        TensorMap& map = maps.emplace_back();
+        map.name = torch_name(link, tensor.name);
+        map.statistic = statistic;
+        const bool per_input = link.config.type == "dense" || link.config.type == "batch_norm";
+        const long folded = per_input ? link.folded_pixels : 1;
+        if (tensor.extents.size() >= 2)
+          map_weight(tensor, folded, map);
+        else
+          map_vector(tensor, link.config.type == "batch_norm" ? folded : 1, map);
+      }
+    }
+  }
+  return maps;
+}
+
+StateDict to_state_dict(const std::vector<TensorMap>& tensors, const FlatModel& model, std::int64_t steps) {
+  StateDict state;
+  for (const TensorMap& map : tensors) {
+    StateTensor& tensor = state.emplace_back();
+    tensor.name = map.name;
+    tensor.extents = map.extents;
+    const std::vector<float>& from = map.statistic ? model.statistics : model.parameters;
+    tensor.values.reserve(map.source.size());
+    for (const std::size_t at : map.source) tensor.values.push_back(from[at]);
+    constexpr const char* last = ".running_var";
+    if (!ends_with(map.name, last)) continue;
+    const std::string layer = map.name.substr(0, map.name.size() - std::string(last).size());
+    state.push_back({layer + tracked, {}, {}, {steps}});
+  }
+  return state;
+}
+
+FlatModel from_state_dict(const std::vector<TensorMap>& tensors, const StateDict& state, const std::string& path) {
+  std::map<std::string, const StateTensor*> found;
+  for (const StateTensor& tensor : state) found[tensor.name] = &tensor;
+  FlatModel model;
+  std::string wrong;
+  for (const TensorMap& map : tensors) {
+    const auto entry = found.find(map.name);
+    if (entry == found.end()) {
+      wrong += "\n  missing: " + map.name + " " + text_of(map.extents);
+      continue;
+    }
+    const StateTensor& tensor = *entry->second;
+    found.erase(entry);
+    if (tensor.extents != map.extents || tensor.values.size() != map.source.size()) {
+      wrong += "\n  " + map.name + " is " + text_of(tensor.extents) + (tensor.integers.empty() ? "" : " of integers") +
+               ", expected " + text_of(map.extents);
+      continue;
+    }
+    std::vector<float>& to = map.statistic ? model.statistics : model.parameters;
+    for (std::size_t i = 0; i < map.source.size(); ++i) {
+      to.resize(std::max(to.size(), map.source[i] + 1));
+      to[map.source[i]] = tensor.values[i];
+    }
+  }
+  for (const auto& [name, tensor] : found)
+    if (!ends_with(name, tracked)) wrong += "\n  not in the network: " + name + " " + text_of(tensor->extents);
+  HALOGRAD_REQUIRE(wrong.empty(), path, ": is not a state dictionary of this network:", wrong);
+  return model;
+}
+
+}  // namespace halograd

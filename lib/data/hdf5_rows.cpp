@@ -1,0 +1,173 @@
+#include "data/hdf5_rows.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t block_bytes = std::size_t{1} << 20U;
+
+}  // namespace
+
+Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t memory_type, double megabytes_a_second)
+    : path_(std::move(path)),
+      name_(std::move(name)),
+      where_(path_.string() + ":" + name_),
+      dataset_(std::move(dataset)),
+      memory_type_(memory_type),
+      throttle_(megabytes_a_second) {
+  const Hdf5Session session;
+  const Hdf5Object space(H5Dget_space(dataset_.id()), H5Sclose);
+  extents_.resize(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space.id())));
+  H5Sget_simple_extent_dims(space.id(), extents_.data(), nullptr);
+  layout_.rows = static_cast<long>(extents_[0]);
+  layout_.row_bytes = H5Tget_size(memory_type);
+  for (std::size_t i = 1; i < extents_.size(); ++i) layout_.row_bytes *= static_cast<std::size_t>(extents_[i]);
+
+  const Hdf5Object properties(H5Dget_create_plist(dataset_.id()), H5Pclose);
+  if (H5Pget_layout(properties.id()) == H5D_CHUNKED) {
+    std::vector<hsize_t> chunk(extents_.size());
+    H5Pget_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+    chunk_rows_ = static_cast<long>(chunk[0]);
+  }
+  const long step = std::max(1L, chunk_rows_);  // whole chunks, so that none is read or decompressed twice
+  const auto wanted = static_cast<long>(std::max<std::size_t>(1, block_bytes / layout_.row_bytes));
+  layout_.block_rows = std::min(layout_.rows, (wanted + step - 1) / step * step);
+
+  storage_ = find_storage(memory_type);
+  if (storage_ != Storage::through_hdf5) file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0) storage_ = Storage::through_hdf5;
+}
+
+Hdf5Rows::~Hdf5Rows() {
+  if (file_ >= 0) ::close(file_);
+}
+
+Hdf5Rows::Storage Hdf5Rows::find_storage(hid_t memory_type) {
+  const Hdf5Object type(H5Dget_type(dataset_.id()), H5Tclose);
+  if (H5Tequal(type.id(), memory_type) <= 0) return Storage::through_hdf5;
+  const Hdf5Object file(H5Iget_file_id(dataset_.id()), H5Fclose);
+  const Hdf5Object file_creation(H5Fget_create_plist(file.id()), H5Pclose);
+  hsize_t user_block = 0;
+  H5Pget_userblock(file_creation.id(), &user_block);
+  if (user_block != 0) return Storage::through_hdf5;  // versions differ in whether addresses count it
+  const Hdf5Object properties(H5Dget_create_plist(dataset_.id()), H5Pclose);
+  if (H5Pget_layout(properties.id()) == H5D_CONTIGUOUS) {
+    const haddr_t address = H5Dget_offset(dataset_.id());
+    if (address == HADDR_UNDEF || H5Pget_external_count(properties.id()) != 0) return Storage::through_hdf5;
+    address_ = static_cast<long>(address);
+    return Storage::contiguous;
+  }
+#if H5_VERSION_GE(1, 10, 5)
+  if (chunk_rows_ == 0 || H5Pget_nfilters(properties.id()) != 0) return Storage::through_hdf5;
+  std::vector<hsize_t> chunk(extents_.size());
+  H5Pget_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+  const bool whole_rows = std::equal(chunk.begin() + 1, chunk.end(), extents_.begin() + 1);
+  return whole_rows ? Storage::chunks : Storage::through_hdf5;
+#else
+  return Storage::through_hdf5;
+#endif
+}
+
+void Hdf5Rows::read(long first, long count, std::uint8_t* out) const {
+  throttle_.pass(static_cast<std::size_t>(count) * layout_.row_bytes);
+  if (!read_directly(first, count, out)) read_through_hdf5(first, count, out);
+}
+
+bool Hdf5Rows::read_directly(long first, long count, std::uint8_t* out) const {
+  if (storage_ == Storage::through_hdf5) return false;
+  if (storage_ == Storage::contiguous) {
+    read_at(address_ + first * static_cast<long>(layout_.row_bytes),
+            static_cast<std::size_t>(count) * layout_.row_bytes, first, count, out);
+    return true;
+  }
+  for (long row = first; row < first + count;) {
+    const long chunk = row / chunk_rows_;
+    const long rows = std::min(first + count, (chunk + 1) * chunk_rows_) - row;
+    const long address = chunk_address(chunk);
+    if (address < 0) return false;  // never written: HDF5 gives the fill value
+    const auto bytes = static_cast<std::size_t>(rows) * layout_.row_bytes;
+    read_at(address + (row - chunk * chunk_rows_) * static_cast<long>(layout_.row_bytes), bytes, row, rows, out);
+    out += bytes;
+    row += rows;
+  }
+  return true;
+}
+
+long Hdf5Rows::chunk_address([[maybe_unused]] long chunk) const {
+#if H5_VERSION_GE(1, 10, 5)
+  const Hdf5Session session;
+  std::vector<hsize_t> offset(extents_.size(), 0);
+  offset[0] = static_cast<hsize_t>(chunk * chunk_rows_);
+  unsigned mask = 0;
+  haddr_t address = HADDR_UNDEF;
+  hsize_t bytes = 0;
+  const herr_t found = H5Dget_chunk_info_by_coord(dataset_.id(), offset.data(), &mask, &address, &bytes);
+  HALOGRAD_REQUIRE(found >= 0, where_, ": cannot find the chunk of images ", chunk * chunk_rows_,
+                   " and after: ", hdf5_reason());
+  return address == HADDR_UNDEF ? -1 : static_cast<long>(address);
+#else
+  return -1;
+#endif
+}
+
+void Hdf5Rows::read_at(long address, std::size_t bytes, long first, long count, std::uint8_t* out) const {
+  for (std::size_t done = 0; done < bytes;) {
+    const ::ssize_t got =
+        ::pread(file_, out + done, bytes - done, static_cast<::off_t>(address) + static_cast<::off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    HALOGRAD_REQUIRE(got > 0, where_, ": cannot read images ", first, " to ", first + count - 1, " at offset ", address,
+                     ": ", got == 0 ? std::string("the file ends before") : std::generic_category().message(errno));
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void Hdf5Rows::read_through_hdf5(long first, long count, std::uint8_t* out) const {
+  // Chunk by chunk, so that what is said of a damaged one names its images.
+  for (long row = first; row < first + count;) {
+    const long end = chunk_rows_ == 0 ? first + count : std::min(first + count, (row / chunk_rows_ + 1) * chunk_rows_);
+    read_piece(row, end - row, out);
+    out += static_cast<std::size_t>(end - row) * layout_.row_bytes;
+    row = end;
+  }
+}
+
+void Hdf5Rows::read_piece(long first, long count, std::uint8_t* out) const {
+  const Hdf5Session session;
+  const Hdf5Object space(H5Dget_space(dataset_.id()), H5Sclose);
+  std::vector<hsize_t> start(extents_.size(), 0), extents = extents_;
+  start[0] = static_cast<hsize_t>(first);
+  extents[0] = static_cast<hsize_t>(count);
+  const Hdf5Object memory(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose);
+  const bool read =
+      H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr) >= 0 &&
+      H5Dread(dataset_.id(), memory_type_, memory.id(), space.id(), H5P_DEFAULT, out) >= 0;
+  HALOGRAD_REQUIRE(read, where_, ": cannot read images ", first, " to ", first + count - 1, ": ", hdf5_reason());
+}
+
+std::string Hdf5Rows::name() const {
+  return fs::absolute(path_).lexically_normal().string() + ":" + name_;
+}
+
+std::string Hdf5Rows::identity() const {
+  struct stat status {};
+  HALOGRAD_REQUIRE(::stat(path_.c_str(), &status) == 0, path_.string(),
+                   ": cannot be looked at: ", std::generic_category().message(errno));
+  return name() + "\n" + std::to_string(status.st_size) + " bytes, changed at " +
+         std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + ", inode " +
+         std::to_string(status.st_ino) + "\n" + std::to_string(layout_.rows) + " rows of " +
+         std::to_string(layout_.row_bytes) + " bytes in blocks of " + std::to_string(layout_.block_rows) + "\n";
+}
+
+}  // namespace halograd

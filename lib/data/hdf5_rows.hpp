@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/blocks.hpp"
+#include "data/hdf5_handles.hpp"
+#include "data/throttle.hpp"
+
+namespace halograd {
+
+/// The rows of an HDF5 dataset, one an element of its first axis, in blocks of whole chunks of about 1 MiB.
+///
+/// Where the values lie in the file as they are in memory (contiguous or in chunks of whole rows, without filters) they
+/// are read past HDF5: several threads at once, and without its lock, that a trainer needs for its own files. Others
+/// (compressed, of another byte order) go through HDF5.
+class Hdf5Rows final : public BlockSource {
+ public:
+  /// `dataset` (rows, ...) is read as `memory_type`. `megabytes_a_second`: see Throttle.
+  Hdf5Rows(std::filesystem::path path, std::string name, Hdf5Object dataset, hid_t memory_type,
+           double megabytes_a_second);
+  ~Hdf5Rows() override;
+
+  [[nodiscard]] BlockLayout layout() const override { return layout_; }
+  void read(long first, long count, std::uint8_t* out) const override;
+  [[nodiscard]] std::string identity() const override;
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] bool past_hdf5() const { return file_ >= 0; }
+
+ private:
+  enum class Storage { contiguous, chunks, through_hdf5 };
+  [[nodiscard]] Storage find_storage(hid_t memory_type);
+  void read_through_hdf5(long first, long count, std::uint8_t* out) const;
+  void read_piece(long first, long count, std::uint8_t* out) const;
+  [[nodiscard]] bool read_directly(long first, long count, std::uint8_t* out) const;
+  [[nodiscard]] long chunk_address(long chunk) const;
+  void read_at(long address, std::size_t bytes, long first, long count, std::uint8_t* out) const;
+
+  std::filesystem::path path_;
+  std::string name_;
+  std::string where_;
+  Hdf5Object dataset_;
+  hid_t memory_type_;
+  std::vector<hsize_t> extents_;
+  BlockLayout layout_;
+  long chunk_rows_ = 0;  // 0: not chunked
+  Storage storage_ = Storage::through_hdf5;
+  long address_ = -1;  // of contiguous values
+  int file_ = -1;      // a descriptor of its own
+  mutable Throttle throttle_;
+};
+
+}  // namespace halograd

@@ -1,0 +1,43 @@
+#include "train/finite_guard.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/finite.hpp"
+
+namespace halograd {
+namespace {
+
+/// "image 117 of the training set (data/set.h5)"; of several in a batch the first.
+std::string broken_image(const Batch& batch, const std::string& data) {
+  const auto broken = std::find_if(batch.images.begin(), batch.images.end(), [](float x) { return !std::isfinite(x); });
+  const std::size_t values = batch.images.size() / static_cast<std::size_t>(batch.size);
+  const std::size_t place = static_cast<std::size_t>(broken - batch.images.begin()) / values;
+  return "image " + std::to_string(batch.indices[place]) + " of the training set (" + data + ")";
+}
+
+}  // namespace
+
+FiniteGuard::FiniteGuard(Network& network, const Replica& replica)
+    : network_(network), replica_(replica), statistics_("halograd::kept_statistics", network.statistic_count()) {}
+
+void FiniteGuard::keep(const ExecutionSpace& exec) {
+  Kokkos::deep_copy(exec, statistics_, replica_.statistics);
+}
+
+bool FiniteGuard::finite(const ExecutionSpace& exec, double loss) const {
+  return std::isfinite(loss) && count_non_finite(exec, replica_.gradients) == 0;
+}
+
+std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,
+                                   std::uint64_t random_key) {
+  const HostBatch host{batch.size, batch.images.data(), batch.labels.data()};
+  Kokkos::deep_copy(exec, replica_.statistics, statistics_);
+  std::string where = network_.first_non_finite(exec, replica_, host, random_key);
+  if (where == "the images") where = broken_image(batch, data);
+  Kokkos::deep_copy(exec, replica_.statistics, statistics_);
+  Kokkos::deep_copy(exec, replica_.gradients, 0.0F);
+  return where;
+}
+
+}  // namespace halograd

@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""halograd convert: checkpoints to and from PyTorch, and to ONNX."""
+
+import json
+import os
+import struct
+import unittest
+
+import h5py
+import numpy as np
+
+from onnx_file import Onnx
+from program import ProgramTest, main, sets
+
+CLASSES = 4
+EVERY = """
+name = "every"
+[training]
+batch = 16
+epochs = 2
+[data]
+format = "synthetic"
+synthetic_train = 64
+synthetic_test = 16
+synthetic_shape = [10, 7, 2]
+synthetic_classes = 4
+[network]
+name = "every"
+[[network.layer]]
+type = "conv"
+name = "stem"
+channels = 8
+kernel = 3
+stride = [2, 1]
+padding = [1, 2]
+bias = false
+[[network.layer]]
+type = "batch_norm"
+name = "norm"
+epsilon = 1e-3
+[[network.layer]]
+type = "relu"
+name = "positive"
+[[network.layer]]
+type = "conv"
+name = "grouped"
+channels = 8
+kernel = 3
+padding = 2
+dilation = 2
+groups = 4
+[[network.layer]]
+type = "add"
+name = "sum"
+inputs = ["positive", "grouped"]
+[[network.layer]]
+type = "max_pool"
+kernel = 3
+padding = 1
+[[network.layer]]
+type = "avg_pool"
+kernel = [2, 3]
+stride = 2
+padding = 1
+[[network.layer]]
+type = "flatten"
+[[network.layer]]
+type = "batch_norm"
+name = "folded"
+[[network.layer]]
+type = "relu"
+[[network.layer]]
+type = "dropout"
+[[network.layer]]
+type = "dense"
+name = "hidden"
+channels = 12
+[[network.layer]]
+type = "relu"
+[[network.layer]]
+type = "dense"
+name = "head"
+channels = 4
+bias = false
+"""
+TORCH_NAMES = {"scale": "weight", "shift": "bias"}
+
+
+def read_safetensors(path):
+    """A reader by the published format, beside the one in the program."""
+    with open(path, "rb") as file:
+        length, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        data = file.read()
+    metadata = header.pop("__metadata__", {})
+    kinds = {"F32": "<f4", "I64": "<i8", "F64": "<f8"}
+    tensors = {name: np.frombuffer(data[slice(*entry["data_offsets"])], kinds[entry["dtype"]]).reshape(entry["shape"])
+               for name, entry in header.items()}
+    return tensors, metadata
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        kind = {"<f4": "F32", "<i8": "I64", "<f8": "F64", "<f2": "F16"}[tensor.dtype.newbyteorder("<").str]
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + tensor.nbytes]}
+        data += np.ascontiguousarray(tensor).tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def optional(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+torch, onnxruntime = optional("torch"), optional("onnxruntime")
+
+
+class Convert(ProgramTest):
+    def train(self, text=EVERY, **values):
+        run = self.write("run.toml", text)
+        return self.succeed_json("train", run, *sets(averager__name="none", **values), ranks=2)["checkpoint"]
+
+    def test_tensors_are_laid_out_as_pytorch_has_them(self):
+        checkpoint = self.train()
+        self.succeed("convert", checkpoint, "mean.safetensors")
+        self.succeed("convert", checkpoint, "mean.h5")
+        self.succeed("convert", checkpoint, "second.safetensors", "--replica", "1")
+        tensors, metadata = read_safetensors(self.path("mean.safetensors"))
+        self.assertEqual((metadata["format"], metadata["network"], metadata["step"]), ("pt", "every", "8"))
+        second, _ = read_safetensors(self.path("second.safetensors"))
+        expected = {}
+        with h5py.File(self.path(checkpoint), "r") as file, h5py.File(self.path("mean.h5"), "r") as in_hdf5:
+            self.assertEqual(sorted(in_hdf5), sorted(tensors))
+            for layer, group in file["mean"].items():
+                for name, dataset in group.items():
+                    ours = dataset[()]
+                    kind = "statistics" if dataset.attrs["kind"] == "statistic" else "parameters"
+                    start = dataset.attrs["offset"]
+                    row = file["replica"][kind][1][start:start + ours.size].reshape(ours.shape)
+                    for array, found in ((ours, tensors), (row, second)):
+                        if layer == "hidden" and name == "weight":  # (H, W, C) before, (C, H, W) in PyTorch
+                            array = array.reshape(3, 5, 8, 12).transpose(2, 0, 1, 3).reshape(120, 12).T
+                        elif layer == "folded":
+                            array = array.reshape(3, 5, 8).transpose(2, 0, 1).reshape(120)
+                        elif array.ndim == 4:
+                            array = array.transpose(3, 2, 0, 1)
+                        elif array.ndim == 2:
+                            array = array.T
+                        torch_name = f"{layer}.{TORCH_NAMES.get(name, name)}"
+                        expected[torch_name] = array
+                        self.assert_same_bits(found[torch_name], np.ascontiguousarray(array), torch_name)
+            for name, array in tensors.items():
+                self.assert_same_bits(in_hdf5[name][()], array, name)
+        expected |= {f"{layer}.num_batches_tracked": 8 for layer in ("norm", "folded")}
+        self.assertEqual(sorted(tensors), sorted(expected))
+        self.assertEqual(int(tensors["norm.num_batches_tracked"]), 8)
+
+    def test_there_and_back_is_the_same_model_and_a_start_for_training(self):
+        checkpoint = self.train()
+        run = self.path("run.toml")
+        expected = self.succeed_json("evaluate", checkpoint)["mean_model_loss"]
+        for ending in ("safetensors", "h5"):
+            self.succeed("convert", checkpoint, f"state.{ending}")
+            self.succeed("convert", f"state.{ending}", f"back_{ending}.h5", "--run", run)
+            self.assertEqual(self.succeed_json("evaluate", f"back_{ending}.h5")["mean_model_loss"], expected)
+            with h5py.File(self.path(checkpoint)) as first, h5py.File(self.path(f"back_{ending}.h5")) as second:
+                for name in ("stem/weight", "folded/running_var", "hidden/weight"):
+                    self.assert_same_bits(first["mean"][name][()], second["mean"][name][()], name)
+        started = self.succeed_json("train", run, "--init", "back_h5.h5",
+                                    *sets(name="started", optimizer__learning_rate=1e-30, training__epochs=1), ranks=2)
+        with h5py.File(self.path(checkpoint)) as first, h5py.File(self.path(started["checkpoint"])) as second:
+            for name in ("stem/weight", "hidden/weight", "head/weight"):
+                self.assert_same_bits(first["mean"][name][()], second["mean"][name][()], name)
+
+    def test_onnx_structure(self):
+        checkpoint = self.train()
+        self.succeed("convert", checkpoint, "model.onnx", *sets(data__mean="[0.5, 0.25]"))
+        self.succeed("convert", checkpoint, "state.safetensors")
+        state, _ = read_safetensors(self.path("state.safetensors"))
+        model = Onnx(self.path("model.onnx"))
+        self.assertEqual((model.ir_version, model.operator_set), (7, ("", 13)))
+        self.assertEqual(model.input, ("images", ["batch", 2, 10, 7]))
+        self.assertEqual(model.output, ("logits", ["batch", CLASSES]))
+        self.assertEqual((model.metadata["network"], model.metadata["mean"]), ("every", "0.500000 0.250000"))
+        self.assertEqual([node[0] for node in model.nodes],
+                         ["Conv", "BatchNormalization", "Relu", "Conv", "Add", "MaxPool", "AveragePool", "Flatten",
+                          "Identity", "BatchNormalization", "Relu", "Identity", "Gemm", "Relu", "Gemm", "Identity"])
+        known = {"images", *model.tensors}
+        for operation, inputs, outputs, _ in model.nodes:
+            self.assertLessEqual(set(inputs), known, operation)
+            self.assertTrue(known.isdisjoint(outputs), operation)
+            known |= set(outputs)
+        self.assertIn("logits", known)
+        self.assertEqual(model.nodes[0][3], {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 2, 1, 2],
+                                             "dilations": [1, 1], "group": 1})
+        self.assertEqual(model.nodes[3][3], {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [2, 2, 2, 2],
+                                             "dilations": [2, 2], "group": 4})
+        self.assertEqual(model.nodes[6][3], {"kernel_shape": [2, 3], "strides": [2, 2], "pads": [1, 1, 1, 1],
+                                             "count_include_pad": 1})
+        self.assertAlmostEqual(model.nodes[1][3]["epsilon"], 1e-3)
+        for name, tensor in state.items():
+            if tensor.dtype == np.float32:
+                self.assert_same_bits(model.tensors.pop(name), tensor, name)
+        self.assertEqual(model.tensors, {})
+
+    def losses(self, checkpoint, images, classes):
+        """Mean loss of the program on the images for each label that all of them may be given."""
+        losses = []
+        for label in range(classes):
+            with h5py.File(self.path("labelled.h5"), "w") as file:
+                for split in ("train", "test"):
+                    file[f"{split}/images"] = images
+                    file[f"{split}/labels"] = np.full(len(images), label)
+                    file[f"{split}/labels"].attrs["classes"] = classes
+            out = self.succeed_json("evaluate", checkpoint, *sets(data__format="hdf5", data__path="labelled.h5"))
+            losses.append(out["mean_model_loss"])
+        return np.array(losses)
+
+    def check_outputs(self, checkpoint, shape, classes, forward, count=5):
+        """Holds log-probabilities against the program's, image by image: logits = forward(images in NCHW)."""
+        images = np.random.default_rng(5).random((count, *shape), dtype=np.float32)
+        logits = np.asarray(forward(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))).astype(np.float64)
+        self.assertEqual(logits.shape, (count, classes))
+        for i in range(min(count, 2)):
+            found = self.losses(checkpoint, images[i:i + 1], classes)
+            expected = np.log(np.exp(logits[i] - logits[i].max()).sum()) + logits[i].max() - logits[i]
+            np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+
+    def in_torch(self, module, state):
+        tensors, _ = read_safetensors(self.path(state))
+        module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}, strict=True)
+        module.eval()
+        return lambda images: module(torch.from_numpy(images)).detach().numpy()
+
+    @unittest.skipIf(torch is None, "SKIPPED: PyTorch is not installed for this Python")
+    def test_pytorch_gives_the_same_outputs(self):
+        from torch_networks import Every, LeNet5, ResNet20
+        reference = 'name = "net"\n[data]\nformat = "synthetic"\nsynthetic_train = 32\nsynthetic_test = 8\n' \
+                    'synthetic_shape = [{}]\n[training]\nbatch = 16\n[network]\nname = "{}"\n'
+        for text, module, shape, classes in ((EVERY, Every, (10, 7, 2), 4),
+                                             (reference.format("28, 28, 1", "lenet5"), LeNet5, (28, 28, 1), 10),
+                                             (reference.format("32, 32, 3", "resnet20"), ResNet20, (32, 32, 3), 10)):
+            with self.subTest(module.__name__):
+                checkpoint = self.train(text, output__folder=module.__name__)
+                self.succeed("convert", checkpoint, f"{module.__name__}.safetensors")
+                self.check_outputs(checkpoint, shape, classes, self.in_torch(module(), f"{module.__name__}.safetensors"))
+
+    @unittest.skipIf(torch is None, "SKIPPED: PyTorch is not installed for this Python")
+    def test_weights_of_pytorch_come_in(self):
+        from torch_networks import Every
+        torch.manual_seed(1)
+        module = Every()
+        module(torch.rand(8, 2, 10, 7))  # running statistics that are not those of the start
+        module.eval()
+        state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+        write_safetensors(self.path("torch.safetensors"), state)
+        self.succeed("convert", "torch.safetensors", "start.h5", "--run", self.write("run.toml", EVERY))
+        forward = lambda images: module(torch.from_numpy(images)).detach().numpy()
+        self.check_outputs("start.h5", (10, 7, 2), 4, forward)
+
+    @unittest.skipIf(onnxruntime is None, "SKIPPED: onnxruntime is not installed for this Python")
+    def test_onnxruntime_gives_the_same_outputs(self):
+        lenet5 = 'name = "net"\n[data]\nformat = "synthetic"\nsynthetic_train = 32\nsynthetic_test = 8\n' \
+                 'synthetic_shape = [{}]\n[training]\nbatch = 16\n[network]\nname = "{}"\n'
+        for name, text, shape, classes in (("every", EVERY, (10, 7, 2), 4),
+                                           ("lenet5", lenet5.format("28, 28, 1", "lenet5"), (28, 28, 1), 10),
+                                           ("resnet20", lenet5.format("32, 32, 3", "resnet20"), (32, 32, 3), 10)):
+            with self.subTest(name):
+                checkpoint = self.train(text, output__folder=name)
+                self.succeed("convert", checkpoint, f"{name}.onnx")
+                session = onnxruntime.InferenceSession(self.path(f"{name}.onnx"), providers=["CPUExecutionProvider"])
+                self.check_outputs(checkpoint, shape, classes, lambda images: session.run(None, {"images": images})[0])
+
+    def test_refusals(self):
+        checkpoint = self.train()
+        run = self.path("run.toml")
+        self.succeed("convert", checkpoint, "state.safetensors")
+        state, _ = read_safetensors(self.path("state.safetensors"))
+        with open(self.path("state.safetensors"), "rb") as file:
+            whole = file.read()
+        with open(self.path("cut.safetensors"), "wb") as file:
+            file.write(whole[:-100])
+        with open(self.path("header.safetensors"), "wb") as file:
+            file.write(whole[:200])
+        with open(self.path("words.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", 12) + b'{"a": [1, b]' + b"....")
+        other = {**state, "extra.weight": np.zeros((2, 3), np.float32), "head.weight": np.zeros((4, 13), np.float32)}
+        del other["stem.weight"]
+        write_safetensors(self.path("other.safetensors"), other)
+        write_safetensors(self.path("half.safetensors"), {"stem.weight": np.zeros(3, np.float16)})
+
+        def refused(words, *arguments):
+            self.refuse("convert", *arguments, words=words, ranks=0)
+
+        refused(["cut.safetensors", "is cut short"], "cut.safetensors", "x.h5", "--run", run)
+        refused(["header.safetensors", "cut short"], "header.safetensors", "x.h5", "--run", run)
+        refused(["words.safetensors", "offset"], "words.safetensors", "x.h5", "--run", run)
+        refused(["half.safetensors", "stem.weight", "F16", ".float()"], "half.safetensors", "x.h5", "--run", run)
+        refused(["missing: stem.weight (8, 2, 3, 3)", "not in the network: extra.weight (2, 3)",
+                 "head.weight is (4, 13), expected (4, 12)"], "other.safetensors", "x.h5", "--run", run)
+        refused(["state.safetensors", "--run"], "state.safetensors", "x.h5")
+        refused(["state.safetensors: exists", "--overwrite"], checkpoint, "state.safetensors")
+        refused(["model.pt", ".safetensors", ".onnx"], checkpoint, "model.pt")
+        refused(["2 ranks", "replica 7"], checkpoint, "x.onnx", "--replica", "7")
+        refused(["nowhere.h5"], "nowhere.h5", "x.onnx")
+        refused(["--input is '10'"], checkpoint, "x.onnx", "--input", "10")
+        self.succeed("convert", checkpoint, "state.safetensors", "--overwrite")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+#include "kernels/finite.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/buffers.hpp"
+
+namespace halograd {
+namespace {
+
+long count(const std::vector<float>& values) {
+  const Buffer<float> buffer("values", values.size());
+  const auto host = Kokkos::create_mirror_view(buffer);
+  for (std::size_t i = 0; i < values.size(); ++i) host(i) = values[i];
+  Kokkos::deep_copy(buffer, host);
+  return count_non_finite(ExecutionSpace(), buffer);
+}
+
+TEST(CountNonFinite, CountsInfinitiesAndNaNsWhereverTheyLie) {
+  using Limits = std::numeric_limits<float>;
+  EXPECT_EQ(count({}), 0);
+  EXPECT_EQ(count({0, -0.0F, Limits::max(), Limits::lowest(), Limits::denorm_min()}), 0);
+  for (const std::size_t length : {1U, 17U, 4096U, 4097U, 10000U}) {
+    std::vector<float> values(length, 1.0F);
+    values.front() = Limits::quiet_NaN();
+    EXPECT_EQ(count(values), 1) << length;
+    values.back() = -Limits::infinity();
+    EXPECT_EQ(count(values), length == 1 ? 1 : 2) << length;
+    values[length / 2] = Limits::infinity();
+    EXPECT_EQ(count(values), length == 1 ? 1 : 3) << length;
+  }
+}
+
+}  // namespace
+}  // namespace halograd
