@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
-#include <sstream>
+#include <vector>
 
 #include "app/benchmark_table.hpp"
 #include "app/commands.hpp"
+#include "app/shape_argument.hpp"
 #include "config/read.hpp"
 #include "config/suggest.hpp"
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
+#include "nn/loss.hpp"
 #include "nn/reference_networks.hpp"
 
 namespace halograd {
@@ -38,17 +40,6 @@ struct BenchmarkCase {
   BenchmarkOptions options;
 };
 
-Shape parse_shape(const std::string& text) {
-  Shape shape;
-  char first = 0, second = 0;
-  std::istringstream in(text);
-  in >> shape.height >> first >> shape.width >> second >> shape.channels;
-  HALOGRAD_REQUIRE(!in.fail() && in.peek() == EOF && first == 'x' && second == 'x' && shape.height > 0 &&
-                       shape.width > 0 && shape.channels > 0,
-                   "--input ", text, ": expected height x width x channels, for example 32x32x3");
-  return shape;
-}
-
 const ReferenceNetwork& reference_network(const std::string& name) {
   const std::vector<ReferenceNetwork>& known = reference_networks();
   const auto found =
@@ -61,7 +52,7 @@ const ReferenceNetwork& reference_network(const std::string& name) {
 }
 
 void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
-  if (!arguments.input.empty()) options.input = parse_shape(arguments.input);
+  if (!arguments.input.empty()) options.input = parse_shape(arguments.input, "--input");
   if (arguments.classes > 0) options.classes = arguments.classes;
   if (arguments.batch > 0) options.batch = arguments.batch;
   options.seconds = arguments.seconds;
@@ -76,9 +67,11 @@ BenchmarkCase reference_case(const BenchmarkArguments& arguments, const std::str
   result.options.batch = reference.batch;
   result.options.optimizer.learning_rate = 0.01;
   result.options.optimizer.momentum = 0.9;
+  if (reference.binary_pixels) result.options.loss.name = "binary_cross_entropy";
   apply(arguments, result.options);
+  if (reference.binary_pixels) result.options.labels_per_image = result.options.input.pixels();
   result.network.name = name;
-  result.network = expand_network(result.network, result.options.classes);
+  result.network = expand_network(result.network, outputs_of(Target(result.options.classes, 1, result.options.loss)));
   return result;
 }
 
@@ -86,14 +79,15 @@ BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig
   BenchmarkCase result;
   result.options.batch = config.training.batch;
   result.options.optimizer = config.optimizer;
+  result.options.loss = config.loss;
   if (arguments.input.empty() || arguments.classes == 0) {
     const auto data = open_dataset(config.data, Split::train, config.training.seed);
-    const ImageShape image = data->shape();
-    result.options.input = {image.height, image.width, image.channels};
+    result.options.input = data->shape();
+    result.options.labels_per_image = data->labels_per_image();
     result.options.classes = data->classes();
   }
   apply(arguments, result.options);
-  result.network = expand_network(config.network, result.options.classes);
+  result.network = expand_network(config.network, outputs_of(Target(result.options.classes, 1, config.loss)));
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/commands.hpp"
+#include "app/shape_argument.hpp"
 #include "config/read.hpp"
 #include "config/write.hpp"
 #include "convert/layer_chain.hpp"
@@ -43,26 +44,17 @@ struct Model {
   std::vector<TensorMap> tensors;
 };
 
-/// "28x28x1".
-Shape parse_shape(const std::string& text, const std::string& where) {
-  int height = 0, width = 0, channels = 0, end = 0;
-  const int found = std::sscanf(text.c_str(), "%dx%dx%d%n", &height, &width, &channels, &end);
-  HALOGRAD_REQUIRE(found == 3 && end == static_cast<int>(text.size()) && height > 0 && width > 0 && channels > 0, where,
-                   " is '", text, "', expected HEIGHTxWIDTHxCHANNELS, for example 28x28x1");
-  return {height, width, channels};
-}
-
 void build(Model& model, const std::string& shape, const std::string& where, int classes) {
   if (!shape.empty()) model.input = parse_shape(shape, where);
   if (shape.empty() || (classes == 0 && model.config.network.layers.empty())) {
     const auto data = open_dataset(model.config.data, Split::train, 1);
-    const ImageShape image = data->shape();
-    if (shape.empty()) model.input = Shape{image.height, image.width, image.channels};
+    if (shape.empty()) model.input = data->shape();
     if (classes == 0) classes = data->classes();
   }
-  model.config.network = expand_network(model.config.network, classes);
+  const LossConfig& loss = model.config.loss;
+  model.config.network = expand_network(model.config.network, outputs_of(Target(classes, 1, loss)));
   const Shape out = chain_layers(model.config.network, model.input).back().output;
-  model.network = std::make_unique<Network>(model.config.network, model.input, out.channels, 1);
+  model.network = std::make_unique<Network>(model.config.network, model.input, target_of(model.input, out, loss), 1);
   model.tensors = torch_tensors(model.config.network, model.input, *model.network);
 }
 
@@ -190,7 +182,7 @@ void add_convert(CLI::App& app, Session& session) {
   command->add_option("--run", arguments->run, "Run file of the network that a state dictionary is for");
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE");
   command->add_option("--input", arguments->shape, "Extents of an image; by default the checkpoint's, or the data's")
-      ->type_name("HEIGHTxWIDTHxCHANNELS");
+      ->type_name(shape_form);
   command->add_option("--classes", arguments->classes, "Of a reference network; by default the data's")
       ->check(CLI::PositiveNumber);
   command->add_flag("--overwrite", arguments->overwrite, "Replace the output where it exists");

@@ -46,32 +46,31 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    const ImageShape image = data->shape();
-    network = std::make_unique<Network>(expand_network(config.network, data->classes()),
-                                        Shape{image.height, image.width, image.channels}, data->classes(),
+    const Target target(data->classes(), data->labels_per_image(), config.loss);
+    network = std::make_unique<Network>(expand_network(config.network, outputs_of(target)), data->shape(), target,
                                         std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);
     load_mean(arguments.checkpoint, replica);
   });
-  const Evaluation part = evaluate(ExecutionSpace(), *network, replica, *loader);
-  double sums[3] = {part.loss_sum, part.correct, part.images};
-  comm.sum(sums, 3);
+  const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader), comm);
   if (comm.rank() != 0) return;
-  const double loss = sums[0] / sums[2], accuracy = sums[1] / sums[2];
   if (arguments.json) {
     JsonObject object;
     object.add("checkpoint", arguments.checkpoint);
     object.add("network", header.network);
     object.add("step", static_cast<long>(header.step));
     object.add("epoch", static_cast<long>(header.epoch));
-    object.add("images", static_cast<long>(sums[2]));
-    object.add("mean_model_loss", loss);
-    object.add("mean_model_accuracy", accuracy);
+    object.add("images", static_cast<long>(all.images));
+    object.add("mean_model_loss", all.loss());
+    object.add("mean_model_" + all.metric, all.score());
     std::cout << object.text() << std::endl;
   } else {
-    std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\nmean model: %.2f %% of %.0f test images, loss %.4f\n",
-                arguments.checkpoint.c_str(), header.network.c_str(), static_cast<long>(header.epoch),
-                static_cast<long>(header.step), header.ranks, 100 * accuracy, sums[2], loss);
+    std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\n", arguments.checkpoint.c_str(),
+                header.network.c_str(), static_cast<long>(header.epoch), static_cast<long>(header.step), header.ranks);
+    const std::string name = all.metric == "iou" ? "IoU " : all.metric == "error" ? "error " : "";
+    std::printf("mean model: %s%.*f%s of %.0f test images, loss %.4f\n", name.c_str(), all.metric == "error" ? 4 : 2,
+                all.metric == "error" ? all.score() : 100 * all.score(), all.metric == "error" ? "" : " %", all.images,
+                all.loss());
   }
 }
 

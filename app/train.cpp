@@ -33,8 +33,8 @@ void print_json(const TrainingResult& result) {
   object.add("bytes_sent", result.bytes_sent);
   object.add("train_loss", result.last.train_loss);
   object.add("mean_model_loss", result.last.mean_model_loss);
-  object.add("test_accuracy", std::vector<double>{result.last.accuracy_lowest, result.last.accuracy_highest});
-  object.add("mean_model_accuracy", result.last.mean_model_accuracy);
+  object.add("test_" + result.last.metric, std::vector<double>{result.last.score_lowest, result.last.score_highest});
+  object.add("mean_model_" + result.last.metric, result.last.mean_model_score);
   object.add("consensus_distance", result.last.consensus_distance);
   object.add("skipped_updates", static_cast<long>(result.skipped));
   object.add("stopped", result.stopped);
@@ -61,7 +61,7 @@ void train(const TrainArguments& arguments, Session& session) {
   session.start_kokkos(config.training.threads);
 
   const bool speaks = comm.rank() == 0;
-  Report report(!speaks || arguments.json, config.output.print_steps);
+  Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss));
   Trainer trainer(config, comm, report);
   report.start(std::string("halograd ") + HALOGRAD_VERSION + ": " + config.name, trainer.facts());
   if (arguments.check) {

@@ -101,7 +101,7 @@ class Watcher {
   void show_rows() {
     if (rows_ > view_.epochs) rows_ = view_.epochs;  // begun anew, or resumed from before
     for (; rows_ < view_.epochs; ++rows_) {
-      if (!heading_) std::printf("%s\n", epoch_heading().c_str());
+      if (!heading_) std::printf("%s\n", epoch_heading(view_.metric).c_str());
       heading_ = true;
       std::printf("%s\n", epoch_row(epoch_summary(metrics_, rows_, epochs_wanted_)).c_str());
     }

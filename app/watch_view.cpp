@@ -23,7 +23,7 @@ std::string format(const char* pattern, Values... values) {
   return text.data();
 }
 
-const std::vector<double>& column(const MetricsTable& metrics, const char* path) {
+const std::vector<double>& column(const MetricsTable& metrics, const std::string& path) {
   return metrics.columns.at(path);
 }
 
@@ -93,17 +93,18 @@ RunView view_of(const std::string& name, const MetricsTable& metrics, std::int64
   view.epochs = metrics.epochs;
   view.epochs_wanted = epochs_wanted;
   view.steps = metrics.steps;
-  view.train_loss = view.mean_model_loss = view.mean_model_accuracy = view.consensus_distance = unknown;
-  view.accuracy_lowest = view.accuracy_highest = view.seconds_left = unknown;
+  view.metric = metrics.metric;
+  view.train_loss = view.mean_model_loss = view.mean_model_score = view.consensus_distance = unknown;
+  view.score_lowest = view.score_highest = view.seconds_left = unknown;
   for (std::int64_t epoch = 0; epoch < view.epochs; ++epoch)
     view.epoch_losses.push_back(row_mean(column(metrics, "/epoch/train_loss"), epoch, view.ranks));
   if (view.epochs > 0) {
     const EpochSummary last = epoch_summary(metrics, view.epochs - 1, epochs_wanted);
     view.train_loss = last.train_loss;
     view.mean_model_loss = last.mean_model_loss;
-    view.mean_model_accuracy = last.mean_model_accuracy;
-    view.accuracy_lowest = last.accuracy_lowest;
-    view.accuracy_highest = last.accuracy_highest;
+    view.mean_model_score = last.mean_model_score;
+    view.score_lowest = last.score_lowest;
+    view.score_highest = last.score_highest;
     view.consensus_distance = last.consensus_distance;
     const auto steps = static_cast<std::int64_t>(column(metrics, "/epoch/steps").back()) / view.epochs;
     view.steps_wanted = steps * epochs_wanted;
@@ -123,16 +124,17 @@ EpochSummary epoch_summary(const MetricsTable& metrics, std::int64_t epoch, std:
   EpochSummary summary;
   summary.epoch = epoch + 1;
   summary.epochs = epochs_wanted;
+  summary.metric = metrics.metric;
   summary.train_loss = row_mean(column(metrics, "/epoch/train_loss"), epoch, metrics.ranks);
   summary.mean_model_loss = column(metrics, "/epoch/mean_model_loss")[at];
-  summary.mean_model_accuracy = column(metrics, "/epoch/mean_model_accuracy")[at];
+  summary.mean_model_score = column(metrics, "/epoch/mean_model_" + metrics.metric)[at];
   summary.consensus_distance = column(metrics, "/epoch/consensus_distance")[at];
   summary.seconds = column(metrics, "/epoch/seconds")[at];
-  const std::vector<double>& accuracy = column(metrics, "/epoch/test_accuracy");
-  const auto first = accuracy.begin() + static_cast<std::ptrdiff_t>(epoch * metrics.ranks);
+  const std::vector<double>& scores = column(metrics, "/epoch/test_" + metrics.metric);
+  const auto first = scores.begin() + static_cast<std::ptrdiff_t>(epoch * metrics.ranks);
   const auto [lowest, highest] = std::minmax_element(first, first + metrics.ranks);
-  summary.accuracy_lowest = *lowest;
-  summary.accuracy_highest = *highest;
+  summary.score_lowest = *lowest;
+  summary.score_highest = *highest;
 
   const std::vector<double>& steps = column(metrics, "/epoch/steps");
   const auto end = static_cast<std::int64_t>(steps[at]) - metrics.first_step;
@@ -192,9 +194,11 @@ std::string screen(const RunView& view, bool blocks) {
     text += format(" of the last %zu steps\n", view.step_losses.size());
   }
   if (view.epochs > 0) {
-    text += format("  accuracy  mean model %.2f %%, replicas %.2f-%.2f %%, consensus distance %.4g\n",
-                   100 * view.mean_model_accuracy, 100 * view.accuracy_lowest, 100 * view.accuracy_highest,
-                   view.consensus_distance);
+    const char* const unit = view.metric == "error" ? "" : " %";
+    const auto number = [&view](double score) { return score_text(view.metric, score); };
+    text += format("  %-8s  mean model %s%s, replicas %s-%s%s, consensus distance %.4g\n", view.metric.c_str(),
+                   number(view.mean_model_score).c_str(), unit, number(view.score_lowest).c_str(),
+                   number(view.score_highest).c_str(), unit, view.consensus_distance);
   }
   if (view.steps > 0) {
     text += format("  speed     %.0f images/s, waiting for neighbours %.1f %%, for data %.1f %%\n",

@@ -19,7 +19,8 @@ struct RunView {
   bool writer = false;                         ///< the file is open for writing
 
   // of the last epoch; NaN before its end
-  double train_loss = 0, mean_model_loss = 0, mean_model_accuracy = 0, accuracy_lowest = 0, accuracy_highest = 0;
+  double train_loss = 0, mean_model_loss = 0, mean_model_score = 0, score_lowest = 0, score_highest = 0;
+  std::string metric;  ///< what the scores are
   double consensus_distance = 0;
   double seconds_left = 0;  ///< at the pace of the last epochs; NaN before the first one's end
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws a run's metrics: loss, accuracy, consensus distance and where the time went.
+"""Draws a run's metrics: loss, accuracy (or what else it is judged by), consensus distance and where the time went.
 
     plot_metrics.py RUN_FOLDER [RUN_FOLDER ...] [--output FILE] [--against epochs|seconds] [--table]
 
 One picture per call, metrics.png in the (first) run folder unless --output says otherwise. Several runs are compared in it: loss,
-accuracy, consensus distance and share of time spent waiting, against epochs or seconds of training and evaluation. --table prints
+scores, consensus distance and share of time spent waiting, against epochs or seconds of training and evaluation. --table prints
 the runs' last figures side by side instead. Works on a run that is still going. Needs Python 3 with h5py and matplotlib.
 """
 
@@ -22,6 +22,11 @@ from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 FORMAT = "halograd metrics"
 FORMAT_VERSION = 1
+METRICS = {  # what models are judged by: title, label of the axis, factor, the best of several values
+    "accuracy": ("accuracy", "correct / %", 100, np.max),
+    "iou": ("intersection over union", "IoU / %", 100, np.max),
+    "error": ("error", "root mean square of the error", 1, np.min),
+}
 RUN_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]  # told apart by all eyes
 TIMES = [  # what a step is made of, its colour
     ("compute", "compute_seconds", "#4c78a8"),
@@ -58,6 +63,12 @@ class Run:
         self.epoch = self._read_group(file["epoch"])
         self.step = self._read_group(file["step"])
         self.epochs = len(self.epoch["seconds"])
+        self.metric = file.attrs.get("metric", "accuracy")
+        if self.metric not in METRICS:
+            raise ValueError(f"{path}: judged by {self.metric!r}, expected one of {', '.join(METRICS)}")
+        _, _, factor, self.best = METRICS[self.metric]
+        self.replica_scores = factor * self.epoch["test_" + self.metric]
+        self.mean_scores = factor * self.epoch["mean_model_" + self.metric]
         self.ranks = int(file.attrs["ranks"])
         if self.epochs == 0:
             raise ValueError(f"{path}: no epoch is finished yet")
@@ -67,6 +78,9 @@ class Run:
         columns = {name: dataset[()] for name, dataset in group.items()}
         rows = min(len(column) for column in columns.values())
         return {name: column[:rows] for name, column in columns.items()}
+
+    def score_text(self, value):
+        return f"{value:.4g}" if self.metric == "error" else f"{value:.2f}"
 
     def places(self, against):
         """Where the ends of the epochs lie on the axis."""
@@ -89,19 +103,19 @@ def draw_loss(axes, runs, against):
         x = run.places(against)
         axes.plot(x, run.epoch["train_loss"].mean(axis=1), "--", color=colour, label=f"{label}training")
         axes.plot(x, run.epoch["mean_model_loss"], "-", color=colour, linewidth=2, label=f"{label}test, mean model")
-    axes.set(title="Loss", ylabel="cross-entropy")
+    axes.set(title="Loss", ylabel="mean over images")
 
 
-def draw_accuracy(axes, runs, against):
+def draw_scores(axes, runs, against):
     for run, colour, label in runs:
         x = run.places(against)
-        replicas = 100 * run.epoch["test_accuracy"]
-        lines = axes.plot(x, replicas, "-", color=colour, linewidth=0.7, alpha=0.45)
+        lines = axes.plot(x, run.replica_scores, "-", color=colour, linewidth=0.7, alpha=0.45)
         if len(runs) == 1:
             lines[0].set_label("replicas")
-        mean = 100 * run.epoch["mean_model_accuracy"]
-        axes.plot(x, mean, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {mean[-1]:.2f} %")
-    axes.set(title="Test accuracy" + ("" if len(runs) == 1 else " (thin: replicas)"), ylabel="correct / %")
+        last = run.score_text(run.mean_scores[-1]) + ("" if run.metric == "error" else " %")
+        axes.plot(x, run.mean_scores, "-", color=colour, linewidth=2.2, label=f"{label}mean model, {last}")
+    title, unit, _, _ = METRICS[runs[0][0].metric]
+    axes.set(title=f"Test {title}" + ("" if len(runs) == 1 else " (thin: replicas)"), ylabel=unit)
 
 
 def draw_consensus(axes, runs, against):
@@ -142,13 +156,15 @@ def draw_waits(axes, runs, against):
 
 def table(runs):
     """The runs' last figures, a line a run."""
-    rows = [("run", "ranks", "epochs", "steps", "train loss", "test loss", "accuracy %", "best %", "replicas %", "consensus",
-             "wait %", "data %", "seconds")]
+    rows = [("run", "ranks", "epochs", "steps", "train loss", "test loss",
+             runs[0].metric + ("" if runs[0].metric == "error" else " %"), "best", "replicas", "consensus", "wait %",
+             "data %", "seconds")]
     for run in runs:
-        mean, replicas = 100 * run.epoch["mean_model_accuracy"], 100 * run.epoch["test_accuracy"][-1]
+        scores, replicas = run.mean_scores, run.replica_scores[-1]
         rows.append((run.name, str(run.ranks), str(run.epochs), str(run.epoch["steps"][-1]),
-                     f"{run.epoch['train_loss'][-1].mean():.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}", f"{mean[-1]:.2f}",
-                     f"{mean.max():.2f}", f"{replicas.min():.2f}-{replicas.max():.2f}",
+                     f"{run.epoch['train_loss'][-1].mean():.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}",
+                     run.score_text(scores[-1]), run.score_text(run.best(scores)),
+                     f"{run.score_text(replicas.min())}-{run.score_text(replicas.max())}",
                      f"{run.epoch['consensus_distance'][-1]:.3g}",
                      f"{100 * run.wait_shares(['wait_seconds']).mean():.1f}",
                      f"{100 * run.wait_shares(['data_seconds']).mean():.1f}", f"{run.epoch['seconds'].sum():.1f}"))
@@ -163,13 +179,13 @@ def draw(runs, output, against):
         "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9", "axes.axisbelow": True,
         "legend.frameon": False, "legend.fontsize": 8,
     })
-    figure, ((loss, accuracy), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
+    figure, ((loss, scores), (consensus, times)) = plt.subplots(2, 2, figsize=(9.6, 6.8), constrained_layout=True)
     compared = [(run, RUN_COLOURS[i % len(RUN_COLOURS)], f"{run.name}: " if len(runs) > 1 else "")
                 for i, run in enumerate(runs)]
     draw_loss(loss, compared, against)
-    draw_accuracy(accuracy, compared, against)
+    draw_scores(scores, compared, against)
     draw_consensus(consensus, compared, against)
-    drawn_against = [loss, accuracy, consensus]
+    drawn_against = [loss, scores, consensus]
     if len(runs) == 1:
         draw_times(times, runs[0])
     else:
@@ -178,10 +194,10 @@ def draw(runs, output, against):
     for axes in drawn_against:
         axes.set_xlabel("epoch" if against == "epochs" else "time / s")
     if against == "epochs":
-        for axes in (loss, accuracy, consensus, times):
+        for axes in (loss, scores, consensus, times):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     loss.legend()
-    accuracy.legend(loc="lower right")
+    scores.legend(loc="best")
     if len(runs) > 1:
         consensus.legend()
     titles = [f"{run.name} ({run.ranks} rank{'s' if run.ranks > 1 else ''})" for run in runs]
@@ -203,6 +219,9 @@ def main():
         if len({run.name for run in runs}) < len(runs):
             for run in runs:
                 run.name = run.folder
+        if len({run.metric for run in runs}) > 1:
+            raise ValueError("the runs are judged by different metrics: "
+                             + ", ".join(f"{run.name} by {run.metric}" for run in runs))
         if arguments.table:
             print(table(runs))
             return

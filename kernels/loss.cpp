@@ -17,6 +17,7 @@ struct CrossEntropyRow {
   T* gradient;  // null: not wanted
   int classes;
   double scale;
+  double smoothing;
   double bad_label_loss;
 
   KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct) const {
@@ -27,49 +28,134 @@ struct CrossEntropyRow {
       if (from[k] > from[best]) best = k;
     }
     const T largest = from[best];  // subtracted, so that no exponential overflows
-    double sum = 0;
+    double sum = 0, distances = 0;
     for (int k = 0; k < classes; ++k) {
       sum += static_cast<double>(math::exp(from[k] - largest));
+      distances += static_cast<double>(largest) - static_cast<double>(from[k]);
     }
     const bool inside = label >= 0 && label < classes;
     const double distance = static_cast<double>(largest) - static_cast<double>(from[inside ? label : best]);
-    const double row_loss = inside ? math::log(sum) + distance : bad_label_loss;
+    // One term at a time: without smoothing the loss is exactly that of the label.
+    const double target = smoothing > 0 ? (1 - smoothing) * distance + smoothing * distances / classes : distance;
+    const double row_loss = inside ? math::log(sum) + target : bad_label_loss;
     loss += row_loss;
     correct += inside && best == label && row_loss == row_loss ? 1 : 0;
     if (gradient == nullptr) return;
     T* const to = gradient + row * classes;
-    const double share = scale / sum;
+    const double share = scale / sum, least = scale * smoothing / classes, label_share = scale * (1 - smoothing);
     for (int k = 0; k < classes; ++k) {
       const double softmax_share = static_cast<double>(math::exp(from[k] - largest)) * share;
-      to[k] = static_cast<T>(k == label ? softmax_share - scale : softmax_share);
+      to[k] = static_cast<T>((k == label ? softmax_share - label_share : softmax_share) - least);
     }
   }
 };
+
+/// One logit.
+template <class T>
+struct BinaryRow {
+  const T* logits;
+  const std::int32_t* labels;
+  T* gradient;  // null: not wanted
+  double scale;
+  double bad_label_loss;
+
+  KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct, long& overlap, long& either) const {
+    const double x = static_cast<double>(logits[row]);
+    const std::int32_t label = labels[row];
+    const bool actual = label == 1, predicted = x > 0;
+    const double tail = math::exp(x < 0 ? x : -x);  // of -|x|; a NaN stays one
+    const double row_loss = (x < 0 ? 0 : x) - (actual ? x : 0) + math::log1p(tail);
+    loss += label == 0 || label == 1 ? row_loss : bad_label_loss;
+    correct += actual == predicted && row_loss == row_loss ? 1 : 0;
+    overlap += actual && predicted ? 1 : 0;
+    either += actual || predicted ? 1 : 0;
+    if (gradient == nullptr) return;
+    const double sigmoid = (x < 0 ? tail : 1) / (1 + tail);
+    gradient[row] = static_cast<T>(scale * (sigmoid - (actual ? 1 : 0)));
+  }
+};
+
+template <class T>
+struct SquaredRow {
+  const T* x;
+  const std::int32_t* labels;
+  T* gradient;  // null: not wanted
+  int width;
+  double scale;
+
+  KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct) const {
+    const T* const from = x + row * width;
+    const std::int32_t label = labels[row];
+    int best = 0;
+    double sum = 0;
+    for (int k = 0; k < width; ++k) {
+      if (from[k] > from[best]) best = k;
+      const double error = static_cast<double>(from[k]) - (width == 1 ? label : (k == label ? 1 : 0));
+      sum += error * error;
+      if (gradient != nullptr) gradient[row * width + k] = static_cast<T>(2 * scale / width * error);
+    }
+    loss += sum / width;
+    correct += (width == 1 ? sum < 0.25 : best == label && sum == sum) ? 1 : 0;
+  }
+};
+
+void require_loss_buffers(const char* kernel, long rows, int width, std::size_t logits, std::size_t labels,
+                          std::size_t gradient) {
+  HALOGRAD_REQUIRE(rows >= 0 && width >= 1, kernel, ": ", rows, " rows of ", width, " values");
+  const std::size_t values = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+  HALOGRAD_REQUIRE(logits >= values && (gradient == 0 || gradient >= values), kernel, ": ", rows, " rows of ", width,
+                   " values need ", values, "; the outputs have ", logits, ", the gradient ", gradient);
+  HALOGRAD_REQUIRE(labels >= static_cast<std::size_t>(rows), kernel, ": ", rows, " rows, but ", labels, " labels");
+}
 
 }  // namespace
 
 template <class T>
 LossSum softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes, Vector<const T> logits,
-                              Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
-  HALOGRAD_REQUIRE(rows >= 0 && classes >= 1, "softmax_cross_entropy: ", rows, " rows of ", classes, " classes");
-  const std::size_t values = static_cast<std::size_t>(rows) * static_cast<std::size_t>(classes);
-  HALOGRAD_REQUIRE(logits.extent(0) >= values && (gradient.extent(0) == 0 || gradient.extent(0) >= values),
-                   "softmax_cross_entropy: ", rows, " rows of ", classes, " classes need ", values,
-                   " values; logits have ", logits.extent(0), ", the gradient ", gradient.extent(0));
-  HALOGRAD_REQUIRE(labels.extent(0) >= static_cast<std::size_t>(rows), "softmax_cross_entropy: ", rows, " rows, but ",
-                   labels.extent(0), " labels");
+                              Vector<const std::int32_t> labels, double scale, Vector<T> gradient, double smoothing) {
+  require_loss_buffers("softmax_cross_entropy", rows, classes, logits.extent(0), labels.extent(0), gradient.extent(0));
   LossSum result;
   Kokkos::parallel_reduce(
       label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, rows),
       CrossEntropyRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, classes,
-                         scale, std::numeric_limits<double>::quiet_NaN()},
+                         scale, smoothing, std::numeric_limits<double>::quiet_NaN()},
       result.loss, result.correct);
   return result;
 }
 
-template LossSum softmax_cross_entropy<float>(const ExecutionSpace&, long, int, Vector<const float>,
-                                              Vector<const std::int32_t>, double, Vector<float>);
-template LossSum softmax_cross_entropy<double>(const ExecutionSpace&, long, int, Vector<const double>,
-                                               Vector<const std::int32_t>, double, Vector<double>);
+template <class T>
+LossSum binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const T> logits,
+                             Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
+  require_loss_buffers("binary_cross_entropy", rows, 1, logits.extent(0), labels.extent(0), gradient.extent(0));
+  LossSum result;
+  Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, rows),
+                          BinaryRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr,
+                                       scale, std::numeric_limits<double>::quiet_NaN()},
+                          result.loss, result.correct, result.overlap, result.either);
+  return result;
+}
+
+template <class T>
+LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
+                           Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
+  require_loss_buffers("mean_squared_error", rows, width, x.extent(0), labels.extent(0), gradient.extent(0));
+  LossSum result;
+  Kokkos::parallel_reduce(
+      label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
+      SquaredRow<T>{x.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
+      result.loss, result.correct);
+  return result;
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                      \
+  template LossSum softmax_cross_entropy<T>(const ExecutionSpace&, long, int, Vector<const T>,                       \
+                                            Vector<const std::int32_t>, double, Vector<T>, double);                  \
+  template LossSum binary_cross_entropy<T>(const ExecutionSpace&, long, Vector<const T>, Vector<const std::int32_t>, \
+                                           double, Vector<T>);                                                       \
+  template LossSum mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>,                          \
+                                         Vector<const std::int32_t>, double, Vector<T>);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

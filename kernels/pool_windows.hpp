@@ -6,8 +6,8 @@
 
 namespace halograd {
 
-/// Calls body(n, row, column, channel, count) for all pixels of (N, rows, columns, C): a host's work item is a row
-/// of pixels, an accelerator's a single value.
+/// Calls body(plane, row, column, channel, count) for all pixels of (planes, rows, columns, C), where planes are those
+/// of all images: a host's work item is a row of pixels, an accelerator's a single value.
 template <class Body>
 struct PixelItem {
   Body body;
@@ -15,10 +15,10 @@ struct PixelItem {
   KOKKOS_FUNCTION void operator()(const long item) const {
     if constexpr (runs_on_host) {
       const Body local = body;  // no store can reach this copy, so the compiler keeps it in registers
-      const int n = static_cast<int>(item / rows);
+      const int plane = static_cast<int>(item / rows);
       const int row = static_cast<int>(item % rows);
       for (int column = 0; column < columns; ++column) {
-        local(n, row, column, 0, channels);
+        local(plane, row, column, 0, channels);
       }
     } else {
       const long pixel = item / channels;
@@ -30,9 +30,9 @@ struct PixelItem {
 };
 
 template <class Body>
-void for_each_pixel(const ExecutionSpace& exec, const char* name, int batch, int rows, int columns, int channels,
+void for_each_pixel(const ExecutionSpace& exec, const char* name, long planes, int rows, int columns, int channels,
                     const Body& body) {
-  const long lines = static_cast<long>(batch) * rows;
+  const long lines = planes * rows;
   const long items = runs_on_host ? lines : lines * columns * channels;
   Kokkos::parallel_for(label(name), FlatRange(exec, 0, items), PixelItem<Body>{body, rows, columns, channels});
 }
@@ -55,8 +55,8 @@ KOKKOS_INLINE_FUNCTION Reach windows_over(int in, int stride, int pad, int kerne
   return {shifted, begin, last < outputs ? last + 1 : outputs};
 }
 
-KOKKOS_INLINE_FUNCTION long pixel_offset(int n, int row, int column, int rows, int columns, int channels) {
-  return ((static_cast<long>(n) * rows + row) * columns + column) * channels;
+KOKKOS_INLINE_FUNCTION long pixel_offset(long plane, int row, int column, int rows, int columns, int channels) {
+  return ((plane * rows + row) * columns + column) * channels;
 }
 
 /// The checks of the pooling kernels: they throw Error.
@@ -70,21 +70,26 @@ inline void require_pool_axis(const char* kernel, const char* axis, int extent, 
 }
 
 inline void require_pool_shape(const char* kernel, const PoolShape& shape, std::size_t input, std::size_t output) {
-  HALOGRAD_REQUIRE(shape.batch >= 0 && shape.channels >= 0 && shape.height >= 1 && shape.width >= 1, kernel,
-                   ": images of ", shape.batch, " x ", shape.height, " x ", shape.width, " x ", shape.channels);
+  HALOGRAD_REQUIRE(shape.batch >= 0 && shape.channels >= 0 && shape.depth >= 1 && shape.height >= 1 && shape.width >= 1,
+                   kernel, ": images of ", shape.batch, " x ", shape.depth, " x ", shape.height, " x ", shape.width,
+                   " x ", shape.channels);
+  require_pool_axis(kernel, "depth", shape.depth, shape.kernel_d, shape.stride_d, shape.pad_d);
   require_pool_axis(kernel, "height", shape.height, shape.kernel_h, shape.stride_h, shape.pad_h);
   require_pool_axis(kernel, "width", shape.width, shape.kernel_w, shape.stride_w, shape.pad_w);
   const auto lines = static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.channels);
-  const std::size_t inputs = lines * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
-  const std::size_t outputs =
-      lines * static_cast<std::size_t>(shape.out_height()) * static_cast<std::size_t>(shape.out_width());
+  const std::size_t inputs = lines * static_cast<std::size_t>(shape.depth) * static_cast<std::size_t>(shape.height) *
+                             static_cast<std::size_t>(shape.width);
+  const std::size_t outputs = lines * static_cast<std::size_t>(shape.out_depth()) *
+                              static_cast<std::size_t>(shape.out_height()) *
+                              static_cast<std::size_t>(shape.out_width());
   HALOGRAD_REQUIRE(input >= inputs && output >= outputs, kernel, ": the shape needs ", inputs, " and ", outputs,
                    " values, the buffers have ", input, " and ", output);
 }
 
 inline void require_pool_places(const char* kernel, const PoolShape& shape, std::size_t places, std::size_t output) {
-  HALOGRAD_REQUIRE(shape.kernel_h <= 256 / shape.kernel_w, kernel, ": a window of ", shape.kernel_h, " x ",
-                   shape.kernel_w, " has more than the 256 places that one byte tells apart");
+  HALOGRAD_REQUIRE(shape.kernel_d <= 256 / shape.kernel_h / shape.kernel_w, kernel, ": a window of ", shape.kernel_d,
+                   " x ", shape.kernel_h, " x ", shape.kernel_w,
+                   " has more than the 256 places that one byte tells apart");
   HALOGRAD_REQUIRE(places >= output, kernel, ": ", places, " places for ", output, " outputs");
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,37 +26,56 @@ struct DataConfig {
   std::string cache_folder;                 ///< on the node's own disk, shared by its ranks; empty: none
   double throttle_mb_per_second = 0;        ///< a test aid: file reads are slowed down to it; 0: as fast as they are
   // format = "synthetic": random images whose class can be learnt, for benchmarks and tests
-  int synthetic_train = 1024;                     ///< training images
-  int synthetic_test = 256;                       ///< test images
-  std::array<int, 3> synthetic_shape{32, 32, 3};  ///< height, width, channels
+  int synthetic_train = 1024;  ///< training images
+  int synthetic_test = 256;    ///< test images
+  std::vector<int> synthetic_shape{32, 32,
+                                   3};  ///< height, width, channels; volumes have a depth before, rows no height
   int synthetic_classes = 10;
+  std::string synthetic_labels = "image";  ///< one an image, or one a pixel
   bool operator==(const DataConfig&) const = default;
 };
 
 /// One [[network.layer]]. Which keys a layer takes depends on its type (config/fields.hpp).
 struct LayerConfig {
-  std::string type;  ///< conv, dense, max_pool, avg_pool, global_avg_pool, batch_norm, relu, add, flatten, dropout
-  std::string name;  ///< unique; the reader fills in type and running number ("conv3")
-  std::vector<std::string> inputs;    ///< names of earlier layers, or "input"; empty: the layer before
-  int channels = 0;                   ///< conv, dense: outputs K
-  std::array<int, 2> kernel{1, 1};    ///< conv, pools: R, S
-  std::array<int, 2> stride{1, 1};    ///< conv, pools
-  std::array<int, 2> padding{0, 0};   ///< conv, pools: zeros on each side
-  std::array<int, 2> dilation{1, 1};  ///< conv
-  int groups = 1;                     ///< conv
-  bool bias = true;                   ///< conv, dense
-  double probability = 0.5;           ///< dropout: share of values set to zero
-  double epsilon = 1e-5;              ///< batch_norm
-  double momentum = 0.1;              ///< batch_norm: weight of a new batch in the running statistics
+  std::string type;                 ///< one of layer_types in config/fields.hpp
+  std::string name;                 ///< unique; the reader fills in type and running number ("conv3")
+  std::vector<std::string> inputs;  ///< names of earlier layers, or "input"; empty: the layer before
+  int channels = 0;                 ///< conv, conv_transpose, dense: outputs K
+  // A number for each spatial axis of the input (T, R, S), or one for all of them:
+  std::vector<int> kernel{1};          ///< conv, conv_transpose, pools
+  std::vector<int> stride{1};          ///< conv, conv_transpose, pools
+  std::vector<int> padding{0};         ///< conv, conv_transpose, pools: zeros on each side
+  std::vector<int> dilation{1};        ///< conv, conv_transpose
+  std::vector<int> output_padding{0};  ///< conv_transpose: pixels added to the end of the output
+  std::vector<int> factor{2};          ///< upsample
+  int groups = 1;                      ///< conv, conv_transpose, group_norm
+  bool bias = true;                    ///< conv, conv_transpose, dense
+  double slope = 0.01;                 ///< leaky_relu: of negative values
+  double probability = 0.5;            ///< dropout: share of values set to zero
+  double epsilon = 1e-5;               ///< batch_norm, group_norm, layer_norm
+  double momentum = 0.1;               ///< batch_norm: weight of a new batch in the running statistics
   bool operator==(const LayerConfig&) const = default;
 };
 
 /// [network]: a reference network by name, or a list of layers.
 struct NetworkConfig {
-  std::string name;                 ///< lenet5, vgg_small, resnet20, resnet18; anything else with layers
+  std::string name;                 ///< a reference network; anything else with layers
   std::vector<LayerConfig> layers;  ///< empty: the reference network of that name
   bool operator==(const NetworkConfig&) const = default;
 };
+
+/// [loss]: what training makes small. Of labels an image or a pixel, as the data have them.
+struct LossConfig {
+  std::string name = "cross_entropy";  ///< cross_entropy, binary_cross_entropy, mean_squared_error
+  double label_smoothing = 0.0;        ///< cross_entropy: share of the target spread over all classes
+  bool operator==(const LossConfig&) const = default;
+};
+
+/// What models are judged by on the test set, given the loss: "accuracy", "iou" (intersection over union) or "error".
+inline std::string metric_of(const LossConfig& loss) {
+  if (loss.name == "binary_cross_entropy") return "iou";
+  return loss.name == "mean_squared_error" ? "error" : "accuracy";
+}
 
 /// [optimizer]
 struct OptimizerConfig {
@@ -138,6 +156,7 @@ struct RunConfig {
   TrainingConfig training;
   DataConfig data;
   NetworkConfig network;
+  LossConfig loss;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   AveragerConfig averager;

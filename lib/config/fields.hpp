@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -85,18 +84,18 @@ inline const char* type_name(const std::vector<double>&) {
 inline const char* type_name(const std::vector<std::string>&) {
   return "a list of strings";
 }
-inline const char* type_name(const std::array<int, 2>&) {
-  return "two integers, or one for both";
-}
-inline const char* type_name(const std::array<int, 3>&) {
-  return "three integers";
+inline const char* type_name(const std::vector<int>&) {
+  return "an integer or a list of integers";
 }
 
 /// The networks that need no list of layers.
-inline const std::vector<std::string> reference_networks{"lenet5", "vgg_small", "resnet20", "resnet18"};
+inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
+                                                         "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
 
-inline const std::vector<std::string> layer_types{"conv",       "dense", "max_pool", "avg_pool", "global_avg_pool",
-                                                  "batch_norm", "relu",  "add",      "flatten",  "dropout"};
+inline const std::vector<std::string> layer_types{
+    "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
+    "batch_norm", "group_norm",     "layer_norm", "relu",     "relu6",    "leaky_relu",      "sigmoid",
+    "tanh",       "gelu",           "silu",       "add",      "concat",   "flatten",         "dropout"};
 
 template <class Visitor>
 void visit(Visitor& v, TrainingConfig& c) {
@@ -137,8 +136,11 @@ void visit(Visitor& v, DataConfig& c) {
     at_least(0));
   v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
   v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
-  v("synthetic_shape", c.synthetic_shape, "synthetic: height, width, channels", at_least(1));
-  v("synthetic_classes", c.synthetic_classes, "synthetic: classes", at_least(2));
+  v("synthetic_shape", c.synthetic_shape,
+    "synthetic: height, width, channels; volumes have a depth before, rows of values no height", at_least(1));
+  v("synthetic_classes", c.synthetic_classes, "synthetic: classes of the images", at_least(2));
+  v("synthetic_labels", c.synthetic_labels,
+    "synthetic: a class for each image, or for each pixel whether it is in a tube", one_of({"image", "pixel"}));
 }
 
 /// The keys a layer takes follow from its type: a visitor that reads has set `type` when it comes to the others.
@@ -148,29 +150,49 @@ void visit(Visitor& v, LayerConfig& c) {
   v("type", c.type, "what the layer does", required(one_of(layer_types)));
   v("name", c.name, "unique; by default the type and a running number: conv1, conv2, dense1", a_plain_name());
   v("inputs", c.inputs, "names of earlier layers, or \"input\" for the images; empty: the layer before", Allowed{});
-  if (is("conv", "dense")) v("channels", c.channels, "outputs", required(at_least(1)));
-  if (is("conv", "max_pool", "avg_pool")) {
-    v("kernel", c.kernel, "height and width of the window", required(at_least(1)));
-    v("stride", c.stride, "pixels between two windows, down and across", at_least(1));
-    v("padding", c.padding, "pixels added on each side, down and across", at_least(0));
+  if (is("conv", "conv_transpose", "dense")) v("channels", c.channels, "outputs", required(at_least(1)));
+  if (is("conv", "conv_transpose", "max_pool", "avg_pool")) {
+    v("kernel", c.kernel, "extents of the window", required(at_least(1)));
+    v("stride", c.stride, "pixels from one window to the next", at_least(1));
+    v("padding", c.padding, "pixels added on each side", at_least(0));
   }
-  if (is("conv")) {
-    v("dilation", c.dilation, "pixels between two elements of the kernel, down and across", at_least(1));
+  if (is("conv", "conv_transpose")) {
+    v("dilation", c.dilation, "pixels from one element of the kernel to the next", at_least(1));
+  }
+  if (is("conv_transpose")) {
+    v("output_padding", c.output_padding, "pixels added at the end of the output, fewer than stride", at_least(0));
+  }
+  if (is("conv", "conv_transpose")) {
     v("groups", c.groups, "the channels are split into so many convolutions of their own", at_least(1));
   }
-  if (is("conv", "dense")) v("bias", c.bias, "adds a trained number to each output channel", Allowed{});
+  if (is("group_norm")) v("groups", c.groups, "groups of neighbouring channels", required(at_least(1)));
+  if (is("conv", "conv_transpose", "dense")) {
+    v("bias", c.bias, "adds a trained number to each output channel", Allowed{});
+  }
+  if (is("upsample")) v("factor", c.factor, "copies of each pixel along each axis", at_least(1));
+  if (is("leaky_relu")) v("slope", c.slope, "of negative values", at_least(0));
   if (is("dropout")) v("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
+  if (is("batch_norm", "group_norm", "layer_norm")) v("epsilon", c.epsilon, "added to the variance", above(0));
   if (is("batch_norm")) {
-    v("epsilon", c.epsilon, "added to the variance", above(0));
     v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
 
 template <class Visitor>
 void visit(Visitor& v, NetworkConfig& c) {
-  v("name", c.name, "a reference network (lenet5, vgg_small, resnet20, resnet18), or any name for a list of layers",
+  v("name", c.name,
+    "a reference network (lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d), or any name "
+    "for a list of layers",
     a_plain_name());
   v.list("layer", c.layers, "the layers in order; none: the reference network of that name");
+}
+
+template <class Visitor>
+void visit(Visitor& v, LossConfig& c) {
+  v("name", c.name, "of the network's outputs and the labels",
+    one_of({"cross_entropy", "binary_cross_entropy", "mean_squared_error"}));
+  v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
+    at_least_and_below(0, 1));
 }
 
 template <class Visitor>
@@ -247,6 +269,7 @@ void visit(Visitor& v, RunConfig& c) {
   v.section("training", c.training, "How long, and how much at a time.");
   v.section("data", c.data, "Where the images are and how a batch is made of them.");
   v.section("network", c.network, "A reference network by name, or a list of layers.");
+  v.section("loss", c.loss, "What training makes small.");
   v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
   v.section("schedule", c.schedule, "The factor on the learning rate.");
   v.section("averager", c.averager, "How the ranks' replicas are kept together.");

@@ -89,12 +89,13 @@ void check_inputs(const std::vector<LayerConfig>& layers, const std::vector<Node
     }
     const Place& place = list == nullptr ? nodes[i].place : list->place;
     const std::string found = ", found " + std::to_string(layer.inputs.size());
-    if (layer.type == "add" && layer.inputs.size() < 2) {
-      fail_at(place, "layer \"" + layer.name + "\" adds at least two inputs" + found,
+    const bool several = layer.type == "add" || layer.type == "concat";
+    if (several && layer.inputs.size() < 2) {
+      fail_at(place, "layer \"" + layer.name + "\" takes at least two inputs" + found,
               "for example inputs = [\"conv2\", \"input\"]");
     }
-    if (layer.type != "add" && layer.inputs.size() > 1) {
-      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add takes more");
+    if (!several && layer.inputs.size() > 1) {
+      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add and concat take more");
     }
     earlier.push_back(layer.name);
   }
@@ -115,12 +116,22 @@ void check_network(const NetworkConfig& network, const Places& places) {
 /// What only several keys together can tell.
 void check(const RunConfig& config, const Places& places) {
   if (config.name.empty()) fail("the run's name is empty; it names the folder that the run is kept in");
+  const std::size_t numbers = config.data.synthetic_shape.size();
+  if (numbers < 2 || numbers > 4) {
+    fail_at(places.of("data", "synthetic_shape"), "data.synthetic_shape has " + std::to_string(numbers) +
+                                                      (numbers == 1 ? " number" : " numbers") +
+                                                      ", expected one to three extents and the channels");
+  }
   const auto& format = config.data.format;
   if (format != "synthetic" && config.data.path.empty()) {
     fail_at(places.of("data", "path"), "data.path is missing; the format \"" + format + "\" needs it",
             std::string("for example: path = ") + (format == "hdf5" ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
   }
   check_network(config.network, places);
+  if (config.loss.label_smoothing > 0 && config.loss.name != "cross_entropy") {
+    fail_at(places.of("loss", "label_smoothing"),
+            "loss.label_smoothing is cross_entropy's; the loss is \"" + config.loss.name + "\"");
+  }
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }

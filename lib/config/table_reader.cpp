@@ -151,6 +151,19 @@ void TableReader::read(const Node& node, const std::string& path, std::string& m
   if (allowed.path) member = resolved(node.string, node.from_override ? "." : folder_);
 }
 
+void TableReader::read(const Node& node, const std::string& path, std::vector<int>& member,
+                       const Allowed& allowed) const {
+  if (node.kind == Node::Kind::integer) {
+    member.resize(1);
+    read(node, path, member[0], allowed);
+    return;
+  }
+  require_kind(node, Node::Kind::array, path, type_name(member));
+  if (node.items.empty()) fail_type(node, path, type_name(member));
+  member.assign(node.items.size(), 0);
+  for (std::size_t i = 0; i < member.size(); ++i) read(node.items[i], path, member[i], allowed);
+}
+
 void TableReader::require_kind(const Node& node, Node::Kind kind, const std::string& path,
                                const std::string& expected) {
   if (node.kind != kind) fail_type(node, path, expected);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -92,17 +91,7 @@ class TableReader {
     for (std::size_t i = 0; i < member.size(); ++i) read(node.items[i], path, member[i], allowed);
   }
 
-  template <std::size_t Size>
-  void read(const Node& node, const std::string& path, std::array<int, Size>& member, const Allowed& allowed) const {
-    if (Size == 2 && node.kind == Node::Kind::integer) {
-      read(node, path, member[0], allowed);
-      member.fill(member[0]);
-      return;
-    }
-    require_kind(node, Node::Kind::array, path, type_name(member));
-    if (node.items.size() != Size) fail_type(node, path, type_name(member));
-    for (std::size_t i = 0; i < Size; ++i) read(node.items[i], path, member[i], allowed);
-  }
+  void read(const Node& node, const std::string& path, std::vector<int>& member, const Allowed& allowed) const;
 
   static void require_kind(const Node& node, Node::Kind kind, const std::string& path, const std::string& expected);
   static void require_range(const Node& node, const std::string& path, const Allowed& allowed);

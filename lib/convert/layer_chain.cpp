@@ -42,8 +42,7 @@ std::vector<ChainLink> chain_layers(const NetworkConfig& config, const Shape& in
                      layer.name, " (", layer.type, "): cannot be converted behind a flatten");
     link.output = make_layer(layer, link.input_shapes)->output_shape();
     const Shape& first = link.input_shapes.front();
-    const auto pixels = static_cast<long>(first.values()) / first.channels;
-    folded.push_back(layer.type == "flatten" ? link.folded_pixels * pixels
+    folded.push_back(layer.type == "flatten" ? link.folded_pixels * first.pixels()
                      : layer.type == "dense" ? 1
                                              : link.folded_pixels);
     value_of[layer.name] = static_cast<int>(shapes.size());

@@ -1,5 +1,6 @@
 #include "convert/onnx.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <set>
@@ -8,6 +9,7 @@
 #include "convert/layer_chain.hpp"
 #include "convert/protobuf.hpp"
 #include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -31,10 +33,12 @@ enum { dims = 1, data_type = 2, name = 8, raw_data = 9, type_float = 1 };
 }
 constexpr std::int64_t ir_version = 7, operator_set = 13;
 
-/// Spatial extents of a shape or window, of which the last `dimensions` count.
-template <class Extents>
-std::vector<std::int64_t> last_of(const Extents& extents, std::size_t dimensions) {
-  return {extents.end() - static_cast<std::ptrdiff_t>(dimensions), extents.end()};
+/// What is said of the axes D, H, W, for those that a shape has.
+std::vector<std::int64_t> of_axes(const std::array<int, 3>& extents, const Shape& shape) {
+  std::vector<std::int64_t> values;
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    if (axis + static_cast<std::size_t>(shape.dimensions) >= 3) values.push_back(extents[axis]);
+  return values;
 }
 
 class NodeWriter {
@@ -113,7 +117,7 @@ class GraphWriter {
     for (const std::int64_t extent : spatial(shape)) extents.push_back(extent);
     return extents;
   }
-  static std::vector<std::int64_t> spatial(const Shape& shape) { return {shape.height, shape.width}; }
+  static std::vector<std::int64_t> spatial(const Shape& shape) { return of_axes(shape.extents(), shape); }
 
   void add_tensor(const StateTensor& tensor) {
     ProtobufMessage message;
@@ -150,13 +154,13 @@ class GraphWriter {
                 .set("transB", std::int64_t{1}));
       }
     } else if (type == "conv") {
-      add(windowed(NodeWriter("Conv", layer.name, with_parameters({input(0)}, layer, {"weight"}), layer.name), layer)
-              .set("dilations", both(layer.dilation))
+      add(windowed(NodeWriter("Conv", layer.name, with_parameters({input(0)}, layer, {"weight"}), layer.name), link)
+              .set("dilations", along(layer, "dilation", layer.dilation, link.input_shapes.front()))
               .set("group", std::int64_t{layer.groups}));
     } else if (type == "max_pool") {
-      add(windowed(NodeWriter("MaxPool", layer.name, {input(0)}, layer.name), layer));
+      add(windowed(NodeWriter("MaxPool", layer.name, {input(0)}, layer.name), link));
     } else if (type == "avg_pool") {
-      add(windowed(NodeWriter("AveragePool", layer.name, {input(0)}, layer.name), layer)
+      add(windowed(NodeWriter("AveragePool", layer.name, {input(0)}, layer.name), link)
               .set("count_include_pad", std::int64_t{1}));
     } else if (type == "global_avg_pool") {
       add(NodeWriter("GlobalAveragePool", layer.name, {input(0)}, layer.name));
@@ -191,12 +195,21 @@ class GraphWriter {
     return inputs;
   }
 
-  static std::vector<std::int64_t> both(const std::array<int, 2>& extents) { return {extents[0], extents[1]}; }
+  /// What a key says of each of the input's spatial axes.
+  static std::vector<std::int64_t> along(const LayerConfig& layer, const char* key, const std::vector<int>& numbers,
+                                         const Shape& input) {
+    return of_axes(along_axes(layer, key, numbers, input, 1), input);
+  }
 
-  static NodeWriter windowed(NodeWriter writer, const LayerConfig& layer) {
-    std::vector<std::int64_t> pads = both(layer.padding);
-    pads.insert(pads.end(), layer.padding.begin(), layer.padding.end());
-    return writer.set("kernel_shape", both(layer.kernel)).set("strides", both(layer.stride)).set("pads", pads);
+  static NodeWriter windowed(NodeWriter writer, const ChainLink& link) {
+    const LayerConfig& layer = link.config;
+    const Shape& input = link.input_shapes.front();
+    std::vector<std::int64_t> pads = along(layer, "padding", layer.padding, input);
+    pads.resize(2 * pads.size());
+    std::copy_n(pads.begin(), pads.size() / 2, pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2));
+    return writer.set("kernel_shape", along(layer, "kernel", layer.kernel, input))
+        .set("strides", along(layer, "stride", layer.stride, input))
+        .set("pads", pads);
   }
 
   void add(const NodeWriter& writer) { graph_.add(graph::node, writer.message()); }

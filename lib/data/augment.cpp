@@ -21,32 +21,37 @@ Augmentation draw_augmentation(std::uint64_t seed, long epoch, long image, int p
   return draw;
 }
 
-void augment(const float* image, ImageShape shape, const Augmentation& augmentation, float* out) {
+template <class T>
+void augment(const T* image, ImageShape shape, const Augmentation& augmentation, T* out) {
   const int channels = shape.channels;
   const long row_values = static_cast<long>(shape.width) * channels;
   // The columns of a row of `out` that lie inside the image.
   const int begin = std::clamp(-augmentation.right, 0, shape.width);
   const int end = std::clamp(shape.width - augmentation.right, begin, shape.width);
-  for (int y = 0; y < shape.height; ++y) {
-    float* row = out + y * row_values;
-    const int from = y + augmentation.down;
+  for (long line = 0; line < static_cast<long>(shape.depth) * shape.height; ++line) {
+    T* row = out + line * row_values;
+    const long from = line % shape.height + augmentation.down;
     if (from < 0 || from >= shape.height || begin == end) {
-      std::fill_n(row, row_values, 0.0F);
+      std::fill_n(row, row_values, T(0));
       continue;
     }
-    const float* source = image + from * row_values + static_cast<long>(begin + augmentation.right) * channels;
-    std::fill(row, row + static_cast<long>(begin) * channels, 0.0F);
+    const T* source = image + (line / shape.height * shape.height + from) * row_values +
+                      static_cast<long>(begin + augmentation.right) * channels;
+    std::fill(row, row + static_cast<long>(begin) * channels, T(0));
     std::copy_n(source, static_cast<long>(end - begin) * channels, row + static_cast<long>(begin) * channels);
-    std::fill(row + static_cast<long>(end) * channels, row + row_values, 0.0F);
+    std::fill(row + static_cast<long>(end) * channels, row + row_values, T(0));
     if (!augmentation.mirror) continue;
     for (int left = 0, right = shape.width - 1; left < right; ++left, --right)
       std::swap_ranges(row + left * channels, row + (left + 1) * channels, row + right * channels);
   }
 }
 
+template void augment<float>(const float*, ImageShape, const Augmentation&, float*);
+template void augment<std::int32_t>(const std::int32_t*, ImageShape, const Augmentation&, std::int32_t*);
+
 Normalisation::Normalisation(ImageShape shape, const std::vector<double>& mean,
                              const std::vector<double>& standard_deviation)
-    : identity_(mean.empty() && standard_deviation.empty()), rows_(shape.height) {
+    : identity_(mean.empty() && standard_deviation.empty()), rows_(static_cast<long>(shape.depth) * shape.height) {
   const auto channels = static_cast<std::size_t>(shape.channels);
   HALOGRAD_REQUIRE(mean.empty() || mean.size() == channels, "data.mean has ", mean.size(),
                    " values, expected one for each of the images' ", channels, " channels");

@@ -7,7 +7,8 @@
 
 namespace halograd {
 
-/// How one training image is altered: out(y, x) = in(y + down, x + right), zero outside the image, then mirrored.
+/// How one training image is altered: out(y, x) = in(y + down, x + right) in every plane, zero outside the
+/// image, then mirrored.
 struct Augmentation {
   int down = 0;   ///< -pad..pad
   int right = 0;  ///< -pad..pad
@@ -19,8 +20,9 @@ struct Augmentation {
 /// pad_crop zeros on every side, each equally likely, and, where flip is set, a mirroring in one of two cases.
 Augmentation draw_augmentation(std::uint64_t seed, long epoch, long image, int pad_crop, bool flip);
 
-/// Applies it: image and out (H, W, C), not overlapping.
-void augment(const float* image, ImageShape shape, const Augmentation& augmentation, float* out);
+/// Applies it: image and out ([D, [H,]] W, C), not overlapping. Of float, or of labels, whose padding is label 0.
+template <class T>
+void augment(const T* image, ImageShape shape, const Augmentation& augmentation, T* out);
 
 /// Takes (value - mean) / standard deviation per channel.
 class Normalisation {

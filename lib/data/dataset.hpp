@@ -7,17 +7,12 @@
 #include <string>
 
 #include "config/config.hpp"
+#include "kernels/shape.hpp"
 
 namespace halograd {
 
-/// Extents of one image; stored H, W, C with channels fastest.
-struct ImageShape {
-  int height = 0;
-  int width = 0;
-  int channels = 0;
-  [[nodiscard]] long values() const { return static_cast<long>(height) * width * channels; }
-  bool operator==(const ImageShape&) const = default;
-};
+/// Extents of one image, row of values (1 dimension) or volume (3).
+using ImageShape = Shape;
 
 /// A set of labelled images. Implementations read IDX, CIFAR binary and HDF5 files, or make synthetic images.
 class Dataset {
@@ -26,10 +21,12 @@ class Dataset {
   [[nodiscard]] virtual long size() const = 0;
   [[nodiscard]] virtual ImageShape shape() const = 0;
   [[nodiscard]] virtual int classes() const = 0;
-  /// Reads the images at `indices`, in that order: images (indices.size(), H, W, C) in 0..1 (8-bit values over their
-  /// largest; float32 values as they are; test images that are not finite are refused, training images are for
-  /// training.non_finite to deal with), labels (indices.size()). Safe to call from several threads. Throws Error on
-  /// a broken file or an index outside the set.
+  /// 1, or as many as an image has pixels, in their order.
+  [[nodiscard]] virtual long labels_per_image() const { return 1; }
+  /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
+  /// their largest; float32 values as they are; test images that are not finite are refused, training images are for
+  /// training.non_finite to deal with), labels (indices.size(), labels_per_image()). Safe to call from several
+  /// threads. Throws Error on a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
 
   /// Whether any order of reading is as fast as any other.
@@ -50,11 +47,13 @@ using Warn = std::function<void(const std::string&)>;
 ///   idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
 ///              EMNIST stores its images transposed; they are handed on as stored.
 ///   cifar10, cifar100  a folder of the binary version; CIFAR-100 with its fine labels. In memory, as idx.
-///   hdf5       a file with /train/images (N,H,W,C) uint8 or float32 and /train/labels (N) integer, the same under
+///   hdf5       a file with /train/images (N,[D,[H,]]W,C) uint8 or float32 and /train/labels (N) integer, the same
+///   under
 ///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
 ///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
 ///              Read ahead in blocks, by the cache_* and readers keys.
-///   synthetic  patterns by class plus noise, a function of (config, split, seed, index)
+///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
+///              seed, index)
 /// Throws Error naming the file, offset or index, what was found and what was expected.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn = {});
 

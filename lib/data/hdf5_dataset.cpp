@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -65,13 +66,15 @@ Handle open_images(const Handle& file, const std::string& name, const std::strin
   return images;
 }
 
-std::vector<hsize_t> extents_of(const Handle& dataset, int rank, const char* layout, const std::string& where) {
+std::vector<hsize_t> extents_of(const Handle& dataset, int least, int most_dimensions, const char* layout,
+                                const std::string& where) {
   const Handle space(H5Dget_space(dataset.id()), H5Sclose);
   const int found = H5Sget_simple_extent_ndims(space.id());
-  HALOGRAD_REQUIRE(found == rank, where, ": has ", found, " dimensions, expected ", rank, " ", layout);
-  std::vector<hsize_t> extents(static_cast<std::size_t>(rank));
+  HALOGRAD_REQUIRE(found >= least && found <= most_dimensions, where, ": has ", found, " dimensions, expected ",
+                   layout);
+  std::vector<hsize_t> extents(static_cast<std::size_t>(found));
   H5Sget_simple_extent_dims(space.id(), extents.data(), nullptr);
-  for (int i = 0; i < rank; ++i) {
+  for (int i = 0; i < found; ++i) {
     const hsize_t most = i == 0 ? std::numeric_limits<std::uint32_t>::max() : 65535;
     HALOGRAD_REQUIRE(extents[i] > 0 && extents[i] <= most, where, ": dimension ", i, " is ", extents[i],
                      ", expected 1..", most);
@@ -102,7 +105,7 @@ struct Labels {
 Labels read_labels(const Handle& file, const std::string& group, const fs::path& path) {
   const std::string where = path.string() + ":" + group + "/labels";
   const Handle dataset = open_data(file, group + "/labels", where);
-  const auto count = static_cast<std::size_t>(extents_of(dataset, 1, "(N)", where)[0]);
+  const auto count = static_cast<std::size_t>(extents_of(dataset, 1, 1, "1 (N)", where)[0]);
   const Handle type(H5Dget_type(dataset.id()), H5Tclose);
   HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is not of an integer type");
   std::vector<long long> wide(count);
@@ -144,10 +147,14 @@ class Hdf5Dataset final : public Dataset {
               Warn warn)
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Handle images = open_images(file, group + "/images", where_);
-    const std::vector<hsize_t> extents = extents_of(images, 4, "(N,H,W,C)", where_);
+    const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
                      labels_.values.size(), ", the number of labels beside it");
-    shape_ = {static_cast<int>(extents[1]), static_cast<int>(extents[2]), static_cast<int>(extents[3])};
+    const int axes = static_cast<int>(extents.size()) - 2;
+    std::array<int, 3> spatial{1, 1, 1};
+    std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
+                   [](hsize_t extent) { return static_cast<int>(extent); });
+    shape_ = {spatial, static_cast<int>(extents.back()), axes};
     const Handle type(H5Dget_type(images.id()), H5Tclose);
     const bool integer = H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_sign(type.id()) == H5T_SGN_NONE;
     bytes_ = integer && H5Tget_size(type.id()) == 1;

@@ -70,7 +70,7 @@ class BatchPlan {
     const auto count = static_cast<std::size_t>(range.size());
     batch.size = static_cast<int>(count);
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
-    batch.labels.resize(count);
+    batch.labels.resize(count * static_cast<std::size_t>(dataset_.labels_per_image()));
     const std::span<const long> indices(order_.data() + range.begin, count);
     batch.indices.assign(indices.begin(), indices.end());
     dataset_.read(indices, batch.images.data(), batch.labels.data());
@@ -121,11 +121,18 @@ class BatchPlan {
 
   void augment_batch(std::span<const long> indices, Batch& batch) const {
     const long values = shape_.values();
+    const long labels = dataset_.labels_per_image();
     std::vector<float> original(static_cast<std::size_t>(values));
+    std::vector<std::int32_t> original_labels(static_cast<std::size_t>(labels));
     for (std::size_t i = 0; i < indices.size(); ++i) {
       float* image = batch.images.data() + static_cast<long>(i) * values;
       std::copy_n(image, values, original.data());
-      augment(original.data(), shape_, draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_), image);
+      const Augmentation draw = draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_);
+      augment(original.data(), shape_, draw, image);
+      if (labels == 1) continue;
+      std::int32_t* label = batch.labels.data() + static_cast<long>(i) * labels;
+      std::copy_n(label, labels, original_labels.data());
+      augment(original_labels.data(), {shape_.extents(), 1, shape_.dimensions}, draw, label);
     }
   }
 

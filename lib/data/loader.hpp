@@ -8,7 +8,7 @@
 
 namespace halograd {
 
-/// What the network is fed: normalised images (size, H, W, C), labels (size).
+/// What the network is fed: normalised images (size, H, W, C), labels (size, labels_per_image).
 struct Batch {
   int size = 0;         ///< images of this rank
   int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size

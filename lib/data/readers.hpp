@@ -26,4 +26,7 @@ std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn w
 /// Images made as they are read, by the synthetic_* keys.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);
 
+/// data.synthetic_labels = "pixel": noisy tubes, each pixel labelled by whether it lies in one.
+std::unique_ptr<Dataset> make_synthetic_volumes(const ImageShape& shape, long size, Split split, std::uint64_t seed);
+
 }  // namespace halograd

@@ -25,13 +25,14 @@ struct CheckpointHeader {
   std::int64_t epoch = 0;  ///< epochs done
   std::int64_t step_in_epoch = 0;
   int ranks = 0;
-  std::string network;   ///< name
-  std::string averager;  ///< name and order
-  std::string topology;  ///< kind
-  std::string config;    ///< the resolved run file
-  std::string versions;  ///< of halograd, Kokkos, MPI, HDF5
-  std::string input;     ///< extents of an image, "28x28x1"; empty in files of before
-  double mean_model_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
+  std::string network;              ///< name
+  std::string averager;             ///< name and order
+  std::string topology;             ///< kind
+  std::string config;               ///< the resolved run file
+  std::string versions;             ///< of halograd, Kokkos, MPI, HDF5
+  std::string input;                ///< extents of an image, "28x28x1"; empty in files of before
+  std::string metric = "accuracy";  ///< what the score is: accuracy, iou, error
+  double mean_model_score = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
   double mean_model_loss = std::numeric_limits<double>::quiet_NaN();
 };
 

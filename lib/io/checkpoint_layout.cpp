@@ -91,7 +91,8 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.versions = read_string_attribute(file, "versions", path);
   if (has_attribute(file, "input", path)) header.input = read_string_attribute(file, "input", path);
   if (has_attribute(file, "mean_model_loss", path)) {
-    header.mean_model_accuracy = read_number_attribute(file, "mean_model_accuracy", path);
+    if (has_attribute(file, "metric", path)) header.metric = read_string_attribute(file, "metric", path);
+    header.mean_model_score = read_number_attribute(file, "mean_model_" + header.metric, path);
     header.mean_model_loss = read_number_attribute(file, "mean_model_loss", path);
   }
   return header;

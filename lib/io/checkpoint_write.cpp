@@ -124,7 +124,8 @@ void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int
   write_attribute(file, "step_in_epoch", header.step_in_epoch, path);
   write_attribute(file, "ranks", ranks, path);
   if (!std::isnan(header.mean_model_loss)) {
-    write_attribute(file, "mean_model_accuracy", header.mean_model_accuracy, path);
+    write_attribute(file, "metric", header.metric, path);
+    write_attribute(file, "mean_model_" + header.metric, header.mean_model_score, path);
     write_attribute(file, "mean_model_loss", header.mean_model_loss, path);
   }
   write_attribute(file, "network", header.network, path);

@@ -27,24 +27,27 @@ std::vector<hsize_t> row_extents(hsize_t rows, bool per_rank, int ranks) {
 }
 
 template <class Column>
-void make_column(const Hdf5File& file, const Column& column, int ranks, const std::string& path) {
+void make_column(const Hdf5File& file, const Column& column, int ranks, const std::string& metric,
+                 const std::string& path) {
+  const std::string name = for_metric(column.path, metric);
   const auto start = row_extents(0, column.per_rank, ranks);
   const auto most = row_extents(H5S_UNLIMITED, column.per_rank, ranks);
   const auto chunk = row_extents(chunk_rows(column.per_rank ? ranks : 1), column.per_rank, ranks);
   const int dimensions = static_cast<int>(start.size());
-  const Hdf5Space space(HALOGRAD_HDF5(H5Screate_simple(dimensions, start.data(), most.data()), path, column.path));
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, column.path));
-  HALOGRAD_HDF5(H5Pset_chunk(creation, dimensions, chunk.data()), path, column.path);
-  const Hdf5Dataset dataset(HALOGRAD_HDF5(H5Dcreate2(file, column.path, column.integer ? H5T_STD_I64LE : H5T_IEEE_F64LE,
-                                                     space, H5P_DEFAULT, creation, H5P_DEFAULT),
-                                          path, column.path));
+  const Hdf5Space space(HALOGRAD_HDF5(H5Screate_simple(dimensions, start.data(), most.data()), path, name));
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, name));
+  HALOGRAD_HDF5(H5Pset_chunk(creation, dimensions, chunk.data()), path, name);
+  const Hdf5Dataset dataset(
+      HALOGRAD_HDF5(H5Dcreate2(file, name.c_str(), column.integer ? H5T_STD_I64LE : H5T_IEEE_F64LE, space, H5P_DEFAULT,
+                               creation, H5P_DEFAULT),
+                    path, name));
   write_attribute(dataset, "unit", std::string(column.unit), path);
-  write_attribute(dataset, "description", std::string(column.description), path);
+  write_attribute(dataset, "description", for_metric(column.description, metric), path);
 }
 
 /// Appends `rows` rows to a column and shows them to readers.
-void append(const Hdf5Dataset& dataset, const char* name, bool per_rank, int ranks, hsize_t rows, const double* values,
-            const std::string& path) {
+void append(const Hdf5Dataset& dataset, const std::string& name, bool per_rank, int ranks, hsize_t rows,
+            const double* values, const std::string& path) {
   if (rows == 0) return;
   const hsize_t present = dataset_extents(dataset, name, path)[0];
   HALOGRAD_HDF5(H5Dset_extent(dataset, row_extents(present + rows, per_rank, ranks).data()), path, name);
@@ -61,8 +64,9 @@ template <class Columns>
 void copy_rows(const Hdf5File& file, const Columns& columns, const MetricsTable& table, std::int64_t rows,
                const std::string& path) {
   for (const auto& column : columns) {
-    append(open_dataset(file, column.path, path), column.path, column.per_rank, table.ranks, static_cast<hsize_t>(rows),
-           table.columns.at(column.path).data(), path);
+    const std::string name = for_metric(column.path, table.metric);
+    append(open_dataset(file, name, path), name, column.per_rank, table.ranks, static_cast<hsize_t>(rows),
+           table.columns.at(name).data(), path);
   }
 }
 
@@ -75,7 +79,7 @@ void widen(const Columns& columns, MetricsTable& table, int width) {
   const auto from = static_cast<std::size_t>(table.ranks), to = static_cast<std::size_t>(width);
   for (const auto& column : columns) {
     if (!column.per_rank) continue;
-    std::vector<double>& values = table.columns.at(column.path);
+    std::vector<double>& values = table.columns.at(for_metric(column.path, table.metric));
     std::vector<double> wide(values.size() / from * to, of_absent_rank(column.integer));
     for (std::size_t i = 0; i < values.size(); ++i) wide[i / from * to + i % from] = values[i];
     values = std::move(wide);
@@ -100,18 +104,20 @@ std::size_t growth_bytes(std::int64_t rows, int ranks) {
 
 /// A complete file with no writer, put in the place of `path` as a whole; then it can be opened for a writer beside
 /// readers, and there is no moment at which a crash would leave a file that cannot be opened.
-void make_file(const std::string& path, int ranks, const MetricsTable* kept, std::int64_t steps, std::int64_t epochs) {
+void make_file(const std::string& path, int ranks, const std::string& metric, const MetricsTable* kept,
+               std::int64_t steps, std::int64_t epochs) {
   const std::string partial = path + ".partial";
   try {
     Hdf5File file = create_hdf5(partial, H5F_LIBVER_V110, growth_bytes(steps, ranks) + growth_bytes(epochs, ranks));
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
+    write_attribute(file, "metric", metric, partial);
     for (const char* group : {"step", "epoch"}) {
       Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(file, group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), partial, group));
     }
-    for (const auto& column : step_columns) make_column(file, column, ranks, partial);
-    for (const auto& column : epoch_columns) make_column(file, column, ranks, partial);
+    for (const auto& column : step_columns) make_column(file, column, ranks, metric, partial);
+    for (const auto& column : epoch_columns) make_column(file, column, ranks, metric, partial);
     if (kept != nullptr) {
       copy_rows(file, step_columns, *kept, steps, partial);
       copy_rows(file, epoch_columns, *kept, epochs, partial);
@@ -128,8 +134,8 @@ void make_file(const std::string& path, int ranks, const MetricsTable* kept, std
 
 class MetricsFile::Implementation {
  public:
-  Implementation(MPI_Comm comm, std::string path, std::int64_t steps, std::int64_t epochs)
-      : comm_(comm), path_(std::move(path)), steps_(std::max<std::int64_t>(steps, 0)) {
+  Implementation(MPI_Comm comm, std::string path, std::string metric, std::int64_t steps, std::int64_t epochs)
+      : comm_(comm), path_(std::move(path)), metric_(std::move(metric)), steps_(std::max<std::int64_t>(steps, 0)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &ranks_);
     width_ = ranks_;
@@ -171,19 +177,23 @@ class MetricsFile::Implementation {
   void open(std::int64_t steps, std::int64_t epochs) {
     const auto lock = hdf5_session();
     if (steps < 0) {
-      make_file(path_, ranks_, nullptr, 0, 0);
+      make_file(path_, ranks_, metric_, nullptr, 0, 0);
     } else {
       MetricsTable table = read_metrics(path_);
+      HALOGRAD_REQUIRE(table.metric == metric_, path_, ": holds scores of the metric ", table.metric,
+                       ", the run's are ", metric_);
       HALOGRAD_REQUIRE(epochs >= 0 && table.steps >= steps && table.epochs >= epochs, path_, ": holds ", table.steps,
                        " steps and ", table.epochs, " epochs, fewer than the ", steps, " and ", epochs,
                        " to go on from: not the metrics of that checkpoint");
       width_ = std::max(ranks_, table.ranks);
       widen(table, width_);
-      make_file(path_, width_, &table, steps, epochs);
+      make_file(path_, width_, metric_, &table, steps, epochs);
     }
     file_ = open_hdf5(path_, H5F_ACC_RDWR | H5F_ACC_SWMR_WRITE);
-    for (const auto& column : step_columns) step_datasets_.push_back(open_dataset(file_, column.path, path_));
-    for (const auto& column : epoch_columns) epoch_datasets_.push_back(open_dataset(file_, column.path, path_));
+    for (const auto& column : step_columns)
+      step_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
+    for (const auto& column : epoch_columns)
+      epoch_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
   }
 
   void require_same_count() {
@@ -245,7 +255,7 @@ class MetricsFile::Implementation {
   }
 
   MPI_Comm comm_;
-  std::string path_;
+  std::string path_, metric_;
   int rank_ = 0;
   int ranks_ = 1;
   int width_ = 1;           ///< columns of the file: the most ranks that the run has had; on rank 0
@@ -258,8 +268,9 @@ class MetricsFile::Implementation {
   std::vector<Hdf5Dataset> epoch_datasets_;
 };
 
-MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps, std::int64_t epochs)
-    : implementation_(std::make_unique<Implementation>(comm, path, steps, epochs)) {}
+MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps, std::int64_t epochs,
+                         const std::string& metric)
+    : implementation_(std::make_unique<Implementation>(comm, path, metric, steps, epochs)) {}
 
 MetricsFile::~MetricsFile() = default;
 

@@ -24,14 +24,14 @@ struct StepMetrics {
 
 /// One row of /epoch, as rank `r` sees it; from mean_model_loss on the same on all ranks.
 struct EpochMetrics {
-  double train_loss = 0;     ///< mean over the epoch's images of this rank
-  double test_loss = 0;      ///< this rank's replica on the whole test set
-  double test_accuracy = 0;  ///< this rank's replica, 0..1
+  double train_loss = 0;  ///< mean over the epoch's images of this rank
+  double test_loss = 0;   ///< this rank's replica on the whole test set
+  double test_score = 0;  ///< this rank's replica: the run's metric
   double mean_model_loss = 0;
-  double mean_model_accuracy = 0;  ///< the mean of the replicas, 0..1
-  double consensus_distance = 0;   ///< sqrt(mean_i ||x_i - mean x||^2)
-  double seconds = 0;              ///< wall time of the epoch
-  std::int64_t steps = 0;          ///< done at the end of the epoch; MetricsFile counts them and sets this
+  double mean_model_score = 0;    ///< the mean of the replicas
+  double consensus_distance = 0;  ///< sqrt(mean_i ||x_i - mean x||^2)
+  double seconds = 0;             ///< wall time of the epoch
+  std::int64_t steps = 0;         ///< done at the end of the epoch; MetricsFile counts them and sets this
 };
 
 /// metrics.h5: /step/<quantity> (S,R) and /epoch/<quantity> (E,R) or (E), extendible, written by rank 0 in SWMR mode so
@@ -43,7 +43,9 @@ class MetricsFile {
   /// steps and epochs (resume); also one that a crash left open. It has columns for the most ranks that the run has
   /// had; where there are fewer, the others' values are NaN, or 0 where they are integers. Throws Error on all ranks:
   /// no file to resume, or one with fewer rows.
-  MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1);
+  /// `metric` is what the scores are: it ends the names of their columns, test_accuracy and mean_model_accuracy.
+  MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1,
+              const std::string& metric = "accuracy");
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

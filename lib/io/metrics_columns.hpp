@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 
 #include "io/formats.hpp"
 #include "io/metrics.hpp"
@@ -17,6 +18,13 @@ struct MetricsColumn {
   bool per_rank = true;  ///< (rows, R), else (rows): the same on all ranks
   bool integer = false;
 };
+
+/// A column's path or description for a run whose scores are of this metric: the tables below say "accuracy".
+inline std::string for_metric(std::string text, const std::string& metric) {
+  const std::string standard = "accuracy";
+  const auto at = text.find(standard);
+  return at == std::string::npos ? text : text.replace(at, standard.size(), metric);
+}
 
 inline constexpr std::array<MetricsColumn<StepMetrics>, 9> step_columns{{
     {"/step/loss", "1", "mean loss over this rank's images of the step",
@@ -43,12 +51,12 @@ inline constexpr std::array<MetricsColumn<EpochMetrics>, 8> epoch_columns{{
      [](const EpochMetrics& row) { return row.train_loss; }},
     {"/epoch/test_loss", "1", "loss of this rank's replica on the test set",
      [](const EpochMetrics& row) { return row.test_loss; }},
-    {"/epoch/test_accuracy", "1", "accuracy of this rank's replica on the test set, 0 to 1",
-     [](const EpochMetrics& row) { return row.test_accuracy; }},
+    {"/epoch/test_accuracy", "1", "accuracy of this rank's replica on the test set",
+     [](const EpochMetrics& row) { return row.test_score; }},
     {"/epoch/mean_model_loss", "1", "loss of the mean of the replicas on the test set",
      [](const EpochMetrics& row) { return row.mean_model_loss; }, false},
-    {"/epoch/mean_model_accuracy", "1", "accuracy of the mean of the replicas on the test set, 0 to 1",
-     [](const EpochMetrics& row) { return row.mean_model_accuracy; }, false},
+    {"/epoch/mean_model_accuracy", "1", "accuracy of the mean of the replicas on the test set",
+     [](const EpochMetrics& row) { return row.mean_model_score; }, false},
     {"/epoch/consensus_distance", "1", "sqrt(mean over replicas of |x_i - mean x|^2) of the parameters",
      [](const EpochMetrics& row) { return row.consensus_distance; }, false},
     {"/epoch/seconds", "s", "wall time of the epoch", [](const EpochMetrics& row) { return row.seconds; }, false},

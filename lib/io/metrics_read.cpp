@@ -18,27 +18,28 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
                           const std::string& path) {
   auto rows = std::numeric_limits<hsize_t>::max();
   for (const auto& column : columns) {
-    const auto extents = dataset_extents(open_dataset(file, column.path, path), column.path, path);
+    const std::string name = for_metric(column.path, table.metric);
+    const auto extents = dataset_extents(open_dataset(file, name, path), name, path);
     const bool fits = extents.size() == (column.per_rank ? 2U : 1U) &&
                       (!column.per_rank || extents[1] == static_cast<hsize_t>(table.ranks));
-    HALOGRAD_REQUIRE(fits, path, ": ", column.path, " does not have the extents (rows", column.per_rank ? ", " : "",
+    HALOGRAD_REQUIRE(fits, path, ": ", name, " does not have the extents (rows", column.per_rank ? ", " : "",
                      column.per_rank ? std::to_string(table.ranks) : "", ")");
     rows = std::min(rows, extents[0]);
   }
   const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
   for (const auto& column : columns) {
-    const Hdf5Dataset dataset = open_dataset(file, column.path, path);
+    const std::string name = for_metric(column.path, table.metric);
+    const Hdf5Dataset dataset = open_dataset(file, name, path);
     std::vector<hsize_t> start{rows - read}, count{read};
     if (column.per_rank) start.push_back(0);
     if (column.per_rank) count.push_back(static_cast<hsize_t>(table.ranks));
-    std::vector<double>& values = table.columns[column.path];
+    std::vector<double>& values = table.columns[name];
     values.resize(read * (column.per_rank ? static_cast<std::size_t>(table.ranks) : 1));
     if (read == 0) continue;
-    const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), path, column.path));
-    HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path,
-                  column.path);
+    const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), path, name));
+    HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path, name);
     HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, make_space(count), space, H5P_DEFAULT, values.data()), path,
-                  column.path);
+                  name);
   }
   return static_cast<std::int64_t>(rows);
 }
@@ -52,6 +53,7 @@ MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
   require_format(file, metrics_format, metrics_format_version, path);
   MetricsTable table;
   table.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
+  table.metric = has_attribute(file, "metric", path) ? read_string_attribute(file, "metric", path) : "accuracy";
   table.epochs = read_columns(file, epoch_columns, table, std::numeric_limits<std::int64_t>::max(), path);
   table.steps = read_columns(file, step_columns, table, most_steps, path);
   table.first_step = std::max<std::int64_t>(0, table.steps - most_steps);

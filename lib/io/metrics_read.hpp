@@ -12,6 +12,7 @@ namespace halograd {
 /// row after row.
 struct MetricsTable {
   int ranks = 0;
+  std::string metric;  ///< what the scores are: test_accuracy has it in its name
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   std::int64_t first_step = 0;  ///< the step of the first row that the columns of /step have here

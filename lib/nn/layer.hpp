@@ -6,21 +6,10 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "kernels/shape.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
-
-/// Extents of one sample; a batch of it is stored (N, H, W, C), channels fastest. Flat features have height = width
-/// = 1.
-struct Shape {
-  int height = 1;
-  int width = 1;
-  int channels = 0;
-  [[nodiscard]] std::size_t values() const { return static_cast<std::size_t>(height) * width * channels; }
-  bool operator==(const Shape&) const = default;
-};
-
-std::string to_string(const Shape& shape);  ///< "28x28x1"
 
 /// How a tensor starts: constant, or normal with variance 2 / fan_in (He et al., 2015).
 struct Initial {

@@ -22,16 +22,14 @@ std::size_t TensorInfo::size() const {
   return product;
 }
 
-Network::Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch, bool fused)
-    : classes_(classes), largest_batch_(largest_batch), input_shape_(input) {
+Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
+    : target_(target), largest_batch_(largest_batch), input_shape_(input) {
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
   build_nodes(config, input, fused);
   const Node& last = *nodes_.back();
-  HALOGRAD_REQUIRE((last.shape == Shape{1, 1, classes}), "network '", config.name, "': the last layer, ",
-                   last.config.output, ", has outputs of shape ", to_string(last.shape), ", but the data have ",
-                   classes, " classes (1x1x", classes, " expected)");
+  require_outputs(config.name, last.config.output, last.shape, input, target);
   place_buffers();
-  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch));
+  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch * target.labels_per_image));
 }
 
 Network::~Network() = default;
@@ -109,8 +107,8 @@ void Network::place_buffers() {
   std::vector<int> place(2 * values);  // the buffer whose place a value or gradient shares
   std::iota(place.begin(), place.end(), 0);
   const auto bytes = [&](int value) {
-    return (value == 0 ? input_shape_ : nodes_[value - 1]->shape).values() * sizeof(float) *
-           static_cast<std::size_t>(largest_batch_);
+    const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1]->shape;
+    return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
   };
   for (int value = 0; value < values; ++value) {
     const int producer = value - 1;
@@ -187,13 +185,13 @@ void Network::place_buffers() {
 
 Vector<float> Network::value(int index, int batch) const {
   const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1]->shape;
-  return values_at<float>(arena_, value_offset_[index], shape.values() * static_cast<std::size_t>(batch));
+  return values_at<float>(arena_, value_offset_[index], static_cast<std::size_t>(shape.values() * batch));
 }
 
 Vector<float> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
   return values_at<float>(arena_, gradient_offset_[index],
-                          nodes_[index - 1]->shape.values() * static_cast<std::size_t>(batch));
+                          static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
 }
 
 Replica Network::make_replica(std::uint64_t seed) const {
@@ -218,8 +216,8 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
-  const std::size_t size = static_cast<std::size_t>(batch.size);
-  const HostVector<const float> images(batch.images, input_shape_.values() * size);
+  const auto size = static_cast<std::size_t>(batch.size * target_.labels_per_image);
+  const HostVector<const float> images(batch.images, static_cast<std::size_t>(input_shape_.values() * batch.size));
   const HostVector<const std::int32_t> labels(batch.labels, size);
   if constexpr (runs_on_host) {
     batch_images_ = images;
@@ -291,7 +289,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
   const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = loss(exec, batch.size, 1.0 / batch.size, gradient(last, batch.size));
+  const LossSum sum = loss(exec, batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size);
   exec.fence();
   return sum;
@@ -300,13 +298,13 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  return loss(exec, batch.size, 0, Vector<float>());
+  return loss(exec, batch.size, {});
 }
 
-LossSum Network::loss(const ExecutionSpace& exec, int batch, double scale, const Vector<float>& gradient) {
+LossSum Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
   const Region region("loss");
-  return softmax_cross_entropy<float>(exec, batch, classes_, value(static_cast<int>(nodes_.size()), batch),
-                                      batch_labels_, scale, gradient);
+  const int last = static_cast<int>(nodes_.size());
+  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_labels_, gradient);
 }
 
 }  // namespace halograd

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "kernels/loss.hpp"
 #include "kernels/types.hpp"
 #include "nn/layer.hpp"
+#include "nn/loss.hpp"
 
 namespace halograd {
 
@@ -44,7 +44,7 @@ struct NodeInfo {
 struct HostBatch {
   int size = 0;
   const float* images = nullptr;         ///< (size, H, W, C)
-  const std::int32_t* labels = nullptr;  ///< (size)
+  const std::int32_t* labels = nullptr;  ///< (size, labels an image)
 };
 
 /// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their
@@ -52,9 +52,9 @@ struct HostBatch {
 class Network {
  public:
   /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
-  /// a name is unknown, or the last layer does not have `classes` outputs. `fused` as in make_nodes; without it every
+  /// a name is unknown, or the last layer's outputs do not fit the target. `fused` as in make_nodes; without it every
   /// layer is a node of its own, for comparison.
-  Network(const NetworkConfig& config, const Shape& input, int classes, int largest_batch, bool fused = true);
+  Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused = true);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -65,7 +65,7 @@ class Network {
   [[nodiscard]] std::size_t statistic_count() const { return statistic_count_; }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
   [[nodiscard]] double forward_flops() const;  ///< an image
-  [[nodiscard]] int classes() const { return classes_; }
+  [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
   [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
@@ -96,11 +96,11 @@ class Network {
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                     std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch);
-  LossSum loss(const ExecutionSpace& exec, int batch, double scale, const Vector<float>& gradient);
+  LossSum loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 
-  int classes_;
+  Target target_;
   int largest_batch_;
   Shape input_shape_;
   std::vector<std::unique_ptr<Node>> nodes_;

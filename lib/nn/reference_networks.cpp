@@ -13,20 +13,33 @@ class Builder {
   Builder& conv(const std::string& name, int channels, int kernel, int stride, int padding, bool bias) {
     LayerConfig& layer = add("conv", name);
     layer.channels = channels;
-    layer.kernel = {kernel, kernel};
-    layer.stride = {stride, stride};
-    layer.padding = {padding, padding};
+    layer.kernel = {kernel};
+    layer.stride = {stride};
+    layer.padding = {padding};
     layer.bias = bias;
+    return *this;
+  }
+  /// The conv just added gets as many groups as channels.
+  Builder& depthwise() {
+    layers.back().groups = layers.back().channels;
+    return *this;
+  }
+  /// Doubles the extents.
+  Builder& grow(const std::string& name, int channels) {
+    LayerConfig& layer = add("conv_transpose", name);
+    layer.channels = channels;
+    layer.kernel = layer.stride = {2};
     return *this;
   }
   Builder& dense(const std::string& name, int channels) {
     add("dense", name).channels = channels;
     return *this;
   }
-  Builder& max_pool(const std::string& name) {
+  Builder& max_pool(const std::string& name, int kernel = 2, int padding = 0) {
     LayerConfig& layer = add("max_pool", name);
-    layer.kernel = {2, 2};
-    layer.stride = {2, 2};
+    layer.kernel = {kernel};
+    layer.stride = {2};
+    layer.padding = {padding};
     return *this;
   }
   Builder& plain(const std::string& type, const std::string& name) {
@@ -106,30 +119,148 @@ std::vector<LayerConfig> resnet(const std::vector<int>& widths, int blocks, int 
   return net.layers;
 }
 
+/// Convolution, normalisation and, unless `activation` is empty, what follows.
+Builder& normalised(Builder& net, const std::string& name, int channels, int kernel, int stride,
+                    const std::string& activation, bool depthwise = false) {
+  net.conv(name + "_conv", channels, kernel, stride, kernel / 2, false);
+  if (depthwise) net.depthwise();
+  net.plain("batch_norm", name + "_norm");
+  if (!activation.empty()) net.plain(activation, name + "_" + activation);
+  return net;
+}
+
+std::vector<LayerConfig> resnet50(int classes) {
+  Builder net;
+  net.conv("stem_conv", 64, 7, 2, 3, false).plain("batch_norm", "stem_norm").plain("relu", "stem_relu");
+  net.max_pool("stem_pool", 3, 1);
+  std::string last = "stem_pool";
+  int stage = 0;
+  for (const int blocks : {3, 4, 6, 3}) {
+    for (int block = 0; block < blocks; ++block) {
+      const std::string name = "stage" + std::to_string(stage + 1) + "_block" + std::to_string(block + 1);
+      const int width = 64 << stage, stride = stage > 0 && block == 0 ? 2 : 1;
+      net.conv(name + "_conv1", width, 1, 1, 0, false).from({last});
+      net.plain("batch_norm", name + "_norm1").plain("relu", name + "_relu1");
+      net.conv(name + "_conv2", width, 3, stride, 1, false);
+      net.plain("batch_norm", name + "_norm2").plain("relu", name + "_relu2");
+      net.conv(name + "_conv3", 4 * width, 1, 1, 0, false).plain("batch_norm", name + "_norm3");
+      if (block == 0) {
+        net.conv(name + "_shortcut", 4 * width, 1, stride, 0, false).from({last});
+        net.plain("batch_norm", name + "_shortcut_norm");
+        last = name + "_shortcut_norm";
+      }
+      net.plain("add", name + "_add").from({name + "_norm3", last}).plain("relu", name + "_relu3");
+      last = name + "_relu3";
+    }
+    ++stage;
+  }
+  net.plain("global_avg_pool", "pool").dense("dense", classes);
+  return net.layers;
+}
+
+std::vector<LayerConfig> mobilenet_v2(int classes) {
+  struct Stage {
+    int expansion, channels, blocks, stride;
+  };
+  Builder net;
+  normalised(net, "stem", 32, 3, 2, "relu6");
+  std::string last = "stem_relu6";
+  int channels = 32, stage = 0;
+  for (const Stage& s : {Stage{1, 16, 1, 1},
+                         {6, 24, 2, 2},
+                         {6, 32, 3, 2},
+                         {6, 64, 4, 2},
+                         {6, 96, 3, 1},
+                         {6, 160, 3, 2},
+                         {6, 320, 1, 1}}) {
+    ++stage;
+    for (int block = 0; block < s.blocks; ++block) {
+      const std::string name = "stage" + std::to_string(stage) + "_block" + std::to_string(block + 1);
+      const int stride = block == 0 ? s.stride : 1, width = channels * s.expansion;
+      if (s.expansion > 1) normalised(net, name + "_expand", width, 1, 1, "relu6");
+      normalised(net, name + "_depthwise", width, 3, stride, "relu6", true);
+      normalised(net, name + "_project", s.channels, 1, 1, "");
+      const std::string end = name + "_project_norm";
+      const bool residual = stride == 1 && channels == s.channels;
+      if (residual) net.plain("add", name + "_add").from({end, last});
+      last = residual ? name + "_add" : end;
+      channels = s.channels;
+    }
+  }
+  normalised(net, "head", 1280, 1, 1, "relu6").plain("global_avg_pool", "pool");
+  net.plain("dropout", "dropout");
+  net.layers.back().probability = 0.2;
+  return net.dense("dense", classes).layers;
+}
+
+std::vector<LayerConfig> unet2d(int outputs) {
+  Builder net;
+  const auto twice = [&](const std::string& name, int channels) {
+    normalised(net, name + "a", channels, 3, 1, "relu");
+    normalised(net, name + "b", channels, 3, 1, "relu");
+  };
+  const std::vector<int> widths{32, 64, 128};
+  for (std::size_t level = 0; level < widths.size(); ++level) {
+    const std::string number = std::to_string(level + 1);
+    twice("down" + number, widths[level]);
+    net.max_pool("pool" + number);
+  }
+  twice("bottom", 256);
+  for (std::size_t level = widths.size(); level-- > 0;) {
+    const std::string number = std::to_string(level + 1);
+    net.grow("grow" + number, widths[level]);
+    net.plain("concat", "join" + number).from({"grow" + number, "down" + number + "b_relu"});
+    twice("up" + number, widths[level]);
+  }
+  return net.conv("outputs", outputs, 1, 1, 0, true).layers;
+}
+
+std::vector<LayerConfig> ffn3d(int outputs) {
+  Builder net;
+  net.conv("first_conv", 32, 3, 1, 1, true).plain("relu", "first_relu").conv("first", 32, 3, 1, 1, true);
+  std::string last = "first";
+  for (int module = 1; module <= 4; ++module) {
+    const std::string name = "module" + std::to_string(module);
+    net.plain("relu", name + "_relu1").from({last}).conv(name + "_conv1", 32, 3, 1, 1, true);
+    net.plain("relu", name + "_relu2").conv(name + "_conv2", 32, 3, 1, 1, true);
+    net.plain("add", name).from({name + "_conv2", last});
+    last = name;
+  }
+  return net.plain("relu", "last_relu").conv("outputs", outputs, 1, 1, 0, true).layers;
+}
+
 }  // namespace
 
 const std::vector<ReferenceNetwork>& reference_networks() {
-  static const std::vector<ReferenceNetwork> networks{{"lenet5", {28, 28, 1}, 10, 64},
-                                                      {"vgg_small", {32, 32, 3}, 10, 64},
-                                                      {"resnet20", {32, 32, 3}, 10, 128},
-                                                      {"resnet18", {32, 32, 3}, 10, 32}};
+  static const std::vector<ReferenceNetwork> networks{
+      {"lenet5", {28, 28, 1}, 10, 64},       {"vgg_small", {32, 32, 3}, 10, 64},
+      {"resnet20", {32, 32, 3}, 10, 128},    {"resnet18", {32, 32, 3}, 10, 32},
+      {"resnet50", {224, 224, 3}, 1000, 8},  {"mobilenet_v2", {224, 224, 3}, 1000, 16},
+      {"unet2d", {128, 128, 1}, 2, 8, true}, {"ffn3d", {16, 16, 16, 1}, 2, 8, true}};
   return networks;
 }
 
-NetworkConfig expand_network(const NetworkConfig& config, int classes) {
+NetworkConfig expand_network(const NetworkConfig& config, int outputs) {
   NetworkConfig expanded = config;
   if (!config.layers.empty()) return expanded;
   if (config.name == "lenet5") {
-    expanded.layers = lenet5(classes);
+    expanded.layers = lenet5(outputs);
   } else if (config.name == "vgg_small") {
-    expanded.layers = vgg_small(classes);
+    expanded.layers = vgg_small(outputs);
   } else if (config.name == "resnet20") {
-    expanded.layers = resnet({16, 32, 64}, 3, classes);
+    expanded.layers = resnet({16, 32, 64}, 3, outputs);
   } else if (config.name == "resnet18") {
-    expanded.layers = resnet({64, 128, 256, 512}, 2, classes);
+    expanded.layers = resnet({64, 128, 256, 512}, 2, outputs);
+  } else if (config.name == "resnet50") {
+    expanded.layers = resnet50(outputs);
+  } else if (config.name == "mobilenet_v2") {
+    expanded.layers = mobilenet_v2(outputs);
+  } else if (config.name == "unet2d") {
+    expanded.layers = unet2d(outputs);
+  } else if (config.name == "ffn3d") {
+    expanded.layers = ffn3d(outputs);
   } else {
-    fail("network.name: '", config.name,
-         "' is no reference network (lenet5, vgg_small, resnet20, resnet18) and no layers are given");
+    fail("network.name: '", config.name, "' is no reference network and no layers are given");
   }
   return expanded;
 }

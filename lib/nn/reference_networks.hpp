@@ -14,15 +14,23 @@ struct ReferenceNetwork {
   Shape input;
   int classes;
   int batch;
+  bool binary_pixels = false;  ///< of labels 0 and 1 a pixel, by binary_cross_entropy
 };
 const std::vector<ReferenceNetwork>& reference_networks();
 
 /// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
-/// that name, ending in `classes` outputs. Throws Error for an unknown name.
+/// that name, ending in `outputs` channels. Throws Error for an unknown name.
 ///   lenet5     1x28x28: 5x5 convolutions of 20 and 50 channels, 500 hidden units (LeCun et al., 1998, as Caffe has it)
 ///   vgg_small  3x32x32: six 3x3 convolutions of 64 to 256 channels, 256 hidden units (after Simonyan, Zisserman, 2015)
 ///   resnet20   3x32x32: 16, 32, 64 channels, three blocks each (He et al., 2016, section 4.2, projection shortcuts)
 ///   resnet18   3x32x32: 64 to 512 channels, two blocks each, 3x3 stem
-NetworkConfig expand_network(const NetworkConfig& config, int classes);
+///   resnet50   3x224x224: bottleneck blocks, stride in their 3x3 convolutions (as torchvision has it)
+///   mobilenet_v2  3x224x224: inverted residuals of depthwise convolutions (Sandler et al., 2018; as torchvision)
+///   unet2d     extents divisible by 8, outputs a pixel: 32 to 256 channels, batch-norm, transposed convolutions (after
+///              Ronneberger et al., 2015)
+///   ffn3d      volumes, outputs a voxel: four residual modules of 3x3x3 convolutions of 32 channels (after the
+///              flood-filling networks of Januszewski et al., 2018)
+/// `outputs` is outputs_of the target: for labels an image or a pixel, the channels that the network ends in.
+NetworkConfig expand_network(const NetworkConfig& config, int outputs);
 
 }  // namespace halograd

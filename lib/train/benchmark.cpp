@@ -30,12 +30,13 @@ double median(std::vector<double> values) {
 class Steps {
  public:
   Steps(const NetworkConfig& config, const BenchmarkOptions& options)
-      : network(config, options.input, options.classes, options.batch),
+      : network(config, options.input, Target(options.classes, options.labels_per_image, options.loss), options.batch),
         replica_(network.make_replica(1)),
         optimizer_(make_optimizer(options.optimizer, network.parameter_count())),
         rate_(options.optimizer.learning_rate),
-        images_(static_cast<std::size_t>(options.batch) * options.input.values()),
-        labels_(static_cast<std::size_t>(options.batch)) {
+        images_(static_cast<std::size_t>(options.batch * options.input.values())),
+        labels_(static_cast<std::size_t>(options.batch * options.labels_per_image)),
+        batch_(options.batch) {
     constexpr double spread = 3.4641016151377544;  // uniform with variance 1
     for (std::size_t i = 0; i < images_.size(); ++i) {
       images_[i] = static_cast<float>(spread * (random_uniform(1, i) - 0.5));
@@ -48,7 +49,7 @@ class Steps {
   /// Seconds of one step.
   double step() {
     const auto begin = Clock::now();
-    network.train(exec_, replica_, {static_cast<int>(labels_.size()), images_.data(), labels_.data()}, 1);
+    network.train(exec_, replica_, {batch_, images_.data(), labels_.data()}, 1);
     {
       const Region region("update");
       optimizer_->step(exec_, rate_, ++count_, replica_.parameters, replica_.gradients);
@@ -85,6 +86,7 @@ class Steps {
   std::int64_t count_ = 0;
   std::vector<float> images_;
   std::vector<std::int32_t> labels_;
+  int batch_;
 };
 
 /// Floating-point operations and least bytes of each region of a step, by its path.
@@ -116,7 +118,7 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkOpt
     passes[name] = {name, "", "", name, 0, 0, sizeof(float) * values};
   };
   part("load", 2 * batch * static_cast<double>(options.input.values()));
-  part("loss", 2 * batch * options.classes);
+  part("loss", 2 * batch * static_cast<double>(steps.network.nodes().back().output.values()));
   const double parameters = static_cast<double>(steps.network.parameter_count());
   part("update", 3 * parameters + 2 * steps.optimizer_values());
   return passes;

@@ -11,6 +11,8 @@ namespace halograd {
 struct BenchmarkOptions {
   Shape input;
   int classes = 0;
+  long labels_per_image = 1;
+  LossConfig loss;
   int batch = 0;
   OptimizerConfig optimizer;
   double seconds = 4;   ///< of measured steps; at least five are taken
@@ -30,6 +32,8 @@ struct BenchmarkResult {
   std::string network;
   std::string input;
   int classes = 0;
+  long labels_per_image = 1;
+  LossConfig loss;
   int batch = 0;
   std::size_t parameters = 0;
   long steps = 0;

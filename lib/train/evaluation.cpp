@@ -1,17 +1,36 @@
 #include "train/evaluation.hpp"
 
+#include <cmath>
+
 namespace halograd {
+
+double Evaluation::score() const {
+  if (metric == "error") return std::sqrt(loss());
+  if (metric == "iou") return either > 0 ? overlap / either : 1;  // nothing to find, and nothing found
+  return labels > 0 ? correct / labels : 0;
+}
 
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader) {
   Evaluation sum;
+  sum.metric = metric_of(network.target().loss);
   loader.start_epoch(0);
   while (const Batch* batch = loader.next()) {
     const LossSum part = network.evaluate(exec, replica, {batch->size, batch->images.data(), batch->labels.data()});
     sum.loss_sum += part.loss;
-    sum.correct += static_cast<double>(part.correct);
     sum.images += batch->size;
+    sum.correct += static_cast<double>(part.correct);
+    sum.labels += static_cast<double>(batch->size * network.target().labels_per_image);
+    sum.overlap += static_cast<double>(part.overlap);
+    sum.either += static_cast<double>(part.either);
   }
   return sum;
+}
+
+Evaluation over_ranks(Evaluation part, const Communicator& comm) {
+  for (double* sum : {&part.loss_sum, &part.images, &part.correct, &part.labels, &part.overlap, &part.either}) {
+    *sum = comm.sum(*sum);
+  }
+  return part;
 }
 
 }  // namespace halograd

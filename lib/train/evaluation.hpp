@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "comm/communicator.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "kernels/types.hpp"
@@ -7,16 +10,21 @@
 
 namespace halograd {
 
-/// Loss and accuracy over a set of images.
+/// Loss and metric over a set of images.
 struct Evaluation {
-  double loss_sum = 0;
-  double correct = 0;
-  double images = 0;
+  std::string metric;  ///< metric_of the network's loss
+  double loss_sum = 0, images = 0;
+  double correct = 0, labels = 0;  ///< labels predicted, of all
+  double overlap = 0, either = 0;  ///< binary_cross_entropy: labels that are 1 and predicted so; that are either
   [[nodiscard]] double loss() const { return images > 0 ? loss_sum / images : 0; }
-  [[nodiscard]] double accuracy() const { return images > 0 ? correct / images : 0; }
+  /// accuracy and iou: 0 to 1, the larger the better; error: the root of the mean squared error.
+  [[nodiscard]] double score() const;
 };
 
 /// Passes all that the loader deals to this rank through the network, without training.
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader);
+
+/// Collective: the evaluation of all that the ranks evaluated.
+Evaluation over_ranks(Evaluation part, const Communicator& comm);
 
 }  // namespace halograd

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "support/terminal.hpp"
 
@@ -23,8 +24,14 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-std::string accuracy_range(double lowest, double highest) {
-  return format("%.2f-%.2f", 100 * lowest, 100 * highest);
+std::string score_range(const EpochSummary& summary) {
+  return score_text(summary.metric, summary.score_lowest) + "-" + score_text(summary.metric, summary.score_highest);
+}
+
+/// "91.23 % of the test set", "IoU 91.23 %", "error 0.123"
+std::string score_words(const EpochSummary& summary, const std::string& score) {
+  if (summary.metric == "error") return "error " + score;
+  return summary.metric == "iou" ? "IoU " + score + " %" : score + " %";
 }
 
 }  // namespace
@@ -46,22 +53,31 @@ std::string human_time(double seconds) {
   return format("%ld:%02ld", whole / 60, whole % 60);
 }
 
-std::string epoch_heading() {
-  return format("%8s %11s %10s %15s %11s %12s %9s %6s %8s", "epoch", "train loss", "mean loss", "replicas %", "mean %",
-                "consensus", "images/s", "wait", "time");
+std::string score_text(const std::string& metric, double score) {
+  return metric == "error" ? format("%.4g", score) : format("%.2f", 100 * score);
+}
+
+std::string epoch_heading(const std::string& metric) {
+  const std::string of = metric == "error" ? " error" : metric == "iou" ? " IoU %" : " %";
+  return format("%8s %11s %10s %15s %11s %12s %9s %6s %8s", "epoch", "train loss", "mean loss",
+                ("replicas" + of).c_str(), ("mean" + of).c_str(), "consensus", "images/s", "wait", "time");
 }
 
 std::string epoch_row(const EpochSummary& summary) {
   const std::string number = format("%ld/%ld", static_cast<long>(summary.epoch), static_cast<long>(summary.epochs));
-  return format("%8s %11.4f %10.4f %15s %11.2f %12.4g %9.0f %5.1f%% %8s", number.c_str(), summary.train_loss,
-                summary.mean_model_loss, accuracy_range(summary.accuracy_lowest, summary.accuracy_highest).c_str(),
-                100 * summary.mean_model_accuracy, summary.consensus_distance,
+  return format("%8s %11.4f %10.4f %15s %11s %12.4g %9.0f %5.1f%% %8s", number.c_str(), summary.train_loss,
+                summary.mean_model_loss, score_range(summary).c_str(),
+                score_text(summary.metric, summary.mean_model_score).c_str(), summary.consensus_distance,
                 summary.images / summary.training_seconds, 100 * summary.wait_share,
                 human_time(summary.seconds).c_str());
 }
 
-Report::Report(bool silent, int print_steps)
-    : silent_(silent), terminal_(output_is_terminal()), print_steps_(print_steps), begin_(Clock::now()) {}
+Report::Report(bool silent, int print_steps, std::string metric)
+    : metric_(std::move(metric)),
+      silent_(silent),
+      terminal_(output_is_terminal()),
+      print_steps_(print_steps),
+      begin_(Clock::now()) {}
 
 void Report::start(const std::string& title, const StartFacts& facts) const {
   if (silent_) return;
@@ -92,7 +108,7 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   }
   if (silent_ || header_printed_) return;
   header_printed_ = true;
-  std::printf("%s\n", epoch_heading().c_str());
+  std::printf("%s\n", epoch_heading(metric_).c_str());
   std::fflush(stdout);
 }
 
@@ -139,8 +155,9 @@ void Report::end(const TrainingResult& result) const {
   if (silent_) return;
   StartFacts facts{
       {"epochs", format("%ld (%ld steps)", static_cast<long>(result.epochs), static_cast<long>(result.steps))},
-      {"mean model", format("%.2f %% of the test set", 100 * result.last.mean_model_accuracy)},
-      {"replicas", accuracy_range(result.last.accuracy_lowest, result.last.accuracy_highest) + " %"},
+      {"mean model",
+       score_words(result.last, score_text(result.last.metric, result.last.mean_model_score)) + " of the test set"},
+      {"replicas", score_words(result.last, score_range(result.last))},
       {"consensus distance", format("%.4g", result.last.consensus_distance)},
       {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
       {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},

@@ -17,8 +17,9 @@ using StartFacts = std::vector<std::pair<std::string, std::string>>;
 struct EpochSummary {
   std::int64_t epoch = 0, epochs = 0;  ///< done, of all
   double train_loss = 0, mean_model_loss = 0;
-  double accuracy_lowest = 0, accuracy_highest = 0;  ///< over the replicas
-  double mean_model_accuracy = 0, consensus_distance = 0;
+  std::string metric;                          ///< what the scores are
+  double score_lowest = 0, score_highest = 0;  ///< over the replicas
+  double mean_model_score = 0, consensus_distance = 0;
   double images = 0;            ///< trained on
   double training_seconds = 0;  ///< without evaluation, of the slowest rank
   double wait_share = 0;        ///< of the ranks' training time spent waiting for others
@@ -43,7 +44,8 @@ struct TrainingResult {
 class Report {
  public:
   /// `print_steps`: without a terminal, a line every so many steps; 0: none.
-  Report(bool silent, int print_steps);
+  /// `metric`: what the scores are (metric_of).
+  Report(bool silent, int print_steps, std::string metric = "accuracy");
 
   void start(const std::string& title, const StartFacts& facts) const;
   void line(const std::string& text);
@@ -59,6 +61,7 @@ class Report {
   [[nodiscard]] double seconds_left(double share_done) const;
   void clear_bar();
 
+  std::string metric_;
   bool silent_, terminal_;
   int print_steps_;
   bool header_printed_ = false, bar_shown_ = false;
@@ -69,8 +72,10 @@ class Report {
 };
 
 /// The table that training prints: its heading, and an epoch's row.
-std::string epoch_heading();
+std::string epoch_heading(const std::string& metric);
 std::string epoch_row(const EpochSummary& summary);
+/// A score without its unit: accuracy and intersection over union in per cent, an error as it is.
+std::string score_text(const std::string& metric, double score);
 
 /// "1.7 MB", "45.2 kB": powers of 1000, three digits.
 std::string human_bytes(double bytes);

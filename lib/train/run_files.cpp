@@ -28,6 +28,11 @@ std::vector<std::string> split(const std::string& text) {
   return lines;
 }
 
+/// The larger the better.
+double ranked_score(const CheckpointHeader& header) {
+  return header.metric == "error" ? -header.mean_model_score : header.mean_model_score;
+}
+
 }  // namespace
 
 RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, const Network& network,
@@ -103,11 +108,12 @@ void RunFiles::begin(bool overwrite) {
     prepare_checkpoints(folder_);
     lock_->sign();
   });
-  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics());
+  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss));
 }
 
 void RunFiles::go_on(const CheckpointHeader& header) {
-  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), header.step, header.epoch);
+  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), header.step, header.epoch,
+                                           metric_of(config_.loss));
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
@@ -118,7 +124,7 @@ void RunFiles::go_on(const CheckpointHeader& header) {
     try {
       if (best.empty()) return;
       const CheckpointHeader of_best = read_checkpoint_header(best);
-      best_ = {best, of_best.mean_model_accuracy, of_best.mean_model_loss};
+      best_ = {best, ranked_score(of_best), of_best.mean_model_loss};
     } catch (const Error&) {
       best_ = {};  // gone or damaged: the next good one takes its place
     }
@@ -175,11 +181,11 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
 
 void RunFiles::publish(const std::string& path, const CheckpointHeader& header) {
   point_link(folder_.newest(), path);
-  const bool better = header.mean_model_accuracy > best_.accuracy ||
-                      (header.mean_model_accuracy == best_.accuracy && header.mean_model_loss < best_.loss);
+  const double score = ranked_score(header);
+  const bool better = score > best_.score || (score == best_.score && header.mean_model_loss < best_.loss);
   if (config_.output.keep_best && better) {
     point_link(folder_.best(), path);
-    best_ = {path, header.mean_model_accuracy, header.mean_model_loss};
+    best_ = {path, score, header.mean_model_loss};
   }
   remove_old_checkpoints(folder_, config_.output.keep, best_.path);
 }

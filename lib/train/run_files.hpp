@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -75,7 +76,7 @@ class RunFiles {
   using HostBuffer = Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>;
   struct Best {
     std::string path;
-    double accuracy = -1, loss = 0;
+    double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
   void publish(const std::string& path, const CheckpointHeader& header);

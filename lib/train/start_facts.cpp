@@ -44,11 +44,11 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
 
   add_places(facts, comm);
 
-  const ImageShape image = train_set.shape();
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
-                  to_string(Shape{image.height, image.width, image.channels}) + ", " +
-                  std::to_string(train_set.classes()) + " classes");
+                  to_string(train_set.shape()) + ", " + std::to_string(train_set.classes()) + " classes" +
+                  (train_set.labels_per_image() > 1 ? " a pixel" : ""));
+  add("loss", config.loss.name + ", judged by " + metric_of(config.loss));
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
   add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +
                      human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +

@@ -24,10 +24,6 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Shape network_input(const ImageShape& image) {
-  return {image.height, image.width, image.channels};
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
@@ -56,9 +52,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.ranks = 1;
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
-    config_.network = expand_network(config_.network, train_set_->classes());
-    network_ =
-        std::make_unique<Network>(config_.network, network_input(train_set_->shape()), train_set_->classes(), largest);
+    const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
+    config_.network = expand_network(config_.network, outputs_of(target));
+    network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
     topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
@@ -145,7 +141,8 @@ EpochSummary Trainer::finish_epoch(bool last) {
   const int every = config_.output.checkpoint_epochs;
   if ((every > 0 && (epoch_ % every == 0 || last)) || checkpoint_is_due()) {
     CheckpointHeader header;
-    header.mean_model_accuracy = row.mean_model_accuracy;
+    header.metric = metric_of(config_.loss);
+    header.mean_model_score = row.mean_model_score;
     header.mean_model_loss = row.mean_model_loss;
     save(std::move(header));
   }
@@ -156,12 +153,13 @@ EpochSummary Trainer::summarise(const EpochMetrics& row) const {
   EpochSummary summary;
   summary.epoch = epoch_;
   summary.epochs = config_.training.epochs;
+  summary.metric = metric_of(config_.loss);
   summary.images = comm_.sum(sums_.images);
   summary.train_loss = comm_.sum(sums_.loss) / summary.images;
   summary.mean_model_loss = row.mean_model_loss;
-  summary.accuracy_lowest = comm_.smallest(row.test_accuracy);
-  summary.accuracy_highest = comm_.largest(row.test_accuracy);
-  summary.mean_model_accuracy = row.mean_model_accuracy;
+  summary.score_lowest = comm_.smallest(row.test_score);
+  summary.score_highest = comm_.largest(row.test_score);
+  summary.mean_model_score = row.mean_model_score;
   summary.consensus_distance = row.consensus_distance;
   summary.training_seconds = comm_.largest(sums_.training_seconds);
   summary.wait_share = comm_.sum(sums_.wait_seconds) / comm_.sum(sums_.training_seconds);
@@ -282,12 +280,10 @@ EpochMetrics Trainer::evaluate_epoch() {
 
   const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_);
   row.test_loss = own.loss();
-  row.test_accuracy = own.accuracy();
-  const Evaluation part = evaluate(exec_, *network_, mean_, *shared_test_);
-  double sums[3] = {part.loss_sum, part.correct, part.images};
-  comm_.sum(sums, 3);
-  row.mean_model_loss = sums[0] / sums[2];
-  row.mean_model_accuracy = sums[1] / sums[2];
+  row.test_score = own.score();
+  const Evaluation mean = over_ranks(evaluate(exec_, *network_, mean_, *shared_test_), comm_);
+  row.mean_model_loss = mean.loss();
+  row.mean_model_score = mean.score();
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
   return row;
@@ -312,8 +308,7 @@ void Trainer::save(CheckpointHeader header) {
       config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
   header.topology = topology_->kind();
   header.versions = versions_;
-  const ImageShape image = train_set_->shape();
-  header.input = to_string(Shape{image.height, image.width, image.channels});
+  header.input = to_string(train_set_->shape());
   files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
 }
 

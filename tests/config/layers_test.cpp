@@ -23,12 +23,12 @@ void expect_part(const std::string& message, const std::string& part) {
 }
 
 TEST(ReadLayers, TakeOnlyTheKeysOfTheirType) {
-  EXPECT_EQ(
-      message_of("[[network.layer]]\ntype = \"relu\"\nkernel = 3\n"),
-      "net.toml:5:1: layers of type relu do not take \"kernel\"; only conv, max_pool, avg_pool do\n  5 | kernel = 3\n"
-      "    | ^^^^^^\nlayers of type relu take: type, name, inputs");
+  EXPECT_EQ(message_of("[[network.layer]]\ntype = \"relu\"\nkernel = 3\n"),
+            "net.toml:5:1: layers of type relu do not take \"kernel\"; only conv, conv_transpose, max_pool, avg_pool "
+            "do\n  5 | kernel = 3\n"
+            "    | ^^^^^^\nlayers of type relu take: type, name, inputs");
   expect_part(message_of("[[network.layer]]\ntype = \"max_pool\"\nkernel = 2\nchannels = 3\n"),
-              "layers of type max_pool do not take \"channels\"; only conv, dense do");
+              "layers of type max_pool do not take \"channels\"; only conv, conv_transpose, dense do");
   expect_part(message_of("[[network.layer]]\ntype = \"dense\"\nchannels = 2\nprobability = 0.5\n"),
               "layers of type dense do not take \"probability\"; only dropout do");
   expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nkernels = 3\n"),
@@ -47,14 +47,15 @@ TEST(ReadLayers, NeedTheKeysOfTheirType) {
 }
 
 TEST(ReadLayers, RangesAndTypesHold) {
-  expect_part(message_of("[[network.layer]]\ntype = \"softmax\"\n"),
-              "net.toml:4:8: network.layer.type is \"softmax\", must be one of \"conv\", \"dense\", \"max_pool\"");
+  expect_part(
+      message_of("[[network.layer]]\ntype = \"softmax\"\n"),
+      "net.toml:4:8: network.layer.type is \"softmax\", must be one of \"conv\", \"conv_transpose\", \"dense\"");
   expect_part(message_of("[[network.layer]]\ntype = \"dropout\"\nprobability = 1\n"),
               "net.toml:5:15: network.layer.probability is 1, must be at least 0 and below 1");
   expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = [3, 0]\n"),
               "net.toml:6:14: network.layer.kernel is 0, must be at least 1");
-  expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = [3, 3, 3]\n"),
-              "found a list of 3, expected two integers, or one for both");
+  expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nchannels = 1\nkernel = []\n"),
+              "found a list of 0, expected an integer or a list of integers");
   expect_part(message_of("[[network.layer]]\ntype = \"relu\"\nname = \"a/b\"\n"), "network.layer.name is \"a/b\"");
 }
 
@@ -82,12 +83,12 @@ TEST(ReadLayers, InputsAreEarlierLayers) {
               "net.toml:5:11: layer \"relu1\" names itself as its input");
 }
 
-TEST(ReadLayers, OnlyAddTakesSeveralInputs) {
+TEST(ReadLayers, OnlyAddAndConcatTakeSeveralInputs) {
   const std::string first = "[[network.layer]]\ntype = \"relu\"\n";
   expect_part(message_of(first + "[[network.layer]]\ntype = \"add\"\n"),
-              "net.toml:5:1: layer \"add1\" adds at least two inputs, found 0");
+              "net.toml:5:1: layer \"add1\" takes at least two inputs, found 0");
   expect_part(message_of(first + "[[network.layer]]\ntype = \"relu\"\ninputs = [\"relu1\", \"input\"]\n"),
-              "net.toml:7:10: layer \"relu2\" takes one input, found 2; only add takes more");
+              "net.toml:7:10: layer \"relu2\" takes one input, found 2; only add and concat take more");
 }
 
 }  // namespace

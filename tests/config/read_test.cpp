@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -99,10 +98,10 @@ TEST(ReadConfig, TakesOneNumberForTwo) {
   const auto config = with_layers(
       "[[network.layer]]\ntype = \"conv\"\nchannels = 4\nkernel = 3\nstride = [2, 1]\npadding = 1\ndilation = 2\n");
   const LayerConfig& layer = config.network.layers.at(0);
-  EXPECT_EQ(layer.kernel, (std::array<int, 2>{3, 3}));
-  EXPECT_EQ(layer.stride, (std::array<int, 2>{2, 1}));
-  EXPECT_EQ(layer.padding, (std::array<int, 2>{1, 1}));
-  EXPECT_EQ(layer.dilation, (std::array<int, 2>{2, 2}));
+  EXPECT_EQ(layer.kernel, std::vector<int>{3});
+  EXPECT_EQ(layer.stride, (std::vector<int>{2, 1}));
+  EXPECT_EQ(layer.padding, std::vector<int>{1});
+  EXPECT_EQ(layer.dilation, std::vector<int>{2});
 }
 
 TEST(ReadConfig, NumbersLayersByType) {
@@ -148,8 +147,8 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
       "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, resumed_optimizer, non_finite, time_limit");
   expect_message("[ trainign ]\nepochs = 3\n",
                  "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
-                 "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, optimizer, "
-                 "schedule, averager, topology, comm, output");
+                 "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, loss, "
+                 "optimizer, schedule, averager, topology, comm, output");
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
                  "    |                     ^^^^\n[comm] takes: force_put, slots");
@@ -175,8 +174,8 @@ TEST(ReadConfig, WrongTypesSayFoundAndExpected) {
       {"data.flip = 1", "data.flip: found the integer 1, expected true or false"},
       {"data.mean = 0.5", "data.mean: found the number 0.5, expected a list of numbers"},
       {"data.mean = [0.5, \"a\"]", "data.mean: found the string \"a\", expected a number"},
-      {"data.synthetic_shape = [1, 2]", "data.synthetic_shape: found a list of 2, expected three integers"},
-      {"data.synthetic_shape = 3", "data.synthetic_shape: found the integer 3, expected three integers"},
+      {"data.synthetic_shape = [1.5]", "data.synthetic_shape: found the number 1.5, expected an integer"},
+      {"data.synthetic_shape = 3", "data.synthetic_shape has 1 number, expected one to three extents and the channels"},
       {"name = 2026-01-01", "name: found a date or time, expected a string"},
       {"optimizer.learning_rate = {}", "optimizer.learning_rate: found a table, expected a number"},
       {"network.layer = 3", "network.layer: found the integer 3, expected a list of tables, [[network.layer]]"},
@@ -236,12 +235,12 @@ TEST(ReadConfig, MissingKeysAreNamed) {
   expect_part(message_of(""), "run.toml: data.path is missing; the format \"idx\" needs it");
   expect_message("data.format = \"synthetic\"\n",
                  "run.toml: the run file names no network\ngive [[network.layer]] entries, or one of these as "
-                 "network.name: lenet5, vgg_small, resnet20, resnet18");
+                 "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
   expect_message(
       "data.format = \"synthetic\"\nnetwork.name = \"lenet\"\n",
       "run.toml:2:16: \"lenet\" is no reference network, and no layers are given; did you mean \"lenet5\"?\n"
       "  2 | network.name = \"lenet\"\n    |                ^^^^^^^\ngive [[network.layer]] entries, or one of "
-      "these as network.name: lenet5, vgg_small, resnet20, resnet18");
+      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
   expect_part(message_of(minimal + "[topology]\nkind = \"file\"\n"),
               "run.toml:3:1: topology.file is missing; the kind \"file\" needs it");
   expect_part(message_of(minimal + "schedule.name = \"step\"\n"), "schedule.milestones is missing");

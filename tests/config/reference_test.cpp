@@ -25,7 +25,9 @@ class RowWriter {
 
   template <class Member>
   void operator()(const char* key, Member& member, const char* meaning, const Allowed& allowed) {
-    const auto standard = allowed.required ? "required" : "`" + written_value(text_, header_, key) + "`";
+    std::string standard = "`";
+    standard.append(written_value(text_, header_, key)).append("`");
+    if (allowed.required) standard = "required";
     auto limits = to_string(allowed);
     std::replace(limits.begin(), limits.end(), '"', '`');
     rows.push_back("| `" + std::string(key) + "` | " + type_name(member) + " | " + standard + " | " + limits + " | " +

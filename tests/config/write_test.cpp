@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -72,8 +71,8 @@ class Scrambler {
       member += wide ? letters.substr(static_cast<std::size_t>(last - 1)) : letters.substr(at, 1);
     }
   }
-  template <std::size_t Size>
-  void set(std::array<int, Size>& member, const Allowed& allowed) {
+  void set(std::vector<int>& member, const Allowed& allowed) {
+    member.resize(static_cast<std::size_t>(whole(2, 4)));  // as many as data.synthetic_shape may have
     for (int& each : member) set(each, allowed);
   }
   void set(std::vector<double>& member, const Allowed& allowed) {
@@ -92,11 +91,12 @@ RunConfig random_config(std::mt19937_64& random) {
   visit(scramble, config);
   config.schedule.milestones = {0.1 + 0.2, 1.0 / 3.0, 7};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
+  if (config.loss.name != "cross_entropy") config.loss.label_smoothing = 0;
   auto& layers = config.network.layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     layers[i].name += std::to_string(i);
     const std::string before = i == 0 ? "input" : layers[i - 1].name;
-    if (layers[i].type == "add") layers[i].inputs = {"input", before};
+    if (layers[i].type == "add" || layers[i].type == "concat") layers[i].inputs = {"input", before};
     if (layers[i].type == "relu") layers[i].inputs = {before};
   }
   return config;

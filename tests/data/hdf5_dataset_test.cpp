@@ -124,6 +124,30 @@ TEST(Hdf5Dataset, ReadsFloatsAsTheyAre) {
   EXPECT_EQ(labels, (std::vector<std::int32_t>{1, 0}));
 }
 
+TEST(Hdf5Dataset, ReadsVolumesAndRows) {
+  const Folder folder;
+  const Bytes data = ramp(3);
+  const std::vector<std::pair<std::vector<hsize_t>, ImageShape>> cases{{{3, 2, 3, 1, 2}, {2, 3, 1, 2}},
+                                                                       {{3, 6, 2}, {6, 2}}};
+  for (const auto& [extents, shape] : cases) {
+    const std::filesystem::path path = folder / (to_string(shape) + ".h5");
+    {
+      const File file(path);
+      file.add("/train/images", H5T_STD_U8LE, H5T_NATIVE_UINT8, extents, data);
+      file.add_labels("/train/labels", {0, 1, 1});
+    }
+    const auto set = open(path, Split::train);
+    EXPECT_EQ(set->shape(), shape);
+    std::vector<float> images(2 * values);
+    std::vector<std::int32_t> labels(2);
+    set->read(std::vector<long>{2, 0}, images.data(), labels.data());
+    for (std::size_t j = 0; j < values; ++j) {
+      EXPECT_EQ(images[j], static_cast<float>(data[2 * values + j]) / 255.0F);
+      EXPECT_EQ(images[values + j], static_cast<float>(data[j]) / 255.0F);
+    }
+  }
+}
+
 TEST(Hdf5Dataset, RefusesTestImagesThatAreNotFinite) {
   for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const Folder folder;
@@ -235,9 +259,9 @@ TEST(Hdf5Dataset, SaysWhatIsMissingOrOfAnotherKind) {
   {
     const File file(path);
     file.add_labels("/train/labels", {0, 1});
-    file.add("/train/images", H5T_STD_U8LE, H5T_NATIVE_UINT8, {2, 2, 3}, Bytes(12));
+    file.add("/train/images", H5T_STD_U8LE, H5T_NATIVE_UINT8, {2, 6}, Bytes(12));
   }
-  expect_error([&] { open(path, Split::train); }, {"set.h5:/train/images", "3 dimensions", "expected 4 (N,H,W,C)"});
+  expect_error([&] { open(path, Split::train); }, {"set.h5:/train/images", "2 dimensions", "expected 4 (N,H,W,C)"});
   {
     const File file(path);
     file.add_labels("/train/labels", {0, 1});

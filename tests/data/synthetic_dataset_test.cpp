@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "data/data_files.hpp"
@@ -85,6 +86,31 @@ TEST(SyntheticDataset, CanBeLearnt) {
     right += nearest == test_labels[i] ? 1 : 0;
   }
   EXPECT_GE(right, 98);
+}
+
+TEST(SyntheticDataset, MakesRowsAndVolumes) {
+  DataConfig config = synthetic();
+  for (const auto& [given, shape] : {std::pair<std::vector<int>, ImageShape>{{24, 2}, {24, 2}},
+                                     std::pair<std::vector<int>, ImageShape>{{3, 4, 2, 2}, {3, 4, 2, 2}}}) {
+    config.synthetic_shape = given;
+    const auto set = open_dataset(config, Split::train, 1);
+    EXPECT_EQ(set->shape(), shape);
+    const std::vector<float> images = read_all(*set);
+    EXPECT_GT(*std::max_element(images.begin(), images.end()), 0.9F);
+    EXPECT_LT(*std::min_element(images.begin(), images.end()), 0.1F);
+  }
+  // The planes of a volume differ by more than their noise.
+  const std::vector<float> volumes = read_all(*open_dataset(config, Split::train, 1));
+  double change = 0;
+  for (std::size_t i = 0; i < 16; ++i) {
+    double first = 0, second = 0;
+    for (std::size_t image = 0; image < 400; image += 5) {
+      first += volumes[image * 48 + i] / 80;
+      second += volumes[image * 48 + 16 + i] / 80;
+    }
+    change = std::max(change, std::abs(second - first));
+  }
+  EXPECT_GT(change, 0.15);  // the mean of 80 noises deviates by 0.016
 }
 
 TEST(SyntheticDataset, RefusesEmptySetsAndUnknownFormats) {

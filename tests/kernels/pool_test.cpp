@@ -15,33 +15,37 @@ namespace halograd {
 void PrintTo(const PoolShape& shape, std::ostream* out) {
   *out << shape.batch << "x" << shape.height << "x" << shape.width << "x" << shape.channels << " window "
        << shape.kernel_h << "x" << shape.kernel_w << " stride " << shape.stride_h << "," << shape.stride_w << " pad "
-       << shape.pad_h << "," << shape.pad_w;
+       << shape.pad_h << "," << shape.pad_w << " depth " << shape.depth << " window " << shape.kernel_d << " stride "
+       << shape.stride_d << " pad " << shape.pad_d;
 }
 
 namespace {
 
 std::size_t input_size(const PoolShape& s) {
-  return std::size_t(s.batch) * s.height * s.width * s.channels;
+  return std::size_t(s.batch) * s.depth * s.height * s.width * s.channels;
 }
 std::size_t output_size(const PoolShape& s) {
-  return std::size_t(s.batch) * s.out_height() * s.out_width() * s.channels;
+  return std::size_t(s.batch) * s.out_depth() * s.out_height() * s.out_width() * s.channels;
 }
 
 /// Calls visit(output, input, place) for each input in each window, windows and places in order.
 template <class Visit>
 void visit_windows(const PoolShape& s, const Visit& visit) {
   std::size_t output = 0;
+  const int places = s.kernel_d * s.kernel_h * s.kernel_w;
   for (int n = 0; n < s.batch; ++n)
-    for (int p = 0; p < s.out_height(); ++p)
-      for (int q = 0; q < s.out_width(); ++q)
-        for (int c = 0; c < s.channels; ++c, ++output)
-          for (int r = 0; r < s.kernel_h; ++r)
-            for (int t = 0; t < s.kernel_w; ++t) {
-              const int row = p * s.stride_h - s.pad_h + r;
-              const int column = q * s.stride_w - s.pad_w + t;
-              if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
-              const std::size_t input = ((std::size_t(n) * s.height + row) * s.width + column) * s.channels + c;
-              visit(output, input, r * s.kernel_w + t);
+    for (int o = 0; o < s.out_depth(); ++o)
+      for (int p = 0; p < s.out_height(); ++p)
+        for (int q = 0; q < s.out_width(); ++q)
+          for (int c = 0; c < s.channels; ++c, ++output)
+            for (int place = 0; place < places; ++place) {
+              const int plane = o * s.stride_d - s.pad_d + place / (s.kernel_h * s.kernel_w);
+              const int row = p * s.stride_h - s.pad_h + place / s.kernel_w % s.kernel_h;
+              const int column = q * s.stride_w - s.pad_w + place % s.kernel_w;
+              if (plane < 0 || plane >= s.depth || row < 0 || row >= s.height || column < 0 || column >= s.width)
+                continue;
+              const std::size_t pixel = ((std::size_t(n) * s.depth + plane) * s.height + row) * s.width + column;
+              visit(output, pixel * s.channels + c, place);
             }
 }
 
@@ -101,7 +105,7 @@ void check_max(const PoolShape& s) {
 template <class T>
 void check_avg(const PoolShape& s) {
   const ExecutionSpace exec;
-  const double share = 1.0 / (s.kernel_h * s.kernel_w);
+  const double share = 1.0 / (s.kernel_d * s.kernel_h * s.kernel_w);
   const auto x = noise<T>(input_size(s), 4);
   const auto dy = noise<T>(output_size(s), 5);
   const auto before = noise<T>(input_size(s), 6);
@@ -208,6 +212,18 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PoolTest,
                                            PoolShape{1, 1, 1, 1, 1, 1, 1, 1, 0, 0},
                                            PoolShape{0, 4, 4, 3, 2, 2, 2, 2, 0, 0}));  // no images
 
+// Depth, its window, stride and padding stand last.
+INSTANTIATE_TEST_SUITE_P(Volumes, PoolTest,
+                         ::testing::Values(PoolShape{2, 6, 4, 20, 2, 2, 2, 2, 0, 0, 4, 2, 2, 0},  // exact
+                                           PoolShape{2, 5, 6, 3, 2, 2, 2, 2, 0, 0, 5, 2, 2, 0},   // a remainder
+                                           PoolShape{1, 7, 5, 17, 3, 3, 2, 2, 1, 1, 6, 3, 2, 1},  // overlapping, padded
+                                           PoolShape{2, 6, 6, 4, 2, 2, 2, 2, 0, 0, 3, 1, 1, 0},   // planes alone
+                                           PoolShape{2, 4, 5, 4, 2, 2, 2, 2, 0, 0, 5, 2, 1, 0},   // depth overlaps
+                                           PoolShape{1, 6, 5, 2, 2, 2, 3, 2, 0, 0, 8, 2, 3, 0},   // gaps
+                                           PoolShape{2, 7, 4, 2, 2, 3, 3, 3, 1, 0, 7, 2, 3, 1},   // gaps, padded
+                                           PoolShape{1, 6, 6, 33, 6, 6, 6, 6, 0, 0, 6, 6, 6, 0},  // global
+                                           PoolShape{1, 1, 9, 3, 1, 3, 1, 2, 0, 1, 4, 2, 2, 1}));
+
 TEST(PoolEdgeTest, TheFirstOfEqualValuesWins) {
   const ExecutionSpace exec;
   for (const int window : {2, 3}) {
@@ -243,13 +259,16 @@ TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {
   const Buffer<float> x("x", 10000);
   const Buffer<std::uint8_t> which("which", 10000);
   const PoolShape bad[] = {
-      {1, 4, 4, 1, 5, 2, 1, 1, 0, 0},      // window larger than the image
-      {1, 4, 4, 1, 2, 2, 0, 1, 0, 0},      // no stride
-      {1, 4, 4, 1, 2, 2, 1, 1, 2, 0},      // windows of padding alone
-      {1, 4, 4, 1, 2, 2, 1, 1, 0, -1},     // negative padding
-      {1, 4, 4, 1, 0, 2, 1, 1, 0, 0},      // no window
-      {1, 40, 40, 1, 17, 16, 1, 1, 0, 0},  // more places than a byte has
-      {9, 40, 40, 1, 2, 2, 2, 2, 0, 0},    // more images than the buffer has
+      {1, 4, 4, 1, 5, 2, 1, 1, 0, 0},                 // window larger than the image
+      {1, 4, 4, 1, 2, 2, 0, 1, 0, 0},                 // no stride
+      {1, 4, 4, 1, 2, 2, 1, 1, 2, 0},                 // windows of padding alone
+      {1, 4, 4, 1, 2, 2, 1, 1, 0, -1},                // negative padding
+      {1, 4, 4, 1, 0, 2, 1, 1, 0, 0},                 // no window
+      {1, 40, 40, 1, 17, 16, 1, 1, 0, 0},             // more places than a byte has
+      {9, 40, 40, 1, 2, 2, 2, 2, 0, 0},               // more images than the buffer has
+      {1, 20, 20, 1, 2, 2, 2, 2, 0, 0, 4, 5, 1, 0},   // window deeper than the volume
+      {1, 20, 20, 1, 8, 8, 8, 8, 0, 0, 20, 5, 1, 0},  // more places than a byte has
+      {1, 20, 20, 1, 2, 2, 2, 2, 0, 0, 40, 2, 2, 0},  // more planes than the buffer has
   };
   for (const PoolShape& s : bad) {
     EXPECT_THROW(max_pool_forward<float>(exec, s, x, false, x, which), Error) << ::testing::PrintToString(s);

@@ -52,6 +52,17 @@ TEST(ReferenceNetworks, HaveTheirParameterCounts) {
   EXPECT_EQ(count("vgg_small", {32, 32, 3}), 2196810U);
   EXPECT_EQ(count("resnet20", {32, 32, 3}), 272474U);
   EXPECT_EQ(count("resnet18", {32, 32, 3}), 11173962U);
+  const auto wide = [](const std::string& name, const Shape& input, const Target& target) {
+    NetworkConfig config;
+    config.name = name;
+    return Network(expand_network(config, outputs_of(target)), input, target, 1).parameter_count();
+  };
+  EXPECT_EQ(wide("resnet50", {64, 64, 3}, 1000), 25557032U);     // torchvision's
+  EXPECT_EQ(wide("mobilenet_v2", {64, 64, 3}, 1000), 3504872U);  // torchvision's
+  LossConfig binary;
+  binary.name = "binary_cross_entropy";
+  EXPECT_EQ(wide("ffn3d", {8, 8, 8, 1}, {2, 512, binary}), 27U * 32 + 32 + 9 * (27 * 32 * 32 + 32) + 33);
+  EXPECT_EQ(wide("unet2d", {16, 16, 1}, {2, 256, binary}), 1926433U);
 }
 
 TEST(ReferenceNetworks, UnknownNameIsRefused) {
@@ -167,11 +178,89 @@ TEST(Network, ShapesThatDoNotChainAreNamed) {
       "network 't': the last layer, head, has outputs of shape 1x1x4, but the data have 10 classes (1x1x10 expected)");
   EXPECT_EQ(message_of(R"({type="max_pool", name="wide", kernel=9})", input, 10),
             "layer wide (max_pool): a window of 9x9 does not fit in its input of 8x8x3");
+  EXPECT_EQ(message_of(R"({type="conv", name="c", channels=4, kernel=[3, 3, 3]})", input, 4),
+            "layer c (conv): kernel has 3 numbers, expected one, or one for each of the 2 spatial axes of its input of "
+            "8x8x3");
+  EXPECT_EQ(
+      message_of(R"({type="max_pool", name="p", kernel=2, stride=[2, 2]})", {8, 8, 8, 3}, 4),
+      "layer p (max_pool): stride has 2 numbers, expected one, or one for each of the 3 spatial axes of its input "
+      "of 8x8x8x3");
   EXPECT_EQ(
       message_of(
           R"({type="conv", name="lost", channels=4, kernel=1}, {type="global_avg_pool", inputs=["input"]}, {type="dense", channels=10})",
           input, 10),
       "layer lost: no layer takes its output");
+}
+
+/// The extents of the only convolution's weights, and the values that a dense layer over everything takes.
+std::vector<std::vector<long>> weight_extents(const std::string& list, const Shape& input) {
+  const Network network(layers(list), input, 2, 1);
+  std::vector<std::vector<long>> extents;
+  for (const TensorInfo& tensor : network.parameters()) {
+    if (tensor.name == "weight") extents.push_back(tensor.extents);
+  }
+  return extents;
+}
+
+TEST(Network, OneNumberStandsForAllAxes) {
+  using Extents = std::vector<std::vector<long>>;
+  const std::string list = R"({type="conv", channels=3, kernel=3, stride=2, padding=1}, {type="max_pool", kernel=2},
+                              {type="flatten"}, {type="dense", channels=2})";
+  EXPECT_EQ(weight_extents(list, {9, 5}), (Extents{{3, 5, 3}, {4 * 3, 2}}));
+  EXPECT_EQ(weight_extents(list, {9, 7, 5}), (Extents{{3, 3, 5, 3}, {4 * 3 * 3, 2}}));
+  EXPECT_EQ(weight_extents(list, {11, 9, 7, 5}), (Extents{{3, 3, 3, 5, 3}, {5 * 4 * 3 * 3, 2}}));
+  const std::string unlike = R"({type="conv", channels=3, kernel=[1, 2, 3], stride=[1, 2, 1], padding=[0, 0, 1]},
+                                {type="avg_pool", kernel=[3, 2, 1], stride=[2, 1, 1]}, {type="flatten"},
+                                {type="dense", channels=2})";
+  EXPECT_EQ(weight_extents(unlike, {5, 6, 7, 1}), (Extents{{1, 2, 3, 1, 3}, {2 * 2 * 7 * 3, 2}}));
+}
+
+TEST(Network, OutputsThatDoNotFitTheLossAreNamed) {
+  const auto message = [](const std::string& list, const Target& target) -> std::string {
+    try {
+      const Network network(layers(list), {4, 4, 3}, target, 2);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  LossConfig binary, squared;
+  binary.name = "binary_cross_entropy";
+  squared.name = "mean_squared_error";
+  const std::string wide = R"({type="conv", name="out", channels=2, kernel=1})",
+                    narrow = R"({type="conv", name="out", channels=1, kernel=1})";
+  EXPECT_EQ(message(wide, {2, 16}), "no error");
+  EXPECT_EQ(message(wide, {2, 16, squared}), "no error");
+  EXPECT_EQ(message(narrow, {2, 16, squared}), "no error");
+  EXPECT_EQ(message(narrow, {2, 16, binary}), "no error");
+  EXPECT_EQ(message(wide, {2, 16, binary}),
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes and a label a "
+            "pixel (4x4x1 expected by binary_cross_entropy)");
+  EXPECT_EQ(message(wide, {3, 16}),
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 3 classes and a label a "
+            "pixel (4x4x3 expected)");
+  EXPECT_EQ(
+      message(wide, 2),
+      "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes (1x1x2 expected)");
+  EXPECT_EQ(message(narrow, {3, 16, binary}),
+            "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have 3 classes");
+  EXPECT_EQ(message(wide, {2, 4}), "network 't': the data have 4 labels for an image of 4x4x3");
+}
+
+TEST(Network, NewLayersSayWhatDoesNotFit) {
+  const Shape input{8, 8, 3};
+  EXPECT_EQ(message_of(R"({type="group_norm", name="g", groups=2})", input, 3),
+            "layer g (group_norm): groups = 2 does not divide its input's 3 channels");
+  EXPECT_EQ(
+      message_of(R"({type="conv_transpose", name="t", channels=2, kernel=2, stride=2, output_padding=2})", input, 2),
+      "layer t (conv_transpose): output_padding 2x2 is not below the stride 2x2");
+  EXPECT_EQ(message_of(R"({type="conv_transpose", name="t", channels=2, kernel=1, padding=4})", input, 2),
+            "layer t (conv_transpose): its output would be 0 pixels long, from an input of 8x8x3 with padding 4x4");
+  EXPECT_EQ(message_of(R"({type="conv_transpose", name="t", channels=4, kernel=1, groups=2})", input, 2),
+            "layer t (conv_transpose): groups = 2 does not divide its input's 3 channels and its own 4");
+  EXPECT_EQ(message_of(R"({type="max_pool", name="p", kernel=2}, {type="concat", name="c", inputs=["p", "input"]})",
+                       input, 3),
+            "layer c (concat): its inputs p and input have shapes 7x7x3 and 8x8x3, which differ in more than channels");
 }
 
 TEST(Network, BatchOutOfRangeIsRefused) {

@@ -49,7 +49,7 @@ class BatchNorm : public Layer {
   }
 
  private:
-  [[nodiscard]] long rows(int batch) const { return static_cast<long>(batch) * shape_.height * shape_.width; }
+  [[nodiscard]] long rows(int batch) const { return batch * shape_.pixels(); }
   /// 0: the batch's mean, 1: its inverse standard deviation.
   [[nodiscard]] Vector<float> saved(const LayerCall& call, std::size_t which) const {
     const std::size_t channels = static_cast<std::size_t>(shape_.channels);

@@ -12,17 +12,17 @@ namespace {
 /// Convolutions, and dense layers as convolutions of one pixel.
 class Conv : public Layer {
  public:
-  Conv(const ConvShape& shape, bool bias, bool relu) : shape_(shape), bias_(bias), relu_(relu) {}
+  /// `dimensions` of the input; 0: a dense layer.
+  Conv(const ConvShape& shape, int dimensions, bool bias, bool relu)
+      : shape_(shape), dimensions_(dimensions), bias_(bias), relu_(relu) {}
 
   [[nodiscard]] Shape output_shape() const override {
-    const ConvShape::Spatial out = shape_.out_extent();
-    return {out[1], out[2], shape_.filters};
+    return {shape_.out_extent(), shape_.filters, dimensions_ == 0 ? 2 : dimensions_};
   }
   [[nodiscard]] std::vector<TensorSpec> parameters() const override {
     const long in_group = shape_.channels / shape_.groups;
-    const bool dense = shape_.taps() == 1 && shape_.extent == ConvShape::Spatial{1, 1, 1};
-    std::vector<long> extents{shape_.kernel[1], shape_.kernel[2], in_group, shape_.filters};
-    if (dense) extents = {in_group, shape_.filters};
+    std::vector<long> extents(shape_.kernel.end() - dimensions_, shape_.kernel.end());
+    extents.insert(extents.end(), {in_group, shape_.filters});
     std::vector<TensorSpec> specs{{"weight", extents, {0, shape_.taps() * in_group}}};
     if (bias_) specs.push_back({"bias", {shape_.filters}, {}});
     return specs;
@@ -62,6 +62,7 @@ class Conv : public Layer {
   }
 
   ConvShape shape_;
+  int dimensions_;
   bool bias_;
   bool relu_;
 };
@@ -75,20 +76,21 @@ std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Sh
   shape.channels = input.channels;
   shape.filters = config.channels;
   shape.groups = config.groups;
-  shape.extent = {1, input.height, input.width};
-  shape.kernel = {1, config.kernel[0], config.kernel[1]};
-  shape.stride = {1, config.stride[0], config.stride[1]};
-  shape.padding = {0, config.padding[0], config.padding[1]};
-  shape.dilation = {1, config.dilation[0], config.dilation[1]};
+  shape.extent = input.extents();
+  shape.kernel = along_axes(config, "kernel", config.kernel, input, 1);
+  shape.stride = along_axes(config, "stride", config.stride, input, 1);
+  shape.padding = along_axes(config, "padding", config.padding, input, 0);
+  shape.dilation = along_axes(config, "dilation", config.dilation, input, 1);
   HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (conv): channels = ", config.channels,
                    ", at least 1 expected");
   HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0,
                    "layer ", config.name, " (conv): groups = ", config.groups, " does not divide its input's ",
                    input.channels, " channels and its own ", config.channels);
   const ConvShape::Spatial out = shape.out_extent();
-  HALOGRAD_REQUIRE(out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ", config.kernel[0], "x",
-                   config.kernel[1], " does not fit in its input of ", to_string(input), " with this padding");
-  return std::make_unique<Conv>(shape, config.bias, epilogue.relu);
+  HALOGRAD_REQUIRE(out[0] >= 1 && out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ",
+                   extents_text(shape.kernel, input.dimensions), " does not fit in its input of ", to_string(input),
+                   " with this padding");
+  return std::make_unique<Conv>(shape, input.dimensions, config.bias, epilogue.relu);
 }
 
 std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs,
@@ -96,12 +98,12 @@ std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<S
   const Shape& input = single_input(config, inputs);
   HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels,
                    ", at least 1 expected");
-  HALOGRAD_REQUIRE(input.height == 1 && input.width == 1, "layer ", config.name, " (dense): its input is ",
-                   to_string(input), ", 1x1 expected; put a flatten or global_avg_pool layer before it");
+  HALOGRAD_REQUIRE(input.pixels() == 1, "layer ", config.name, " (dense): its input is ", to_string(input),
+                   ", 1x1 expected; put a flatten or global_avg_pool layer before it");
   ConvShape shape;
   shape.channels = input.channels;
   shape.filters = config.channels;
-  return std::make_unique<Conv>(shape, config.bias, epilogue.relu);
+  return std::make_unique<Conv>(shape, 0, config.bias, epilogue.relu);
 }
 
 }  // namespace halograd

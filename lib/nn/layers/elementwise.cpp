@@ -1,5 +1,7 @@
 #include "kernels/elementwise.hpp"
 
+#include <limits>
+
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 
@@ -98,7 +100,11 @@ std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Sha
 }
 
 std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<Flatten>(Shape{1, 1, static_cast<int>(single_input(config, inputs).values())});
+  const Shape& input = single_input(config, inputs);
+  constexpr int most = std::numeric_limits<int>::max();
+  HALOGRAD_REQUIRE(input.values() <= most, "layer ", config.name, " (flatten): its input ", to_string(input),
+                   " has more than ", most, " values");
+  return std::make_unique<Flatten>(Shape({1, 1, 1}, static_cast<int>(input.values()), input.dimensions));
 }
 
 std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs) {

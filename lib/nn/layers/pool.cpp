@@ -1,5 +1,8 @@
 #include "kernels/pool.hpp"
 
+#include <string>
+#include <tuple>
+
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 
@@ -8,9 +11,9 @@ namespace {
 
 class Pool : public Layer {
  public:
-  explicit Pool(const PoolShape& shape) : shape_(shape) {}
+  Pool(const PoolShape& shape, int dimensions) : shape_(shape), dimensions_(dimensions) {}
   [[nodiscard]] Shape output_shape() const override {
-    return {shape_.out_height(), shape_.out_width(), shape_.channels};
+    return {{shape_.out_depth(), shape_.out_height(), shape_.out_width()}, shape_.channels, dimensions_};
   }
 
  protected:
@@ -21,6 +24,7 @@ class Pool : public Layer {
   }
 
   PoolShape shape_;
+  int dimensions_;
 };
 
 class MaxPool : public Pool {
@@ -29,8 +33,8 @@ class MaxPool : public Pool {
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
-    if (shape_.kernel_h * shape_.kernel_w <= max_pool_mask_places) needs.mask = Mask::own;
-    needs.saved_bytes = output_shape().values() * static_cast<std::size_t>(largest_batch);
+    if (shape_.kernel_d * shape_.kernel_h * shape_.kernel_w <= max_pool_mask_places) needs.mask = Mask::own;
+    needs.saved_bytes = static_cast<std::size_t>(output_shape().values() * largest_batch);
     return needs;
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
@@ -68,44 +72,50 @@ class AvgPool : public Pool {
 
 PoolShape pool_shape(const LayerConfig& config, const Shape& input) {
   PoolShape shape;
+  shape.depth = input.depth;
   shape.height = input.height;
   shape.width = input.width;
   shape.channels = input.channels;
-  shape.kernel_h = config.kernel[0];
-  shape.kernel_w = config.kernel[1];
-  shape.stride_h = config.stride[0];
-  shape.stride_w = config.stride[1];
-  shape.pad_h = config.padding[0];
-  shape.pad_w = config.padding[1];
-  HALOGRAD_REQUIRE(shape.kernel_h * shape.kernel_w <= 256, "layer ", config.name, " (", config.type, "): a window of ",
-                   shape.kernel_h, "x", shape.kernel_w, " has more than 256 places");
-  HALOGRAD_REQUIRE(shape.pad_h < shape.kernel_h && shape.pad_w < shape.kernel_w, "layer ", config.name, " (",
-                   config.type, "): padding ", shape.pad_h, "x", shape.pad_w,
-                   " makes windows that see nothing else; less than the kernel's ", shape.kernel_h, "x", shape.kernel_w,
-                   " expected");
-  HALOGRAD_REQUIRE(shape.height + 2 * shape.pad_h >= shape.kernel_h && shape.width + 2 * shape.pad_w >= shape.kernel_w,
-                   "layer ", config.name, " (", config.type, "): a window of ", shape.kernel_h, "x", shape.kernel_w,
-                   " does not fit in its input of ", to_string(input));
+  const auto kernel = along_axes(config, "kernel", config.kernel, input, 1);
+  const auto stride = along_axes(config, "stride", config.stride, input, 1);
+  const auto padding = along_axes(config, "padding", config.padding, input, 0);
+  const std::string window = extents_text(kernel, input.dimensions);
+  const long places = static_cast<long>(kernel[0]) * kernel[1] * kernel[2];
+  HALOGRAD_REQUIRE(config.type != "max_pool" || places <= 256, "layer ", config.name, " (max_pool): a window of ",
+                   window, " has more than 256 places");
+  for (int axis = 0; axis < 3; ++axis) {
+    HALOGRAD_REQUIRE(padding[axis] < kernel[axis], "layer ", config.name, " (", config.type, "): padding ",
+                     extents_text(padding, input.dimensions), " makes windows that see nothing else; less than the ",
+                     "kernel's ", window, " expected");
+    HALOGRAD_REQUIRE(input.extents()[axis] + 2L * padding[axis] >= kernel[axis], "layer ", config.name, " (",
+                     config.type, "): a window of ", window, " does not fit in its input of ", to_string(input));
+  }
+  std::tie(shape.kernel_d, shape.kernel_h, shape.kernel_w) = std::tuple_cat(kernel);
+  std::tie(shape.stride_d, shape.stride_h, shape.stride_w) = std::tuple_cat(stride);
+  std::tie(shape.pad_d, shape.pad_h, shape.pad_w) = std::tuple_cat(padding);
   return shape;
 }
 
 }  // namespace
 
 std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<MaxPool>(pool_shape(config, single_input(config, inputs)));
+  const Shape& input = single_input(config, inputs);
+  return std::make_unique<MaxPool>(pool_shape(config, input), input.dimensions);
 }
 
 std::unique_ptr<Layer> make_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<AvgPool>(pool_shape(config, single_input(config, inputs)));
+  const Shape& input = single_input(config, inputs);
+  return std::make_unique<AvgPool>(pool_shape(config, input), input.dimensions);
 }
 
 std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
   const Shape& input = single_input(config, inputs);
   PoolShape shape;
+  shape.depth = shape.kernel_d = input.depth;
   shape.height = shape.kernel_h = input.height;
   shape.width = shape.kernel_w = input.width;
   shape.channels = input.channels;
-  return std::make_unique<AvgPool>(shape);
+  return std::make_unique<AvgPool>(shape, input.dimensions);
 }
 
 }  // namespace halograd

@@ -1,0 +1,214 @@
+#include "kernels/channels.hpp"
+
+#include "kernels/chunks.hpp"
+#include "kernels/column_sums.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Rows, or on accelerators single values of them, as work items: body(row, first channel, count).
+template <class Body>
+struct RowItem {
+  Body body;
+  int channels;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    if constexpr (runs_on_host) {
+      body(item, 0, channels);
+    } else {
+      body(item / channels, static_cast<int>(item % channels), 1);
+    }
+  }
+};
+
+template <class Body>
+void for_each_row(const ExecutionSpace& exec, const char* name, long rows, int channels, const Body& body) {
+  Kokkos::parallel_for(label(name), FlatRange(exec, 0, runs_on_host ? rows : rows * channels),
+                       RowItem<Body>{body, channels});
+}
+
+template <class T, bool Add>
+struct CopyChannels {
+  const T* x;
+  T* y;
+  ChannelRange from, to;
+  KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
+    const T* const source = x + row * from.channels + from.first + channel;
+    T* const target = y + row * to.channels + to.first + channel;
+    HALOGRAD_IVDEP
+    for (int c = 0; c < count; ++c) target[c] = Add ? target[c] + source[c] : source[c];
+  }
+};
+
+template <class T>
+struct BroadcastChannels {
+  const T* bias;
+  T* y;
+  int channels;
+  KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
+    T* const target = y + row * channels;
+    HALOGRAD_IVDEP
+    for (int c = channel; c < channel + count; ++c) target[c] = bias[c];
+  }
+};
+
+template <class T>
+struct ValueTerm {
+  static constexpr int sums = 1;
+  const T* x;
+  int channels;
+  KOKKOS_FUNCTION void add(long row, int channel, double* sum) const {
+    sum[0] += static_cast<double>(x[row * channels + channel]);
+  }
+};
+
+/// A pixel's place in x and how far apart its copies in y lie, all in pixels.
+struct Copies {
+  UpsampleShape shape;
+  int d[3], f[3];
+  explicit Copies(const UpsampleShape& s) : shape(s) {
+    for (int axis = 0; axis < 3; ++axis) {
+      d[axis] = s.extent[axis];
+      f[axis] = s.factor[axis];
+    }
+  }
+  /// The first copy of pixel `row` of x.
+  KOKKOS_FUNCTION long first(long row) const {
+    const long w = row % d[2], h = row / d[2] % d[1], plane = row / d[2] / d[1];
+    return (plane * f[0] * d[1] * f[1] + h * f[1]) * d[2] * f[2] + w * f[2];
+  }
+  KOKKOS_FUNCTION long plane_step() const { return static_cast<long>(d[1]) * f[1] * d[2] * f[2]; }
+  KOKKOS_FUNCTION long row_step() const { return static_cast<long>(d[2]) * f[2]; }
+};
+
+template <class T>
+struct Upsample {
+  Copies copies;
+  int channels;
+  const T* x;
+  T* y;
+  KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
+    const T* const from = x + row * channels + channel;
+    const long first = copies.first(row);
+    for (int t = 0; t < copies.f[0]; ++t) {
+      for (int r = 0; r < copies.f[1]; ++r) {
+        T* to = y + (first + t * copies.plane_step() + r * copies.row_step()) * channels + channel;
+        for (int s = 0; s < copies.f[2]; ++s, to += channels) {
+          HALOGRAD_IVDEP
+          for (int c = 0; c < count; ++c) to[c] = from[c];
+        }
+      }
+    }
+  }
+};
+
+template <class T>
+struct UpsampleGradient {
+  Copies copies;
+  int channels;
+  const T* dy;
+  T* dx;
+  bool accumulate;
+  KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
+    T* const to = dx + row * channels + channel;
+    const long first = copies.first(row);
+    bool add = accumulate;
+    for (int t = 0; t < copies.f[0]; ++t) {
+      for (int r = 0; r < copies.f[1]; ++r) {
+        const T* from = dy + (first + t * copies.plane_step() + r * copies.row_step()) * channels + channel;
+        for (int s = 0; s < copies.f[2]; ++s, from += channels) {
+          HALOGRAD_IVDEP
+          for (int c = 0; c < count; ++c) to[c] = add ? to[c] + from[c] : from[c];
+          add = true;
+        }
+      }
+    }
+  }
+};
+
+void require_values(const char* kernel, const char* what, std::size_t found, long needed) {
+  HALOGRAD_REQUIRE(needed >= 0 && found >= static_cast<std::size_t>(needed), kernel, ": ", what, " has ", found,
+                   " values, ", needed, " are needed");
+}
+
+long pixels(const UpsampleShape& shape, bool output) {
+  long product = shape.batch;
+  for (int axis = 0; axis < 3; ++axis)
+    product *= static_cast<long>(shape.extent[axis]) * (output ? shape.factor[axis] : 1);
+  return product;
+}
+
+}  // namespace
+
+template <class T>
+void copy_channels(const ExecutionSpace& exec, long rows, const ChannelRange& from, Vector<const T> x,
+                   const ChannelRange& to, Vector<T> y, bool accumulate) {
+  HALOGRAD_REQUIRE(from.count == to.count && from.first >= 0 && to.first >= 0 &&
+                       from.first + from.count <= from.channels && to.first + to.count <= to.channels,
+                   "copy_channels: ", from.count, " channels from ", from.first, " of ", from.channels,
+                   " do not go to ", to.count, " from ", to.first, " of ", to.channels);
+  require_values("copy_channels", "x", x.extent(0), rows * from.channels);
+  require_values("copy_channels", "y", y.extent(0), rows * to.channels);
+  if (accumulate) {
+    for_each_row(exec, "halograd::add_channels", rows, from.count, CopyChannels<T, true>{x.data(), y.data(), from, to});
+  } else {
+    for_each_row(exec, "halograd::copy_channels", rows, from.count,
+                 CopyChannels<T, false>{x.data(), y.data(), from, to});
+  }
+}
+
+template <class T>
+void broadcast_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> bias, Vector<T> y) {
+  require_values("broadcast_channels", "bias", bias.extent(0), channels);
+  require_values("broadcast_channels", "y", y.extent(0), rows * channels);
+  for_each_row(exec, "halograd::broadcast_channels", rows, channels,
+               BroadcastChannels<T>{bias.data(), y.data(), channels});
+}
+
+std::size_t sum_channels_workspace(long rows, int channels) {
+  return column_sums_workspace(rows, channels, ValueTerm<float>::sums);
+}
+
+template <class T>
+void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<T> sum,
+                  Vector<double> workspace) {
+  require_values("sum_channels", "x", x.extent(0), rows * channels);
+  require_values("sum_channels", "sum", sum.extent(0), channels);
+  column_sums(exec, "halograd::sum_channels", rows, channels, ValueTerm<T>{x.data(), channels}, workspace);
+  const long blocks = column_blocks(rows);
+  const double* sums = workspace.data();
+  Kokkos::parallel_for(
+      label("halograd::sum_channels_blocks"), FlatRange(exec, 0, channels),
+      KOKKOS_LAMBDA(const long c) { sum(c) = static_cast<T>(sum_of_blocks(sums, blocks, channels, c)); });
+}
+
+template <class T>
+void upsample_forward(const ExecutionSpace& exec, const UpsampleShape& shape, Vector<const T> x, Vector<T> y) {
+  require_values("upsample_forward", "x", x.extent(0), pixels(shape, false) * shape.channels);
+  require_values("upsample_forward", "y", y.extent(0), pixels(shape, true) * shape.channels);
+  for_each_row(exec, "halograd::upsample_forward", pixels(shape, false), shape.channels,
+               Upsample<T>{Copies(shape), shape.channels, x.data(), y.data()});
+}
+
+template <class T>
+void upsample_backward(const ExecutionSpace& exec, const UpsampleShape& shape, Vector<const T> dy, Vector<T> dx,
+                       bool accumulate) {
+  require_values("upsample_backward", "dy", dy.extent(0), pixels(shape, true) * shape.channels);
+  require_values("upsample_backward", "dx", dx.extent(0), pixels(shape, false) * shape.channels);
+  for_each_row(exec, "halograd::upsample_backward", pixels(shape, false), shape.channels,
+               UpsampleGradient<T>{Copies(shape), shape.channels, dy.data(), dx.data(), accumulate});
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                \
+  template void copy_channels<T>(const ExecutionSpace&, long, const ChannelRange&, Vector<const T>,            \
+                                 const ChannelRange&, Vector<T>, bool);                                        \
+  template void broadcast_channels<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<T>);           \
+  template void sum_channels<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<T>, Vector<double>); \
+  template void upsample_forward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>);  \
+  template void upsample_backward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>, bool);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd

@@ -1,0 +1,288 @@
+#include "kernels/group_norm.hpp"
+
+#include <algorithm>
+
+#include "kernels/column_sums.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Work items: blocks of a sample's rows, on accelerators each for one group.
+struct Blocks {
+  GroupNormShape shape;
+  int width;  ///< channels of a group
+  long block_rows, blocks;
+
+  explicit Blocks(const GroupNormShape& s) : shape(s), width(s.channels / s.groups) {
+    constexpr long least_values = 4096;
+    constexpr long most = 256;
+    block_rows = std::max({1L, least_values / s.channels, (s.rows + most - 1) / most});
+    blocks = (s.rows + block_rows - 1) / block_rows;
+  }
+  [[nodiscard]] long items() const { return shape.samples * blocks * (runs_on_host ? 1 : shape.groups); }
+};
+
+/// The rows and groups of a work item.
+struct Block {
+  long sample, number, first_row, last_row;
+  int first_group, last_group;
+  KOKKOS_FUNCTION Block(const Blocks& all, long item) {
+    const long block = runs_on_host ? item : item / all.shape.groups;
+    first_group = runs_on_host ? 0 : static_cast<int>(item % all.shape.groups);
+    last_group = runs_on_host ? all.shape.groups : first_group + 1;
+    sample = block / all.blocks;
+    number = block % all.blocks;
+    const long end = (number + 1) * all.block_rows;
+    first_row = sample * all.shape.rows + number * all.block_rows;
+    last_row = sample * all.shape.rows + (end < all.shape.rows ? end : all.shape.rows);
+  }
+};
+
+/// Two sums of each group over a block's values, left in the workspace (samples, blocks, groups, 2).
+template <class Terms>
+struct GroupSums {
+  Blocks all;
+  Terms terms;
+  double* workspace;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Block block(all, item);
+    for (int g = block.first_group; g < block.last_group; ++g) {
+      double first = 0, second = 0;
+      for (long row = block.first_row; row < block.last_row; ++row) {
+        const long at = row * all.shape.channels + static_cast<long>(g) * all.width;
+        terms.add(block.sample, g, at, all.width, first, second);
+      }
+      double* const sums = workspace + 2 * ((block.sample * all.blocks + block.number) * all.shape.groups + g);
+      sums[0] = first;
+      sums[1] = second;
+    }
+  }
+};
+
+/// x - the group's first value and its square: without a shift the variance of data far from zero cancels.
+template <class T>
+struct Moments {
+  const T* x;
+  long rows;
+  int channels, width;
+  KOKKOS_FUNCTION double shift(long sample, int group) const {
+    return static_cast<double>(x[sample * rows * channels + static_cast<long>(group) * width]);
+  }
+  KOKKOS_FUNCTION void add(long sample, int group, long at, int count, double& sum, double& squares) const {
+    const double centre = shift(sample, group);
+    for (int c = 0; c < count; ++c) {
+      const double value = static_cast<double>(x[at + c]) - centre;
+      sum += value;
+      squares += value * value;
+    }
+  }
+};
+
+/// scale dy and scale dy (x - mean).
+template <class T>
+struct GradientMoments {
+  const T* x;
+  const T* dy;
+  const T* scale;
+  const T* mean;
+  int groups, width;
+  KOKKOS_FUNCTION void add(long sample, int group, long at, int count, double& sum, double& products) const {
+    const double centre = static_cast<double>(mean[sample * groups + group]);
+    const T* const factors = scale + static_cast<long>(group) * width;
+    for (int c = 0; c < count; ++c) {
+      const double gradient = static_cast<double>(factors[c]) * static_cast<double>(dy[at + c]);
+      sum += gradient;
+      products += gradient * (static_cast<double>(x[at + c]) - centre);
+    }
+  }
+};
+
+/// dy and dy (x - mean) inverse_std, for each channel over all samples.
+template <class T>
+struct ParameterTerms {
+  static constexpr int sums = 2;
+  const T* x;
+  const T* dy;
+  const T* mean;
+  const T* inverse_std;
+  long rows;
+  int channels, groups, width;
+  KOKKOS_FUNCTION void add(long row, int channel, double* sum) const {
+    const long group = row / rows * groups + channel / width;
+    const double gradient = static_cast<double>(dy[row * channels + channel]);
+    const double distance = static_cast<double>(x[row * channels + channel]) - static_cast<double>(mean[group]);
+    sum[0] += gradient;
+    sum[1] += gradient * distance * static_cast<double>(inverse_std[group]);
+  }
+};
+
+KOKKOS_INLINE_FUNCTION double group_sum(const double* workspace, const Blocks& all, long statistic, int which) {
+  const long sample = statistic / all.shape.groups, group = statistic % all.shape.groups;
+  double sum = 0;
+  for (long block = 0; block < all.blocks; ++block) {
+    sum += workspace[2 * ((sample * all.blocks + block) * all.shape.groups + group) + which];
+  }
+  return sum;
+}
+
+template <class T>
+struct Normalise {
+  Blocks all;
+  const T* x;
+  const T* scale;
+  const T* shift;
+  const T* mean;
+  const T* inverse_std;
+  T* y;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Block block(all, item);
+    for (long row = block.first_row; row < block.last_row; ++row) {
+      for (int g = block.first_group; g < block.last_group; ++g) {
+        const long statistic = block.sample * all.shape.groups + g;
+        const T centre = mean[statistic], spread = inverse_std[statistic];
+        const int first = g * all.width;
+        const long at = row * all.shape.channels;
+        HALOGRAD_IVDEP
+        for (int c = first; c < first + all.width; ++c) {
+          y[at + c] = (x[at + c] - centre) * (scale[c] * spread) + shift[c];
+        }
+      }
+    }
+  }
+};
+
+/// dx = inverse_std (scale dy - mean(scale dy) - (x - mean) mean(scale dy (x - mean)) inverse_std^2), where the means,
+/// the last with its factor, lie in the workspace of each sample's first block.
+template <class T, bool Add>
+struct InputGradient {
+  Blocks all;
+  const T* x;
+  const T* dy;
+  const T* scale;
+  const T* mean;
+  const T* inverse_std;
+  const double* workspace;
+  T* dx;
+  KOKKOS_FUNCTION void operator()(const long item) const {
+    const Block block(all, item);
+    for (long row = block.first_row; row < block.last_row; ++row) {
+      for (int g = block.first_group; g < block.last_group; ++g) {
+        const long statistic = block.sample * all.shape.groups + g;
+        const double* const means = workspace + 2 * (block.sample * all.blocks * all.shape.groups + g);
+        const T centre = mean[statistic], spread = inverse_std[statistic];
+        const T level = static_cast<T>(means[0]), tilt = static_cast<T>(means[1]);
+        const int first = g * all.width;
+        const long at = row * all.shape.channels;
+        HALOGRAD_IVDEP
+        for (int c = first; c < first + all.width; ++c) {
+          const T gradient = spread * (scale[c] * dy[at + c] - level - (x[at + c] - centre) * tilt);
+          dx[at + c] = Add ? dx[at + c] + gradient : gradient;
+        }
+      }
+    }
+  }
+};
+
+void require_shape(const char* kernel, const GroupNormShape& shape, std::size_t x, std::size_t y,
+                   std::size_t workspace) {
+  HALOGRAD_REQUIRE(shape.samples >= 0 && shape.rows >= 1 && shape.channels >= 1, kernel, ": ", shape.samples,
+                   " samples of ", shape.rows, " rows of ", shape.channels, " channels");
+  HALOGRAD_REQUIRE(shape.groups >= 1 && shape.channels % shape.groups == 0, kernel, ": ", shape.groups,
+                   " groups do not divide ", shape.channels, " channels");
+  const auto values = static_cast<std::size_t>(shape.samples * shape.rows * shape.channels);
+  HALOGRAD_REQUIRE(x >= values && y >= values, kernel, ": ", values, " values are needed, the buffers have ", x,
+                   " and ", y);
+  HALOGRAD_REQUIRE(workspace >= group_norm_workspace(shape), kernel, ": the workspace has ", workspace, " doubles, ",
+                   group_norm_workspace(shape), " are needed");
+}
+
+}  // namespace
+
+std::size_t group_norm_workspace(const GroupNormShape& shape) {
+  const auto sums = 2 * static_cast<std::size_t>(shape.statistics() * Blocks(shape).blocks);
+  return std::max(sums, column_sums_workspace(shape.samples * shape.rows, shape.channels, 2));
+}
+
+template <class T>
+void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x,
+                        Vector<const T> scale, Vector<const T> shift, double epsilon, Vector<T> saved_mean,
+                        Vector<T> saved_inverse_std, Vector<T> y, Vector<double> workspace) {
+  require_shape("group_norm_forward", shape, x.extent(0), y.extent(0), workspace.extent(0));
+  const Blocks all(shape);
+  const Moments<T> moments{x.data(), shape.rows, shape.channels, all.width};
+  const double* sums = workspace.data();
+  Kokkos::parallel_for(label("halograd::group_norm_moments"), FlatRange(exec, 0, all.items()),
+                       GroupSums<Moments<T>>{all, moments, workspace.data()});
+  Kokkos::parallel_for(
+      label("halograd::group_norm_statistics"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
+        const double count = static_cast<double>(all.shape.rows) * all.width;
+        const double offset = group_sum(sums, all, i, 0) / count;
+        const double variance = group_sum(sums, all, i, 1) / count - offset * offset;
+        const double centre = moments.shift(i / all.shape.groups, static_cast<int>(i % all.shape.groups));
+        saved_mean(i) = static_cast<T>(centre + offset);
+        saved_inverse_std(i) = static_cast<T>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
+      });
+  Kokkos::parallel_for(
+      label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
+      Normalise<T>{all, x.data(), scale.data(), shift.data(), saved_mean.data(), saved_inverse_std.data(), y.data()});
+}
+
+template <class T>
+void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x, Vector<const T> dy,
+                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
+                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, Vector<double> workspace) {
+  require_shape("group_norm_backward", shape, x.extent(0), dy.extent(0), workspace.extent(0));
+  const Blocks all(shape);
+  const int channels = shape.channels;
+  const long rows = shape.samples * shape.rows;
+  double* sums = workspace.data();
+  column_sums(exec, "halograd::group_norm_parameters", rows, channels,
+              ParameterTerms<T>{x.data(), dy.data(), saved_mean.data(), saved_inverse_std.data(), shape.rows, channels,
+                                shape.groups, all.width},
+              workspace);
+  const long blocks = column_blocks(rows);
+  Kokkos::parallel_for(
+      label("halograd::group_norm_parameter_blocks"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+        dshift(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, c));
+        dscale(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
+      });
+  if (dx.extent(0) == 0) return;
+  HALOGRAD_REQUIRE(dx.extent(0) >= dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
+                   dy.extent(0));
+  Kokkos::parallel_for(label("halograd::group_norm_gradients"), FlatRange(exec, 0, all.items()),
+                       GroupSums<GradientMoments<T>>{
+                           all, {x.data(), dy.data(), scale.data(), saved_mean.data(), shape.groups, all.width}, sums});
+  Kokkos::parallel_for(
+      label("halograd::group_norm_means"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
+        const double count = static_cast<double>(all.shape.rows) * all.width;
+        const double spread = static_cast<double>(saved_inverse_std(i));
+        const double sum = group_sum(sums, all, i, 0), products = group_sum(sums, all, i, 1);
+        const long first = i / all.shape.groups * all.blocks * all.shape.groups + i % all.shape.groups;
+        sums[2 * first] = sum / count;
+        sums[2 * first + 1] = products * spread * spread / count;
+      });
+  const FlatRange items(exec, 0, all.items());
+  if (accumulate) {
+    Kokkos::parallel_for(label("halograd::group_norm_backward_add"), items,
+                         InputGradient<T, true>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
+                                                saved_inverse_std.data(), sums, dx.data()});
+  } else {
+    Kokkos::parallel_for(label("halograd::group_norm_backward"), items,
+                         InputGradient<T, false>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
+                                                 saved_inverse_std.data(), sums, dx.data()});
+  }
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                        \
+  template void group_norm_forward<T>(const ExecutionSpace&, const GroupNormShape&, Vector<const T>, Vector<const T>,  \
+                                      Vector<const T>, double, Vector<T>, Vector<T>, Vector<T>, Vector<double>);       \
+  template void group_norm_backward<T>(const ExecutionSpace&, const GroupNormShape&, Vector<const T>, Vector<const T>, \
+                                       Vector<const T>, Vector<const T>, Vector<const T>, Vector<T>, Vector<T>,        \
+                                       Vector<T>, bool, Vector<double>);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd

@@ -1,0 +1,107 @@
+#include "kernels/channels.hpp"
+
+#include <limits>
+
+#include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+/// The channels of all inputs, one after the other.
+class Concat : public Layer {
+ public:
+  explicit Concat(const std::vector<Shape>& inputs) : shape_(inputs[0]) {
+    shape_.channels = 0;
+    for (const Shape& input : inputs) {
+      first_.push_back(shape_.channels);
+      count_.push_back(input.channels);
+      shape_.channels += input.channels;
+    }
+  }
+  [[nodiscard]] Shape output_shape() const override { return shape_; }
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+    LayerNeeds needs;
+    needs.backward_reads_input = false;
+    return needs;
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    for (std::size_t i = 0; i < count_.size(); ++i) {
+      copy_channels<float>(exec, call.batch * shape_.pixels(), {count_[i], 0, count_[i]}, call.inputs[i],
+                           {shape_.channels, first_[i], count_[i]}, call.output, false);
+    }
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    for (std::size_t i = 0; i < count_.size(); ++i) {
+      if (call.input_gradients[i].size() == 0) continue;
+      copy_channels<float>(exec, call.batch * shape_.pixels(), {shape_.channels, first_[i], count_[i]},
+                           call.output_gradient, {count_[i], 0, count_[i]}, call.input_gradients[i],
+                           call.accumulate[i]);
+    }
+  }
+
+ private:
+  Shape shape_;
+  std::vector<int> first_, count_;  ///< of each input's channels
+};
+
+class UpsampleLayer : public Layer {
+ public:
+  UpsampleLayer(const Shape& input, const std::array<int, 3>& factor) : input_(input), factor_(factor) {}
+  [[nodiscard]] Shape output_shape() const override {
+    return {{input_.depth * factor_[0], input_.height * factor_[1], input_.width * factor_[2]},
+            input_.channels,
+            input_.dimensions};
+  }
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+    LayerNeeds needs;
+    needs.backward_reads_input = false;
+    return needs;
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    upsample_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.output);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    if (call.input_gradients[0].size() == 0) return;
+    upsample_backward<float>(exec, with_batch(call.batch), call.output_gradient, call.input_gradients[0],
+                             call.accumulate[0]);
+  }
+
+ private:
+  [[nodiscard]] UpsampleShape with_batch(int batch) const {
+    return {batch, input_.extents(), input_.channels, factor_};
+  }
+
+  Shape input_;
+  std::array<int, 3> factor_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  HALOGRAD_REQUIRE(inputs.size() >= 2, "layer ", config.name, " (concat): at least two inputs expected, ",
+                   inputs.size(), " given");
+  long channels = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    channels += inputs[i].channels;
+    HALOGRAD_REQUIRE(inputs[i].extents() == inputs[0].extents(), "layer ", config.name, " (concat): its inputs ",
+                     config.inputs[0], " and ", config.inputs[i], " have shapes ", to_string(inputs[0]), " and ",
+                     to_string(inputs[i]), ", which differ in more than channels");
+  }
+  HALOGRAD_REQUIRE(channels <= std::numeric_limits<int>::max(), "layer ", config.name, " (concat): its inputs have ",
+                   channels, " channels together");
+  return std::make_unique<Concat>(inputs);
+}
+
+std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  const Shape& input = single_input(config, inputs);
+  const auto factor = along_axes(config, "factor", config.factor, input, 1);
+  for (int axis = 0; axis < 3; ++axis) {
+    HALOGRAD_REQUIRE(input.extents()[axis] <= std::numeric_limits<int>::max() / factor[axis], "layer ", config.name,
+                     " (upsample): its input of ", to_string(input), " cannot grow by ",
+                     extents_text(factor, input.dimensions));
+  }
+  return std::make_unique<UpsampleLayer>(input, factor);
+}
+
+}  // namespace halograd

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <limits>
+
+#include "kernels/channels.hpp"
+#include "kernels/conv.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+/// Transposed convolution: the data gradient of the convolution that leads from its output to its input. `shape_` is
+/// that convolution's, so channels are this layer's outputs and filters its inputs.
+class ConvTranspose : public Layer {
+ public:
+  ConvTranspose(const ConvShape& shape, int dimensions, bool bias)
+      : shape_(shape), dimensions_(dimensions), bias_(bias) {}
+
+  [[nodiscard]] Shape output_shape() const override { return {shape_.extent, shape_.channels, dimensions_}; }
+  [[nodiscard]] std::vector<TensorSpec> parameters() const override {
+    std::vector<long> extents(shape_.kernel.end() - dimensions_, shape_.kernel.end());
+    extents.insert(extents.end(), {shape_.channels / shape_.groups, shape_.filters});
+    // Each output sees one in stride of the taps along an axis.
+    const long steps = static_cast<long>(shape_.stride[0]) * shape_.stride[1] * shape_.stride[2];
+    const long fan_in = std::max(1L, shape_.taps() * static_cast<long>(shape_.filters / shape_.groups) / steps);
+    std::vector<TensorSpec> specs{{"weight", extents, {0, fan_in}}};
+    if (bias_) specs.push_back({"bias", {shape_.channels}, {}});
+    return specs;
+  }
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+    const ConvShape shape = with_batch(largest_batch);
+    LayerNeeds needs;
+    needs.workspace_bytes = own_workspace(shape) + sizeof(float) * static_cast<std::size_t>(shape.out_pixels()) *
+                                                       static_cast<std::size_t>(shape.filters);
+    return needs;
+  }
+  [[nodiscard]] double forward_flops() const override {
+    return 2.0 * static_cast<double>(with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    const ConvShape shape = with_batch(call.batch);
+    if (bias_) broadcast_channels<float>(exec, shape.in_pixels(), shape.channels, call.parameters[1], call.output);
+    conv_backward_data<float>(exec, shape, call.inputs[0], call.parameters[0], {}, call.output, bias_, call.workspace);
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    const ConvShape shape = with_batch(call.batch);
+    conv_backward_weights<float>(exec, shape, call.output_gradient, call.inputs[0], call.parameter_gradients[0], {},
+                                 call.workspace);
+    if (bias_) {
+      sum_channels<float>(exec, shape.in_pixels(), shape.channels, call.output_gradient, call.parameter_gradients[1],
+                          values_at<double>(call.workspace, 0, call.workspace.size() / sizeof(double)));
+    }
+    if (call.input_gradients[0].size() == 0) return;
+    // A convolution overwrites: what another layer's gradient waits for is added by way of the workspace.
+    const auto values = call.input_gradients[0].size();
+    const Vector<float> fresh =
+        call.accumulate[0] ? values_at<float>(call.workspace, own_workspace(shape), values) : call.input_gradients[0];
+    conv_forward<float>(exec, shape, call.output_gradient, call.parameters[0], {}, false, fresh, call.workspace);
+    if (call.accumulate[0]) copy_gradient<float>(exec, fresh, call.input_gradients[0], true);
+  }
+
+ private:
+  /// Bytes for the kernels; a second input gradient may lie behind them.
+  [[nodiscard]] static std::size_t own_workspace(const ConvShape& shape) {
+    const std::size_t bytes = std::max(conv_workspace<float>(shape),
+                                       sizeof(double) * sum_channels_workspace(shape.in_pixels(), shape.channels));
+    return (bytes + 63) / 64 * 64;
+  }
+  [[nodiscard]] ConvShape with_batch(int batch) const {
+    ConvShape shape = shape_;
+    shape.batch = batch;
+    return shape;
+  }
+
+  ConvShape shape_;
+  int dimensions_;
+  bool bias_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  const Shape& input = single_input(config, inputs);
+  HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0,
+                   "layer ", config.name, " (conv_transpose): groups = ", config.groups,
+                   " does not divide its input's ", input.channels, " channels and its own ", config.channels);
+  ConvShape shape;
+  shape.channels = config.channels;
+  shape.filters = input.channels;
+  shape.groups = config.groups;
+  shape.kernel = along_axes(config, "kernel", config.kernel, input, 1);
+  shape.stride = along_axes(config, "stride", config.stride, input, 1);
+  shape.padding = along_axes(config, "padding", config.padding, input, 0);
+  shape.dilation = along_axes(config, "dilation", config.dilation, input, 1);
+  const auto more = along_axes(config, "output_padding", config.output_padding, input, 0);
+  for (int axis = 0; axis < 3; ++axis) {
+    HALOGRAD_REQUIRE(more[axis] < shape.stride[axis], "layer ", config.name, " (conv_transpose): output_padding ",
+                     extents_text(more, input.dimensions), " is not below the stride ",
+                     extents_text(shape.stride, input.dimensions));
+    const long extent = (input.extents()[axis] - 1L) * shape.stride[axis] - 2L * shape.padding[axis] +
+                        static_cast<long>(shape.dilation[axis]) * (shape.kernel[axis] - 1) + more[axis] + 1;
+    HALOGRAD_REQUIRE(extent >= 1 && extent <= std::numeric_limits<int>::max(), "layer ", config.name,
+                     " (conv_transpose): its output would be ", extent, " pixels long, from an input of ",
+                     to_string(input), " with padding ", extents_text(shape.padding, input.dimensions));
+    shape.extent[axis] = static_cast<int>(extent);
+  }
+  return std::make_unique<ConvTranspose>(shape, input.dimensions, config.bias);
+}
+
+}  // namespace halograd

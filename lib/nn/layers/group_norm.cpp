@@ -1,0 +1,71 @@
+#include "kernels/group_norm.hpp"
+
+#include "kernels/error.hpp"
+#include "nn/layers/layers.hpp"
+
+namespace halograd {
+namespace {
+
+/// Group normalisation, and layer normalisation as one group a pixel.
+class GroupNorm : public Layer {
+ public:
+  /// `pixel_alone`: each pixel is a sample of its own.
+  GroupNorm(const Shape& shape, int groups, bool pixel_alone, double epsilon)
+      : shape_(shape), groups_(groups), pixel_alone_(pixel_alone), epsilon_(epsilon) {}
+
+  [[nodiscard]] Shape output_shape() const override { return shape_; }
+  [[nodiscard]] std::vector<TensorSpec> parameters() const override {
+    return {{"scale", {shape_.channels}, {1, 0}}, {"shift", {shape_.channels}, {}}};
+  }
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+    const GroupNormShape shape = with_batch(largest_batch);
+    LayerNeeds needs;
+    needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape.statistics());
+    needs.workspace_bytes = sizeof(double) * group_norm_workspace(shape);
+    return needs;
+  }
+  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+    group_norm_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0], call.parameters[1],
+                              epsilon_, saved(call, 0), saved(call, 1), call.output, workspace(call));
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+    group_norm_backward<float>(exec, with_batch(call.batch), call.inputs[0], call.output_gradient, call.parameters[0],
+                               saved(call, 0), saved(call, 1), call.input_gradients[0], call.parameter_gradients[0],
+                               call.parameter_gradients[1], call.accumulate[0], workspace(call));
+  }
+
+ private:
+  [[nodiscard]] GroupNormShape with_batch(long batch) const {
+    if (pixel_alone_) return {batch * shape_.pixels(), 1, shape_.channels, 1};
+    return {batch, shape_.pixels(), shape_.channels, groups_};
+  }
+  /// 0: the means, 1: the inverse standard deviations.
+  [[nodiscard]] Vector<float> saved(const LayerCall& call, std::size_t which) const {
+    const auto count = static_cast<std::size_t>(with_batch(call.batch).statistics());
+    return values_at<float>(call.saved, which * count * sizeof(float), count);
+  }
+  [[nodiscard]] static Vector<double> workspace(const LayerCall& call) {
+    return values_at<double>(call.workspace, 0, call.workspace.size() / sizeof(double));
+  }
+
+  Shape shape_;
+  int groups_;
+  bool pixel_alone_;
+  double epsilon_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  const Shape& input = single_input(config, inputs);
+  HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0, "layer ", config.name,
+                   " (group_norm): groups = ", config.groups, " does not divide its input's ", input.channels,
+                   " channels");
+  return std::make_unique<GroupNorm>(input, config.groups, false, config.epsilon);
+}
+
+std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
+  return std::make_unique<GroupNorm>(single_input(config, inputs), 1, true, config.epsilon);
+}
+
+}  // namespace halograd

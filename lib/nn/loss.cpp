@@ -1,0 +1,52 @@
+#include "nn/loss.hpp"
+
+#include <array>
+
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+Target target_of(const Shape& input, const Shape& outputs, const LossConfig& loss) {
+  const int classes = loss.name == "binary_cross_entropy" ? 2 : outputs.channels;
+  return {classes, outputs.pixels() > 1 ? input.pixels() : 1, loss};
+}
+
+int outputs_of(const Target& target) {
+  return target.loss.name == "binary_cross_entropy" ? 1 : target.classes;
+}
+
+void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
+                     const Target& target) {
+  const std::string& loss = target.loss.name;
+  const int classes = target.classes;
+  HALOGRAD_REQUIRE(target.labels_per_image == 1 || target.labels_per_image == input.pixels(), "network '", network,
+                   "': the data have ", target.labels_per_image, " labels for an image of ", to_string(input));
+  HALOGRAD_REQUIRE(loss != "binary_cross_entropy" || classes == 2,
+                   "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have ", classes, " classes");
+  const bool one = loss == "binary_cross_entropy" || (loss == "mean_squared_error" && outputs.channels == 1);
+  const bool a_pixel = target.labels_per_image > 1;
+  const Shape expected(a_pixel ? input.extents() : std::array<int, 3>{1, 1, 1}, one ? 1 : classes, outputs.dimensions);
+  HALOGRAD_REQUIRE(outputs.extents() == expected.extents() && outputs.channels == expected.channels, "network '",
+                   network, "': the last layer, ", layer, ", has outputs of shape ", to_string(outputs),
+                   ", but the data have ", classes, " classes", a_pixel ? " and a label a pixel" : "", " (",
+                   to_string(expected), " expected", one ? " by " + loss : "", ")");
+}
+
+LossSum loss_of(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
+                Vector<const std::int32_t> labels, Vector<float> gradient) {
+  const long rows = batch * target.labels_per_image;
+  const double scale = 1.0 / static_cast<double>(rows);
+  LossSum sum;
+  if (target.loss.name == "binary_cross_entropy") {
+    sum = binary_cross_entropy<float>(exec, rows, outputs, labels, scale, gradient);
+  } else if (target.loss.name == "mean_squared_error") {
+    sum = mean_squared_error<float>(exec, rows, channels, outputs, labels, scale, gradient);
+  } else {
+    sum = softmax_cross_entropy<float>(exec, rows, channels, outputs, labels, scale, gradient,
+                                       target.loss.label_smoothing);
+  }
+  sum.loss /= static_cast<double>(target.labels_per_image);
+  return sum;
+}
+
+}  // namespace halograd

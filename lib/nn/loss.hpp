@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "config/config.hpp"
+#include "kernels/loss.hpp"
+#include "kernels/shape.hpp"
+
+namespace halograd {
+
+/// What a network's outputs are compared with: a label an image, or as many as it has pixels, and how.
+struct Target {
+  int classes = 0;
+  long labels_per_image = 1;
+  LossConfig loss;
+  // NOLINTNEXTLINE(google-explicit-constructor): classes alone are a target
+  Target(int c, long labels = 1, LossConfig l = {}) : classes(c), labels_per_image(labels), loss(std::move(l)) {}
+};
+
+/// The target that outputs of this shape fit, for a network whose data are not at hand.
+Target target_of(const Shape& input, const Shape& outputs, const LossConfig& loss);
+
+/// The channels that a reference network ends in for this target.
+int outputs_of(const Target& target);
+
+/// Throws Error where the outputs of a network's last layer do not fit the loss and the labels (docs/run-files.md).
+void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
+                     const Target& target);
+
+/// The loss of a batch of outputs, summed over its images; an image's is the mean over its labels. With a gradient to
+/// write to, that of the batch's mean; an empty one is not wanted.
+LossSum loss_of(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
+                Vector<const std::int32_t> labels, Vector<float> gradient);
+
+}  // namespace halograd

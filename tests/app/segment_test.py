@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""halograd on labels a pixel: inputs/ffn3d.toml in short, from training to evaluation."""
+
+import os
+import sys
+import unittest
+
+import h5py
+
+from program import INPUTS, SOURCE, ProgramTest, execute, main, sets
+
+SHORT = [os.path.join(INPUTS, "ffn3d.toml"),
+         *sets(training__epochs=2, training__batch=4, data__synthetic_train=24, data__synthetic_test=6,
+               data__synthetic_shape="[8, 8, 8, 1]")]
+
+
+class Segmentation(ProgramTest):
+    def test_is_judged_by_intersection_over_union(self):
+        out = self.succeed("train", *SHORT, ranks=2)
+        self.assertRegex(out, r"(?m)^  data +synthetic: 24 \+ 6 images of 8x8x8x1, 2 classes a pixel$")
+        self.assertRegex(out, r"(?m)^  loss +binary_cross_entropy, judged by iou$")
+        self.assertRegex(out, r"(?m)^ +epoch +train loss +mean loss +replicas IoU % +mean IoU %")
+        self.assertRegex(out, r"(?m)^  mean model +IoU \d+\.\d\d % of the test set$")
+        with h5py.File(self.path("runs/ffn3d/metrics.h5")) as file:
+            self.assertEqual(file.attrs["metric"], "iou")
+            self.assertNotIn("test_accuracy", file["epoch"])
+            iou, replicas = file["epoch/mean_model_iou"][()], file["epoch/test_iou"][()]
+            loss = file["epoch/train_loss"][()]
+        self.assertEqual((iou.shape, replicas.shape), ((2,), (2, 2)))
+        self.assertTrue(((0 <= replicas) & (replicas <= 1)).all())
+        self.assertLess(loss[1].mean(), loss[0].mean())
+        with h5py.File(self.path("runs/ffn3d/checkpoint.h5")) as file:
+            self.assertEqual(file["mean/module1_conv1/weight"].shape, (3, 3, 3, 32, 32))
+
+        found = self.succeed_json("evaluate", "runs/ffn3d/checkpoint.h5", ranks=2)
+        self.assertAlmostEqual(found["mean_model_iou"], iou[1], delta=1e-9)
+        self.assertRegex(self.succeed("evaluate", "runs/ffn3d/checkpoint.h5", ranks=1), r"mean model: IoU \d+\.\d\d % of 6")
+        self.assertIn("/epoch/mean_model_iou", self.succeed("inspect", "runs/ffn3d/metrics.h5"))
+        self.assertIn("  iou ", self.succeed("watch", "runs/ffn3d", "--once"))
+
+        plot = [sys.executable, os.path.join(SOURCE, "jobscripts", "plot_metrics.py"), "runs/ffn3d"]
+        environment = {"MPLCONFIGDIR": self.path("matplotlib")}
+        self.assertEqual(execute(plot, self.folder, environment).out, "runs/ffn3d/metrics.png\n")
+        table = execute([*plot, "--table"], self.folder, environment).out
+        self.assertIn("iou %", table)
+        self.assertIn(f"{100 * iou[1]:.2f}", table)
+        with h5py.File(self.path("runs/ffn3d/checkpoint.h5")) as file:
+            self.assertEqual((file.attrs["metric"], file.attrs["mean_model_iou"]), ("iou", iou[1]))
+
+        resumed = self.succeed_json("train", *SHORT, "--set", "training.epochs=3", "--resume", ranks=2)
+        self.assertEqual(resumed["epochs"], 3)
+        self.assertIn("mean_model_iou", resumed)
+
+    def test_a_loss_that_does_not_fit_is_refused(self):
+        self.refuse("train", *SHORT, "--set", "loss.name=cross_entropy", "--set", "data.synthetic_labels=image",
+                    words=["the last layer, outputs, has outputs of shape 8x8x8x10", "1x1x1x10 expected"])
+        self.refuse("train", *SHORT, "--set", "data.synthetic_labels=image",
+                    words=["binary_cross_entropy is of labels 0 and 1, but the data have 10 classes"])
+
+
+main()
