@@ -233,7 +233,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const double share = static_cast<double>(batch.size) / batch.global_size;
   const LossSum loss = network_->train(
       exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
-      [this, share](std::size_t begin) { averager_->gradient_ready(exec_, replica_.gradients, begin, share); });
+      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
   const bool finite = guard_->finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
   const double computed = now();
