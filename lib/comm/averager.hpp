@@ -11,14 +11,18 @@
 
 namespace halograd {
 
-/// Keeps the replicas of a communicator together. The Trainer calls the three hooks in this order in every step;
+/// Keeps the replicas of a communicator together. The Trainer calls the hooks in this order in every step;
 /// each algorithm uses those it needs. Steps count from 0; after a resume they go on from the checkpoint's.
 class Averager {
  public:
   virtual ~Averager() = default;
   /// The weights x_k are final: an exchange of them may begin, and overlap the gradient computation.
   virtual void before_gradient(const ExecutionSpace&, std::int64_t /*step*/, Vector<const float> /*weights*/) {}
-  /// The gradient g_k is complete. `share`: this rank's share of the global batch (images / images of all ranks).
+  /// During the gradient computation, by all ranks with the same values of `begin`: the gradient's values from `begin`
+  /// to its end are complete. `share`: this rank's share of the global batch (images / images of all ranks).
+  virtual void gradient_ready(const ExecutionSpace&, Vector<const float> /*gradient*/, std::size_t /*begin*/,
+                              double /*share*/) {}
+  /// The gradient g_k is complete. `share` as above, or 0 where this rank's gradient was left out and is zero now.
   virtual void before_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/,
                              Vector<float> /*gradient*/, double /*share*/) {}
   /// The optimizer has made its step.

@@ -261,7 +261,7 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
   node.layer->forward(exec, call);
 }
 
-void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch) {
+void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready) {
   const Region whole("backward");
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     Node& node = *nodes_[i];
@@ -281,16 +281,18 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       relu_backward<float>(exec, call.output, masked, masked, false);
     }
     node.layer->backward(exec, call);
+    // Parameters lie in the order of the nodes, so what is complete is a tail of the buffer.
+    if (ready && !call.parameter_gradients.empty()) ready(parameters_[node.first_parameter].offset);
   }
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                       std::uint64_t random_key) {
+                       std::uint64_t random_key, const GradientReady& ready) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
   const int last = static_cast<int>(nodes_.size());
   const LossSum sum = loss(exec, batch.size, gradient(last, batch.size));
-  backward(exec, replica, batch.size);
+  backward(exec, replica, batch.size, ready);
   exec.fence();
   return sum;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,9 +74,14 @@ class Network {
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
 
+  /// Told during a backward pass: the gradients from `begin` to the end of the flat buffer are complete, as far as work
+  /// already given to the execution space goes. Falls from call to call, at last to 0.
+  using GradientReady = std::function<void(std::size_t begin)>;
+
   /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides
   /// dropout.
-  LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key);
+  LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key,
+                const GradientReady& ready = {});
 
   /// Where training on this batch first leaves the finite numbers: "the images", "the output of layer conv1", "the
   /// loss", "the gradient of layer conv1", or empty. For a look after train has gone wrong: it computes the forward
@@ -95,7 +101,7 @@ class Network {
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                     std::uint64_t random_key);
-  void backward(const ExecutionSpace& exec, const Replica& replica, int batch);
+  void backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready);
   LossSum loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;

@@ -228,13 +228,14 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const double early_wait = averager_->wait_seconds() - waited;
   const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
   guard_->keep(exec_);
-  const LossSum loss =
-      network_->train(exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key);
+  const double share = static_cast<double>(batch.size) / batch.global_size;
+  const LossSum loss = network_->train(
+      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
+      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
   const bool finite = guard_->finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
   const double computed = now();
-  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients,
-                           static_cast<double>(batch.size) / batch.global_size);
+  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
   // With shared gradients all ranks make the same step, whoever's part is missing.
   if (finite || averager_->shares_gradients()) {
     optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);

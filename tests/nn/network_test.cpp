@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -261,6 +262,29 @@ TEST(Network, NewLayersSayWhatDoesNotFit) {
   EXPECT_EQ(message_of(R"({type="max_pool", name="p", kernel=2}, {type="concat", name="c", inputs=["p", "input"]})",
                        input, 3),
             "layer c (concat): its inputs p and input have shapes 7x7x3 and 8x8x3, which differ in more than channels");
+}
+
+TEST(Network, BackwardTellsWhichGradientsAreComplete) {
+  NetworkConfig config;
+  config.name = "resnet20";  // residual additions: nodes without parameters, and inputs of several nodes
+  Network network(expand_network(config, 10), {32, 32, 3}, 10, 2);
+  const Replica replica = network.make_replica(1);
+  const Images images(2, {32, 32, 3}, 10);
+  const ExecutionSpace exec;
+  std::vector<std::vector<float>> told;  // the tail that was complete, each time
+  const auto copy = [&](std::size_t begin) {
+    exec.fence();
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), replica.gradients);
+    told.emplace_back(host.data() + begin, host.data() + host.extent(0));
+  };
+  network.train(exec, replica, images.batch(2), 0, copy);
+  ASSERT_GT(told.size(), 20U);
+  const std::vector<float> all = told.back();
+  EXPECT_EQ(all.size(), network.parameter_count());
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    if (i > 0) EXPECT_GT(told[i].size(), told[i - 1].size());
+    EXPECT_TRUE(std::equal(told[i].begin(), told[i].end(), all.end() - static_cast<std::ptrdiff_t>(told[i].size())));
+  }
 }
 
 TEST(Network, BatchOutOfRangeIsRefused) {
