@@ -1,7 +1,9 @@
 #include "nn/reference_networks.hpp"
 
+#include <algorithm>
 #include <string>
 
+#include "config/suggest.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -114,6 +116,17 @@ const std::vector<ReferenceNetwork>& reference_networks() {
                                                       {"resnet20", {32, 32, 3}, 10, 128},
                                                       {"resnet18", {32, 32, 3}, 10, 32}};
   return networks;
+}
+
+const ReferenceNetwork& reference_network(const std::string& name) {
+  const std::vector<ReferenceNetwork>& known = reference_networks();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
+  if (found != known.end()) return *found;
+  std::vector<std::string> names;
+  names.reserve(known.size());
+  for (const ReferenceNetwork& network : known) names.push_back(network.name);
+  fail(name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }
 
 NetworkConfig expand_network(const NetworkConfig& config, int classes) {

@@ -16,6 +16,8 @@ struct ReferenceNetwork {
   int batch;
 };
 const std::vector<ReferenceNetwork>& reference_networks();
+/// Of that name. Throws Error where there is none.
+const ReferenceNetwork& reference_network(const std::string& name);
 
 /// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
 /// that name, ending in `classes` outputs. Throws Error for an unknown name.

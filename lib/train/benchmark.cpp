@@ -8,6 +8,7 @@
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/network.hpp"
+#include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
 #include "train/optimizer.hpp"
 #include "train/region_times.hpp"
@@ -157,6 +158,18 @@ double step_flops(const Network& network, int batch) {
 }
 
 }  // namespace
+
+BenchmarkCase reference_case(const std::string& name) {
+  const ReferenceNetwork& reference = reference_network(name);
+  BenchmarkCase result;
+  result.options.input = reference.input;
+  result.options.classes = reference.classes;
+  result.options.batch = reference.batch;
+  result.options.optimizer.learning_rate = 0.01;
+  result.options.optimizer.momentum = 0.9;
+  result.network = expand_network({name, {}}, reference.classes);
+  return result;
+}
 
 BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options) {
   restart_peak_memory();
