@@ -11,7 +11,6 @@
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
 #include "config/read.hpp"
-#include "config/suggest.hpp"
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
@@ -34,23 +33,6 @@ struct BenchmarkArguments {
   bool json = false;
 };
 
-/// A network, and how it is to be run.
-struct BenchmarkCase {
-  NetworkConfig network;
-  BenchmarkOptions options;
-};
-
-const ReferenceNetwork& reference_network(const std::string& name) {
-  const std::vector<ReferenceNetwork>& known = reference_networks();
-  const auto found =
-      std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
-  if (found != known.end()) return *found;
-  std::vector<std::string> names;
-  names.reserve(known.size());
-  for (const ReferenceNetwork& network : known) names.push_back(network.name);
-  fail("--network ", name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
-}
-
 void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
   if (!arguments.input.empty()) options.input = parse_shape(arguments.input, "--input");
   if (arguments.classes > 0) options.classes = arguments.classes;
@@ -59,19 +41,12 @@ void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
   options.layers = arguments.layers;
 }
 
-BenchmarkCase reference_case(const BenchmarkArguments& arguments, const std::string& name) {
-  const ReferenceNetwork& reference = reference_network(name);
-  BenchmarkCase result;
-  result.options.input = reference.input;
-  result.options.classes = reference.classes;
-  result.options.batch = reference.batch;
-  result.options.optimizer.learning_rate = 0.01;
-  result.options.optimizer.momentum = 0.9;
-  if (reference.binary_pixels) result.options.loss.name = "binary_cross_entropy";
-  apply(arguments, result.options);
-  if (reference.binary_pixels) result.options.labels_per_image = result.options.input.pixels();
-  result.network.name = name;
-  result.network = expand_network(result.network, outputs_of(Target(result.options.classes, 1, result.options.loss)));
+BenchmarkCase named_case(const BenchmarkArguments& arguments, const std::string& name) {
+  BenchmarkCase result = reference_case(name);
+  BenchmarkOptions& options = result.options;
+  apply(arguments, options);
+  if (options.labels_per_image > 1) options.labels_per_image = options.input.pixels();
+  result.network = expand_network({name, {}}, outputs_of(Target(options.classes, 1, options.loss)));
   return result;
 }
 
@@ -108,7 +83,7 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
   comm.together([&] {
     HALOGRAD_REQUIRE(comm.ranks() == 1, "benchmark measures one process, but ", comm.ranks(),
                      " were started; halograd train tells images/s over all ranks");
-    for (const std::string& name : arguments.networks) cases.push_back(reference_case(arguments, name));
+    for (const std::string& name : arguments.networks) cases.push_back(named_case(arguments, name));
     if (!arguments.file.empty()) {
       config = read_config(arguments.file, arguments.overrides);
       cases.push_back(run_file_case(arguments, config));

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   halograd::add_benchmark(app, session);
   halograd::add_jobscript(app, {argv, argv + argc});
   halograd::add_watch(app);
+  halograd::add_simulate(app, session);
 
   try {
     app.parse(argc, argv);  // runs the subcommand

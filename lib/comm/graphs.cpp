@@ -152,12 +152,14 @@ void tidy(Graph& graph) {
 int ranks_of_a_node(const std::vector<int>& node_of_rank, int ranks) {
   std::vector<int> nodes = node_of_rank;
   std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-  for (const int node : nodes) {
-    const auto count = std::count(node_of_rank.begin(), node_of_rank.end(), node);
-    if (count * static_cast<std::ptrdiff_t>(nodes.size()) != ranks) return ranks;
+  const auto first = std::upper_bound(nodes.begin(), nodes.end(), nodes.empty() ? 0 : nodes.front()) - nodes.begin();
+  const int node_ranks = nodes.empty() ? ranks : static_cast<int>(first);
+  for (auto at = nodes.begin(); at != nodes.end();) {
+    const auto end = std::upper_bound(at, nodes.end(), *at);
+    if (end - at != node_ranks) return ranks;
+    at = end;
   }
-  return nodes.empty() ? ranks : ranks / static_cast<int>(nodes.size());
+  return node_ranks;
 }
 
 /// Gives position p of the graph to the p-th rank in the order of the nodes.

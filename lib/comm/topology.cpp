@@ -10,16 +10,13 @@
 
 namespace halograd {
 
-namespace {
-
-/// Steps along the edges from rank 0 to each rank; -1 where there is no path.
-std::vector<int> distances_from_0(const std::vector<std::vector<Neighbour>>& next) {
-  std::vector<int> distance(next.size(), -1);
+std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next) {
+  std::vector<int> distance(static_cast<std::size_t>(ranks), -1);
   std::vector<int> queue{0};
   distance[0] = 0;
   for (std::size_t head = 0; head < queue.size(); ++head) {
     const int rank = queue[head];
-    for (const Neighbour& neighbour : next[rank]) {
+    for (const Neighbour& neighbour : next(rank)) {
       if (distance[neighbour.rank] >= 0) continue;
       distance[neighbour.rank] = distance[rank] + 1;
       queue.push_back(neighbour.rank);
@@ -27,8 +24,6 @@ std::vector<int> distances_from_0(const std::vector<std::vector<Neighbour>>& nex
   }
   return distance;
 }
-
-}  // namespace
 
 Topology::Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours)
     : kind_(std::move(kind)), in_(std::move(in_neighbours)), out_(in_.size()), self_(in_.size(), 1.0) {
@@ -56,8 +51,10 @@ Topology::Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neig
 }
 
 void Topology::check_connected() const {
-  const std::vector<int> from = distances_from_0(out_);
-  const std::vector<int> to = distances_from_0(in_);
+  const auto out = [this](int rank) -> const std::vector<Neighbour>& { return out_[rank]; };
+  const auto in = [this](int rank) -> const std::vector<Neighbour>& { return in_[rank]; };
+  const std::vector<int> from = distances_from_0(ranks(), out);
+  const std::vector<int> to = distances_from_0(ranks(), in);
   int period = 0;  // of the graph: the greatest common divisor of the lengths of all its cycles
   for (int rank = 0; rank < ranks(); ++rank) {
     HALOGRAD_REQUIRE(from[rank] >= 0, "topology: not connected: rank ", rank, " cannot be reached from rank 0");

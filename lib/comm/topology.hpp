@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -58,10 +59,13 @@ std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& gra
 /// on directed ones. Throws Error for another name.
 std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule);
 
+/// Steps from rank 0 to each rank along the edges to `next(rank)`; -1 where there is no path.
+std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next);
+
 /// Edges between ranks on different nodes.
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank);
 
-/// 1 - |lambda_2| of the mixing matrix (LAPACK's dgeev); 1 for one rank.
+/// 1 - |lambda_2| of the mixing matrix (comm/spectral_gap.hpp); 1 for one rank.
 double spectral_gap(const Topology& topology);
 
 }  // namespace halograd

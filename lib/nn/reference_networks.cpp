@@ -1,7 +1,9 @@
 #include "nn/reference_networks.hpp"
 
+#include <algorithm>
 #include <string>
 
+#include "config/suggest.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -238,6 +240,17 @@ const std::vector<ReferenceNetwork>& reference_networks() {
       {"resnet50", {224, 224, 3}, 1000, 8},  {"mobilenet_v2", {224, 224, 3}, 1000, 16},
       {"unet2d", {128, 128, 1}, 2, 8, true}, {"ffn3d", {16, 16, 16, 1}, 2, 8, true}};
   return networks;
+}
+
+const ReferenceNetwork& reference_network(const std::string& name) {
+  const std::vector<ReferenceNetwork>& known = reference_networks();
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
+  if (found != known.end()) return *found;
+  std::vector<std::string> names;
+  names.reserve(known.size());
+  for (const ReferenceNetwork& network : known) names.push_back(network.name);
+  fail(name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }
 
 NetworkConfig expand_network(const NetworkConfig& config, int outputs) {

@@ -17,6 +17,8 @@ struct ReferenceNetwork {
   bool binary_pixels = false;  ///< of labels 0 and 1 a pixel, by binary_cross_entropy
 };
 const std::vector<ReferenceNetwork>& reference_networks();
+/// Of that name. Throws Error where there is none.
+const ReferenceNetwork& reference_network(const std::string& name);
 
 /// The network's layers, written out: those of the run file or, where it has none, those of the reference network of
 /// that name, ending in `outputs` channels. Throws Error for an unknown name.

@@ -8,6 +8,7 @@
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/network.hpp"
+#include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
 #include "train/optimizer.hpp"
 #include "train/region_times.hpp"
@@ -159,6 +160,22 @@ double step_flops(const Network& network, int batch) {
 }
 
 }  // namespace
+
+BenchmarkCase reference_case(const std::string& name) {
+  const ReferenceNetwork& reference = reference_network(name);
+  BenchmarkCase result;
+  result.options.input = reference.input;
+  result.options.classes = reference.classes;
+  result.options.batch = reference.batch;
+  result.options.optimizer.learning_rate = 0.01;
+  result.options.optimizer.momentum = 0.9;
+  if (reference.binary_pixels) {
+    result.options.loss.name = "binary_cross_entropy";
+    result.options.labels_per_image = reference.input.pixels();
+  }
+  result.network = expand_network({name, {}}, outputs_of(Target(reference.classes, 1, result.options.loss)));
+  return result;
+}
 
 BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options) {
   restart_peak_memory();

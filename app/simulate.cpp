@@ -1,0 +1,151 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands.hpp"
+#include "app/session.hpp"
+#include "app/simulation.hpp"
+#include "comm/link.hpp"
+#include "comm/mixing.hpp"
+#include "kernels/error.hpp"
+#include "kernels/peak.hpp"
+#include "kernels/sparse_product.hpp"
+#include "train/benchmark.hpp"
+
+namespace halograd {
+namespace {
+
+struct SimulateArguments {
+  SimulationOptions simulation;
+  double latency_us = 0;  // 0: measured, or the default
+  double bandwidth_gb = 0;
+  double memory_gb = 0;
+  double compute_ms = 100;
+  double parameters = 11173962;
+  std::string network;
+  int batch = 0;
+  int threads = 0;
+  std::string csv;
+};
+
+/// One number of the model and where it comes from.
+void print_fact(const char* label, double value, const char* unit, const char* source) {
+  std::printf("%-18s %.4g %s, %s\n", label, value, unit, source);
+}
+
+void describe_network(const SimulateArguments& arguments, StepWork& work) {
+  if (arguments.network.empty()) {
+    work.compute_seconds = 1e-3 * arguments.compute_ms;
+    work.model_bytes = sizeof(float) * arguments.parameters;
+    print_fact("compute a step", arguments.compute_ms, "ms",
+               "given or assumed (--compute-ms, or --network to measure)");
+    print_fact("model", 1e-6 * work.model_bytes, "MB", "given or assumed (--parameters, or --network)");
+    return;
+  }
+  BenchmarkCase each = reference_case(arguments.network);
+  if (arguments.batch > 0) each.options.batch = arguments.batch;
+  each.options.seconds = 2;
+  const BenchmarkResult result = benchmark_network(each.network, each.options);
+  work.compute_seconds = result.seconds;
+  work.model_bytes = sizeof(float) * static_cast<double>(result.parameters);
+  std::printf("%-18s %s, batch %d\n", "network", arguments.network.c_str(), result.batch);
+  print_fact("compute a step", 1e3 * work.compute_seconds, "ms", "measured here");
+  print_fact("model", 1e-6 * work.model_bytes, "MB", "the network's");
+}
+
+void describe_machine(const SimulateArguments& arguments, const Link& measured, Machine& machine) {
+  const auto choose = [&](double given, double found, double& value) {
+    if (given > 0) value = given;
+    if (given == 0 && found > 0) value = found;
+    return given > 0 ? "given" : found > 0 ? "measured between the first and the last rank" : "assumed";
+  };
+  const char* latency = choose(1e-6 * arguments.latency_us, measured.latency, machine.latency);
+  const char* bandwidth = choose(1e9 * arguments.bandwidth_gb, measured.bandwidth, machine.bandwidth);
+  print_fact("latency", 1e6 * machine.latency, "us", latency);
+  print_fact("bandwidth", 1e-9 * machine.bandwidth, "GB/s a node and direction", bandwidth);
+  const bool given = arguments.memory_gb > 0;
+  machine.memory_bandwidth = given ? 1e9 * arguments.memory_gb : measure_memory_bandwidth(ExecutionSpace());
+  print_fact("memory", 1e-9 * machine.memory_bandwidth, "GB/s a rank", given ? "given" : "measured here");
+  std::printf("%-18s %d\n", "ranks a node", machine.ranks_per_node);
+}
+
+void write_csv(const std::string& path, const std::vector<SimulatedRow>& rows) {
+  std::ofstream file(path);
+  file << csv_of(rows);
+  file.close();
+  HALOGRAD_REQUIRE(file, "--csv ", path, ": cannot be written");
+  std::printf("Wrote %s\n", path.c_str());
+}
+
+void simulate(SimulateArguments arguments, Session& session) {
+  const Communicator& comm = session.start_mpi();
+  comm.together([&] { require_possible(arguments.simulation); });
+  session.start_kokkos(arguments.threads);
+  const bool linked = comm.ranks() > 1 && (arguments.latency_us == 0 || arguments.bandwidth_gb == 0);
+  const Link link = linked ? measure_link(comm) : Link{};
+  comm.together([&] {  // one rank does the rest, the others wait for it without holding a core
+    if (comm.rank() != 0) return;
+    describe_network(arguments, arguments.simulation.work);
+    describe_machine(arguments, link, arguments.simulation.machine);
+    std::printf("%-18s %s\n", "sparse products", sparse_product_maker());
+    const std::vector<SimulatedRow> rows = simulate_all(arguments.simulation);
+    if (!arguments.csv.empty()) write_csv(arguments.csv, rows);
+  });
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Session& session) {
+  auto arguments = std::make_shared<SimulateArguments>();
+  SimulationOptions& simulation = arguments->simulation;
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Mixing and step time of up to 65,536 ranks, by simulation and a latency-bandwidth model");
+  command->add_option("--ranks", simulation.ranks, "Numbers of ranks, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(2, most_simulated_ranks))
+      ->capture_default_str();
+  command->add_option("--topology", simulation.topologies, "Topologies, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--degree", simulation.degree, "random_regular: neighbours of a rank, an even number")
+      ->capture_default_str();
+  command->add_option("--ranks-per-node", simulation.machine.ranks_per_node, "They share a node's network")
+      ->check(CLI::Range(1, most_simulated_ranks))
+      ->capture_default_str();
+  command->add_option("--every", simulation.work.every, "Steps from exchange to exchange (H)")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--tolerance", simulation.tolerance, "Consensus: distance to the mean, relative to the start")
+      ->check(CLI::Range(1e-12, 0.99))
+      ->capture_default_str();
+  command->add_option("--steps", simulation.most_steps, "Most steps of mixing that are simulated")
+      ->check(CLI::Range(1, 10000000))
+      ->capture_default_str();
+  command->add_option("--latency-us", arguments->latency_us, "Network latency; on two ranks or more measured")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--bandwidth-gb", arguments->bandwidth_gb, "GB/s of a node's network; likewise")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--memory-gb", arguments->memory_gb, "GB/s of memory that a rank has; by default measured")
+      ->check(CLI::PositiveNumber);
+  CLI::Option* network = command->add_option("--network", arguments->network, "Measure this reference network's step");
+  command->add_option("--batch", arguments->batch, "Images a rank and step")
+      ->check(CLI::PositiveNumber)
+      ->needs(network);
+  command->add_option("--threads", arguments->threads, "Threads; by default as in training")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--compute-ms", arguments->compute_ms, "Computing of a step, instead of --network")
+      ->check(CLI::PositiveNumber)
+      ->excludes(network)
+      ->capture_default_str();
+  command->add_option("--parameters", arguments->parameters, "Parameters of the model; by default resnet18's")
+      ->check(CLI::PositiveNumber)
+      ->excludes(network);
+  command->add_option("--csv", arguments->csv,
+                      "Also write the table to this file; jobscripts/plot_simulation.py draws it");
+  command->callback([arguments, &session] { simulate(*arguments, session); });
+}
+
+}  // namespace halograd

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/step_model.hpp"
+
+namespace halograd {
+
+constexpr int most_simulated_ranks = 65536;
+constexpr int most_complete_ranks = 1024;  ///< of the complete graph, whose edges grow with their square
+
+/// What `halograd simulate` is asked for.
+struct SimulationOptions {
+  std::vector<int> ranks{8, 64, 512, 4096, 65536};
+  std::vector<std::string> topologies{"ring", "torus2d", "torus3d", "hypercube", "exponential", "random_regular"};
+  int degree = 4;
+  double tolerance = 0.01;
+  long most_steps = 2000;
+  Machine machine;
+  StepWork work;
+};
+
+/// A line of its table: an averager on a topology of so many ranks.
+struct SimulatedRow {
+  int ranks = 0;
+  std::string averager;  ///< neighbour, gossip, ring_allreduce, tree_allreduce
+  std::string topology;  ///< of a neighbour averager; one_peer_exponential of gossip
+  int neighbours = 0;    ///< at most
+  double gap = 0;        ///< -1: a dynamic graph has none
+  long steps = 0;        ///< to the tolerance; -1: more than were simulated
+  StepEstimate step;
+};
+
+/// Throws Error for a topology that there is not, or not of so many ranks.
+void require_possible(const SimulationOptions& options);
+
+/// Prints the table as it grows and returns it.
+std::vector<SimulatedRow> simulate_all(const SimulationOptions& options);
+
+std::string csv_of(const std::vector<SimulatedRow>& rows);
+
+}  // namespace halograd

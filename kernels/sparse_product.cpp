@@ -1,0 +1,81 @@
+#include "kernels/sparse_product.hpp"
+
+#include <cmath>
+
+#include "kernels/error.hpp"
+
+#ifdef HALOGRAD_KOKKOS_KERNELS
+#include <KokkosSparse_CrsMatrix.hpp>
+#include <KokkosSparse_spmv.hpp>
+#endif
+
+namespace halograd {
+namespace {
+
+using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;
+
+#ifdef HALOGRAD_KOKKOS_KERNELS
+void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
+  using Crs = KokkosSparse::CrsMatrix<double, int, Matrix::device_type, void, int>;
+  const int rows = static_cast<int>(matrix.row_begin.extent(0)) - 1;
+  const Crs crs("mixing matrix", rows, rows, static_cast<int>(matrix.column.extent(0)), matrix.value, matrix.row_begin,
+                matrix.column);
+  exec.fence();  // spmv of Kokkos Kernels before 4.1 takes no execution space instance
+  KokkosSparse::spmv("N", 1.0, crs, x, 0.0, y);
+}
+#else
+void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
+  const auto row_begin = matrix.row_begin;
+  const auto column = matrix.column;
+  const auto value = matrix.value;
+  const int columns = static_cast<int>(x.extent(1));
+  const long rows = static_cast<long>(x.extent(0));
+  Kokkos::parallel_for(
+      "halograd::sparse_product", Range(exec, 0, rows), KOKKOS_LAMBDA(const long row) {
+        for (int k = 0; k < columns; ++k) y(row, k) = 0;
+        for (int entry = row_begin(row); entry < row_begin(row + 1); ++entry) {
+          for (int k = 0; k < columns; ++k) y(row, k) += value(entry) * x(column(entry), k);
+        }
+      });
+}
+#endif
+
+}  // namespace
+
+void sparse_product(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
+  HALOGRAD_REQUIRE(matrix.row_begin.extent(0) == x.extent(0) + 1 && x.extent(0) == y.extent(0) &&
+                       x.extent(1) == y.extent(1) && matrix.column.extent(0) == matrix.value.extent(0),
+                   "sparse_product: the matrix has ", matrix.row_begin.extent(0) - 1, " rows, x is (", x.extent(0),
+                   ", ", x.extent(1), "), y is (", y.extent(0), ", ", y.extent(1), ")");
+  multiply(exec, matrix, x, y);
+}
+
+const char* sparse_product_maker() {
+#ifdef HALOGRAD_KOKKOS_KERNELS
+  return "Kokkos Kernels";
+#else
+  return "a plain kernel, built without Kokkos Kernels";
+#endif
+}
+
+double frobenius_norm(const ExecutionSpace& exec, const Matrix& matrix) {
+  const double* const values = matrix.data();
+  double sum = 0;
+  Kokkos::parallel_reduce(
+      "halograd::frobenius_norm", Range(exec, 0, static_cast<long>(matrix.size())),
+      KOKKOS_LAMBDA(const long i, double& partial) { partial += values[i] * values[i]; }, sum);
+  return std::sqrt(sum);
+}
+
+void subtract_column_means(const ExecutionSpace& exec, const Matrix& matrix) {
+  const Matrix m = matrix;
+  const long rows = static_cast<long>(m.extent(0));
+  Kokkos::parallel_for(
+      "halograd::subtract_column_means", Range(exec, 0, static_cast<long>(m.extent(1))), KOKKOS_LAMBDA(const long k) {
+        double sum = 0;
+        for (long row = 0; row < rows; ++row) sum += m(row, k);
+        for (long row = 0; row < rows; ++row) m(row, k) -= sum / static_cast<double>(rows);
+      });
+}
+
+}  // namespace halograd

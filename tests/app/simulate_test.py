@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""halograd simulate: its table agrees with formulas, its picture is drawn, and bad arguments are refused."""
+
+import csv
+import math
+import os
+import sys
+
+from program import SOURCE, ProgramTest, execute, main
+
+SCRIPT = os.path.join(SOURCE, "jobscripts", "plot_simulation.py")
+GIVEN = ("--latency-us", "1", "--bandwidth-gb", "10", "--memory-gb", "1e6", "--compute-ms", "10", "--parameters", "25e6")
+
+
+class Simulate(ProgramTest):
+    def simulate(self, *words, ranks=0):
+        out = self.succeed("simulate", *GIVEN, "--csv", self.path("table.csv"), *words, ranks=ranks)
+        with open(self.path("table.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return out, {(int(row["ranks"]), row["averager"], row["topology"]): row for row in rows}
+
+    def test_figures_by_hand(self):
+        out, rows = self.simulate("--ranks", "8,1024", "--topology", "ring,hypercube")
+        self.assertEqual(len(rows), 10)
+        self.assertIn("sparse products", out)
+        ring = rows[8, "neighbour", "ring"]
+        self.assertAlmostEqual(float(ring["spectral_gap"]), 1 - (1 + math.sqrt(2)) / 3, places=6)
+        self.assertEqual(float(ring["bytes_sent"]), 2e8)
+        # 2 us and 20 ms, of which 10 are hidden; the mixing in memory takes 0.4 us
+        self.assertAlmostEqual(float(ring["exchange_seconds"]), 0.020002, places=7)
+        self.assertAlmostEqual(float(ring["step_seconds"]), 0.0200024, places=7)
+        large = rows[1024, "neighbour", "ring"]
+        self.assertAlmostEqual(float(large["spectral_gap"]), 2 / 3 * (1 - math.cos(2 * math.pi / 1024)), delta=1e-8)
+        self.assertEqual(large["steps_to_consensus"], "")  # more than are simulated
+        self.assertAlmostEqual(float(rows[1024, "neighbour", "hypercube"]["spectral_gap"]), 2 / 11, places=4)
+        self.assertEqual(rows[1024, "gossip", "one_peer_exponential"]["steps_to_consensus"], "10")
+        allreduce = rows[1024, "ring_allreduce", ""]
+        self.assertAlmostEqual(float(allreduce["exchange_seconds"]), 2046e-6 + 2 * 1023 / 1024 * 0.01 + 3e-7, places=7)
+
+    def test_latency_is_measured_between_two_ranks(self):
+        out = self.succeed("simulate", "--ranks", "8", "--topology", "ring", "--memory-gb", "10", "--threads", "1",
+                           ranks=2)
+        self.assertEqual(out.count("measured between the first and the last rank"), 2, out)
+
+    def test_a_network_is_measured(self):
+        out = self.succeed("simulate", "--ranks", "8", "--topology", "ring", "--memory-gb", "10", "--threads", "1",
+                           "--network", "lenet5", "--batch", "4")
+        self.assertIn("measured here", out)
+        self.assertIn("1.724 MB", out)  # 431,080 parameters
+
+    def test_picture(self):
+        self.simulate("--ranks", "8,64,512", "--topology", "ring,torus2d,exponential")
+        result = execute([sys.executable, SCRIPT, "table.csv"], self.folder, {"MPLCONFIGDIR": self.path("matplotlib")})
+        self.assertEqual((result.status, result.err, result.out), (0, "", "table.png\n"))
+        with open(self.path("table.png"), "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_refusals(self):
+        for words, message in (
+                (("--topology", "moebius"), 'topology.kind is "moebius"'),
+                (("--topology", "complete", "--ranks", "4096"), "expected at most 1024 ranks"),
+                (("--topology", "random_regular", "--degree", "3"), "expected an even number"),
+                (("--network", "lenet"), 'did you mean "lenet5"?')):
+            self.refuse("simulate", "--threads", "1", *words, words=[message], ranks=0)
+        self.assertGreater(self.run_program("simulate", "--ranks", "100000").status, 0)
+
+
+if __name__ == "__main__":
+    main()
