@@ -13,9 +13,17 @@ constexpr const char* groups[2] = {"/train", "/test"};
 constexpr const char* state_name = "/import_state";
 constexpr const char* identity_name = "import_identity";
 
+/// A list for creating an object of the given class that carries no times, so that the same source gives the same
+/// bytes.
+Hdf5PropertyList timeless(hid_t object_class, const std::string& path, const std::string& object) {
+  Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(object_class), path, object));
+  HALOGRAD_HDF5(H5Pset_obj_track_times(creation, false), path, object);
+  return creation;
+}
+
 Hdf5Dataset create_rows(hid_t parent, const std::string& name, hid_t type, const std::vector<hsize_t>& extents,
                         hsize_t chunk_rows, const std::string& path) {
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, name));
+  const Hdf5PropertyList creation = timeless(H5P_DATASET_CREATE, path, name);
   std::vector<hsize_t> chunk = extents, most = extents;
   chunk[0] = chunk_rows;
   HALOGRAD_HDF5(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), path, name);
@@ -48,14 +56,15 @@ ImportFile ImportFile::create(const std::string& path, const ImportPlan& plan, c
   const auto lock = hdf5_session();
   const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte / 4, mebibyte), path, "file access");
-  ImportFile file(path,
-                  Hdf5File(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file")));
+  const Hdf5PropertyList root = timeless(H5P_FILE_CREATE, path, "file");
+  ImportFile file(path, Hdf5File(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, root, access), path, "file")));
   file.shape_ = shape;
   write_attribute(file.file_, identity_name, plan.identity, path);
   for (int split = 0; split < 2; ++split) {
     const hsize_t images = plan.items[split].size();
-    const Hdf5Group group(HALOGRAD_HDF5(H5Gcreate2(file.file_, groups[split], H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                                        path, groups[split]));
+    const Hdf5PropertyList members = timeless(H5P_GROUP_CREATE, path, groups[split]);
+    const Hdf5Group group(
+        HALOGRAD_HDF5(H5Gcreate2(file.file_, groups[split], H5P_DEFAULT, members, H5P_DEFAULT), path, groups[split]));
     if (images == 0) continue;
     const std::vector<hsize_t> extents{images, static_cast<hsize_t>(shape.height), static_cast<hsize_t>(shape.width),
                                        static_cast<hsize_t>(shape.channels)};
@@ -68,7 +77,7 @@ ImportFile ImportFile::create(const std::string& path, const ImportPlan& plan, c
     write_class_names(labels, plan.class_names, path);
   }
   const Hdf5Space space = make_space({4});
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, state_name));
+  const Hdf5PropertyList creation = timeless(H5P_DATASET_CREATE, path, state_name);
   HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), path, state_name);
   const Hdf5Dataset state(HALOGRAD_HDF5(
       H5Dcreate2(file.file_, state_name, H5T_STD_I64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT), path, state_name));

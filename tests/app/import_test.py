@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 import h5py
@@ -56,6 +57,7 @@ class Import(ProgramTest):
             self.assertEqual(file["train/images"].attrs["maximum"], 255)
             labels = file["train/labels"][()]
             self.assertGreater(np.count_nonzero(np.diff(labels)), 10)  # in a random order
+        time.sleep(1.1)  # no time of writing is in the file: HDF5's are in seconds
         again = self.succeed_json("import", "photos", "--output", "again.h5", "--test-fraction", "0.2", "--threads", "3")
         self.assertEqual(again["train_images"], 48)
         with open(self.path("photos.h5"), "rb") as first, open(self.path("again.h5"), "rb") as second:
