@@ -24,7 +24,7 @@ if(halograd_wanted_backend AND NOT halograd_wanted_backend IN_LIST halograd_foun
 endif()
 
 # Only benchmarks compare with it; found for everybody unless it is declined.
-option(HALOGRAD_KOKKOS_KERNELS "Compare with Kokkos Kernels in the benchmarks" ON)
+option(HALOGRAD_KOKKOS_KERNELS "Sparse products of the simulation by Kokkos Kernels, and comparisons with it in the benchmarks" ON)
 if(HALOGRAD_KOKKOS_KERNELS)
   find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)
   if(NOT KokkosKernels_FOUND)

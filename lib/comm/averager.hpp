@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "comm/topology.hpp"
-#include "config/config.hpp"
+#include "config/comm_config.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/comm_config.hpp"
 
 namespace halograd {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/graphs.hpp"
-#include "config/config.hpp"
+#include "config/comm_config.hpp"
 
 namespace halograd {
 

@@ -10,7 +10,7 @@
 
 /// Every key of a run file: its name, member, meaning and what it may be, each on one line of a visit() below and
 /// nowhere else. Reader, writer, the check for unknown keys and the test of docs/run-files.md are visitors. A new key
-/// is a member with its default in config.hpp and a line here.
+/// is a member with its default in a header of config.hpp and a line here.
 ///
 /// A visitor has these members:
 ///   void operator()(key, T& member, meaning, Allowed)       for a value

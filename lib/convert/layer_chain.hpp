@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
 #include "nn/layer.hpp"
 
 namespace halograd {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
 #include "nn/network.hpp"
 
 namespace halograd {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "config/config.hpp"
+#include "config/data_config.hpp"
 #include "kernels/shape.hpp"
 
 namespace halograd {

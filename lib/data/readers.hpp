@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "config/config.hpp"
+#include "config/data_config.hpp"
 #include "data/dataset.hpp"
 
 /// The readers behind open_dataset, one file each. All throw Error as open_dataset does.

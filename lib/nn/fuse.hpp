@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
 #include "nn/layer.hpp"
 
 namespace halograd {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
 #include "kernels/shape.hpp"
 #include "kernels/types.hpp"
 

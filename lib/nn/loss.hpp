@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/shape.hpp"
 

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/network_config.hpp"
+#include "config/training_config.hpp"
 #include "nn/layer.hpp"
 
 namespace halograd {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "config/config.hpp"
+#include "config/training_config.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "config/config.hpp"
+#include "config/training_config.hpp"
 
 namespace halograd {
 

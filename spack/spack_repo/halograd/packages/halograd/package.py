@@ -21,14 +21,13 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     variant("hip", default=False, description="Train on AMD devices: the same as +rocm")
     variant("images", default=True, description="Import folders of PNG and JPEG files")
     variant("tests", default=False, description="Build the test suite and the benchmarks")
-    variant("kokkos-kernels", default=False, description="Compare with Kokkos Kernels in the benchmarks")
+    variant("kokkos-kernels", default=False, description="Simulate with Kokkos Kernels, and compare with it in benchmarks")
 
     requires("+openmp", "+cuda", "+rocm", policy="any_of", msg="halograd needs a parallel backend of Kokkos")
     requires("+rocm", when="+hip")
     requires("+hip", when="+rocm")
     conflicts("+cuda", when="+rocm", msg="Kokkos has one device backend at a time")
     conflicts("cuda_arch=none", when="+cuda", msg="name the device: cuda_arch=90")
-    requires("+tests", when="+kokkos-kernels", msg="only the benchmarks compare with Kokkos Kernels")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace halograd {
+
+/// [topology]: the directed graph on the ranks.
+struct TopologyConfig {
+  std::string kind = "ring";          ///< a graph of comm/graphs.hpp, or file
+  std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
+  std::string weights = "automatic";  ///< automatic, uniform or metropolis_hastings
+  int degree = 4;                     ///< random_regular: neighbours of a rank, even
+  std::uint64_t seed = 1;             ///< random_regular: which graph
+  bool operator==(const TopologyConfig&) const = default;
+};
+
+/// [averager]: how the replicas are kept together.
+struct AveragerConfig {
+  std::string name = "neighbour";            ///< none, allreduce, neighbour
+  std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
+  int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
+  double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
+  double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
+  bool operator==(const AveragerConfig&) const = default;
+};
+
+/// [comm]: the transport under neighbour averaging.
+struct CommConfig {
+  bool force_put = false;  ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
+  int slots = 2;           ///< versions of a halo that can be in flight on an edge, at least 2
+  bool operator==(const CommConfig&) const = default;
+};
+
+}  // namespace halograd
