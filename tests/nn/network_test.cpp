@@ -282,7 +282,9 @@ TEST(Network, BackwardTellsWhichGradientsAreComplete) {
   const std::vector<float> all = told.back();
   EXPECT_EQ(all.size(), network.parameter_count());
   for (std::size_t i = 0; i < told.size(); ++i) {
-    if (i > 0) EXPECT_GT(told[i].size(), told[i - 1].size());
+    if (i > 0) {
+      EXPECT_GT(told[i].size(), told[i - 1].size());
+    }
     EXPECT_TRUE(std::equal(told[i].begin(), told[i].end(), all.end() - static_cast<std::ptrdiff_t>(told[i].size())));
   }
 }
