@@ -35,7 +35,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     train_set_ = open_dataset(config_.data, Split::train, seed, warn);
     test_set_ = open_dataset(config_.data, Split::test, seed, warn);
     HALOGRAD_REQUIRE(train_set_->shape() == test_set_->shape() && test_set_->classes() <= train_set_->classes(),
-                     "data at ", config_.data.path, ": training and test images differ in shape or classes");
+                     "data at ", config_.data.path, ": training images are of ", to_string(train_set_->shape()),
+                     " and ", train_set_->classes(), " classes, test images of ", to_string(test_set_->shape()),
+                     " and ", test_set_->classes(), "; expected the same shape and no further classes");
     LoaderOptions options;
     options.global_batch = config_.training.batch;
     options.rank = comm_.rank();

@@ -198,8 +198,12 @@ class Hdf5(DataTest):
             file.move("test/images", "test/pictures")
         self.refuse_digits("/test/images", "no such dataset")
         with h5py.File(self.digits, "r+") as file:
+            file["test/images"] = file["test/pictures"][:, :, 0, 0]
+        self.refuse_digits("/test/images", "2 dimensions", "expected 4 (N,H,W,C)")
+        with h5py.File(self.digits, "r+") as file:
+            del file["test/images"]
             file["test/images"] = file["test/pictures"][:, :, :, 0]
-        self.refuse_digits("/test/images", "3 dimensions", "expected 4")
+        self.refuse_digits("training images are of 8x8x1", "test images of 8x8 ")
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = file["test/pictures"][:-1]
@@ -207,7 +211,7 @@ class Hdf5(DataTest):
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = np.zeros((359, 9, 9, 1), np.uint8)
-        self.refuse_digits("differ in shape")
+        self.refuse_digits("training images are of 8x8x1 and 10 classes", "test images of 9x9x1 and 10 classes")
 
     def test_missing(self):
         os.remove(self.digits)

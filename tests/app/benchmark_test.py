@@ -74,7 +74,8 @@ class Refusals(ProgramTest):
                 (("--network", "lenet"), 'did you mean "lenet5"?'),
                 (("--network", "lenet5,nothing_like_it"), "nothing_like_it: there is no such reference network"),
                 ((), "--network or --config is needed"),
-                (("--network", "lenet5", "--input", "28x28x"), "--input 28x28x: expected height x width x channels"),
+                (("--network", "lenet5", "--input", "28x28x"),
+                 "--input is '28x28x', expected [[DEPTHx]HEIGHTx]WIDTHxCHANNELS"),
                 (("--network", "lenet5", "--input", "3x3x1"), "conv1"),
                 (("--config", "missing.toml"), "missing.toml")):
             self.refuse("benchmark", *words, words=[message], ranks=0)
