@@ -211,7 +211,7 @@ class Hdf5(DataTest):
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = np.zeros((359, 9, 9, 1), np.uint8)
-        self.refuse_digits("training images are of 8x8x1 and 10 classes", "test images of 9x9x1 and 10 classes")
+        self.refuse_digits("training images are of 8x8x1 and 10 classes", "test images of 9x9x1 and 10;")
 
     def test_missing(self):
         os.remove(self.digits)
