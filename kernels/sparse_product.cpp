@@ -68,13 +68,13 @@ double frobenius_norm(const ExecutionSpace& exec, const Matrix& matrix) {
 }
 
 void subtract_column_means(const ExecutionSpace& exec, const Matrix& matrix) {
-  const Matrix m = matrix;
-  const long rows = static_cast<long>(m.extent(0));
+  const auto rows = static_cast<long>(matrix.extent(0));
   Kokkos::parallel_for(
-      "halograd::subtract_column_means", Range(exec, 0, static_cast<long>(m.extent(1))), KOKKOS_LAMBDA(const long k) {
+      "halograd::subtract_column_means", Range(exec, 0, static_cast<long>(matrix.extent(1))),
+      KOKKOS_LAMBDA(const long k) {
         double sum = 0;
-        for (long row = 0; row < rows; ++row) sum += m(row, k);
-        for (long row = 0; row < rows; ++row) m(row, k) -= sum / static_cast<double>(rows);
+        for (long row = 0; row < rows; ++row) sum += matrix(row, k);
+        for (long row = 0; row < rows; ++row) matrix(row, k) -= sum / static_cast<double>(rows);
       });
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 template <class Value>
 Buffer<Value> on_device(const char* label, const std::vector<Value>& values) {
-  const Buffer<Value> buffer(std::string(label), values.size());
+  Buffer<Value> buffer(std::string(label), values.size());
   const HostVector<const Value> host(values.data(), values.size());
   Kokkos::deep_copy(buffer, host);
   return buffer;
@@ -32,7 +32,7 @@ SparseMatrix sparse_matrix(const std::vector<std::vector<Neighbour>>& rows) {
 }
 
 Matrix independent_replicas(int ranks, int columns) {
-  const Matrix replicas("replicas", ranks, columns);
+  Matrix replicas("replicas", ranks, columns);
   const auto host = Kokkos::create_mirror_view(replicas);
   for (int rank = 0; rank < ranks; ++rank) {
     for (int k = 0; k < columns; ++k) {
@@ -61,6 +61,7 @@ std::vector<SparseMatrix> one_peer_exponential_matrices(int ranks) {
   std::vector<SparseMatrix> matrices;
   for (long hop = 1; hop < ranks; hop *= 2) {
     std::vector<std::vector<Neighbour>> rows;
+    rows.reserve(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       rows.push_back({{rank, 0.5}, {static_cast<int>((rank - hop + ranks) % ranks), 0.5}});
     }

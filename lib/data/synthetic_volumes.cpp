@@ -73,8 +73,8 @@ class SyntheticVolumes final : public Dataset {
                                     draw_tube(random_bits(key, 3))};
     const std::uint64_t noise = random_bits(key, 4);
     for (long pixel = 0; pixel < shape_.pixels(); ++pixel) {
-      const Point point{static_cast<double>(pixel / shape_.width / shape_.height),
-                        static_cast<double>(pixel / shape_.width % shape_.height),
+      const long row = pixel / shape_.width, slice = row / shape_.height;
+      const Point point{static_cast<double>(slice), static_cast<double>(row % shape_.height),
                         static_cast<double>(pixel % shape_.width)};
       const bool inside = std::any_of(tubes.begin(), tubes.end(), [&](const Tube& tube) { return tube.holds(point); });
       labels[pixel] = inside ? 1 : 0;

@@ -137,7 +137,7 @@ EpochSummary Trainer::finish_epoch(bool last) {
   row.seconds = sums_.training_seconds + evaluation_seconds_;
   files_->add_epoch(row);
   ++epoch_;
-  const EpochSummary summary = summarise(row);
+  EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
   sums_ = {};
   const int every = config_.output.checkpoint_epochs;
