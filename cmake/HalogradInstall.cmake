@@ -12,6 +12,7 @@ install(FILES ${halograd_generated_dir}/version.hpp DESTINATION ${halograd_heade
 
 install(CODE "set(SOURCE ${PROJECT_SOURCE_DIR})
 set(PREFIX \${CMAKE_INSTALL_PREFIX})
+set(BINDIR ${CMAKE_INSTALL_BINDIR})
 include(${PROJECT_SOURCE_DIR}/cmake/HalogradInstallJobscripts.cmake)")
 
 install(EXPORT halogradTargets NAMESPACE halograd:: DESTINATION ${halograd_package_dir})
