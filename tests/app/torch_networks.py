@@ -50,7 +50,7 @@ class ResNet20(nn.Module):
 
 
 class Every(nn.Module):
-    """One of each layer, EVERY in convert_test.py."""
+    """One of each layer, EVERY in convert_networks.py."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class Every(nn.Module):
 
 
 class Volumes(nn.Module):
-    """VOLUMES in convert_test.py: layers of three spatial axes."""
+    """VOLUMES in convert_networks.py: layers of three spatial axes."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ class Volumes(nn.Module):
 
 
 class Rows(nn.Module):
-    """ROWS in convert_test.py: layers of one spatial axis."""
+    """ROWS in convert_networks.py: layers of one spatial axis."""
 
     def __init__(self):
         super().__init__()
