@@ -89,11 +89,11 @@ layer = [
   {type = "silu", name = "smooth"},
   {type = "conv", name = "deep", channels = 8, kernel = [1, 3, 3], padding = [0, 1, 1], groups = 2},
   {type = "gelu", name = "bent"},
-  {type = "conv_transpose", name = "up", channels = 6, kernel = 3, stride = [2, 2, 1], padding = 1,
-   output_padding = [1, 1, 0], groups = 2},
+  {type = "conv_transpose", name = "up", channels = 6, kernel = 3, stride = [2, 2, 1], padding = 1, \
+output_padding = [1, 1, 0], groups = 2},
   {type = "tanh", name = "first"},
-  {type = "conv_transpose", name = "beside", inputs = ["bent"], channels = 4, kernel = [2, 2, 1], stride = [2, 2, 1],
-   bias = false},
+  {type = "conv_transpose", name = "beside", inputs = ["bent"], channels = 4, kernel = [2, 2, 1], stride = [2, 2, 1], \
+bias = false},
   {type = "leaky_relu", name = "second", slope = 0.2},
   {type = "upsample", name = "third", inputs = ["bent"], factor = [2, 2, 1]},
   {type = "concat", name = "all", inputs = ["first", "second", "third"]},
