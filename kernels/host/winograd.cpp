@@ -1,7 +1,5 @@
 #include "kernels/host/winograd.hpp"
 
-#include <limits>
-
 #include "kernels/host/panel.hpp"
 #include "kernels/host/winograd_tiles.hpp"
 
@@ -94,18 +92,9 @@ void transform_kernels(const ConvShape& shape, const T* weights, bool turned, in
   }
 }
 
-/// Where the outputs go, and what is done to them there.
-template <class T>
-struct OutputImage {
-  T* out;  ///< (images, height, width, columns)
-  bool relu;
-  bool accumulate;
-  const T* relu_output;  ///< of out's layout, or null
-};
-
 /// A^T p A of a pack of columns, at one tile.
 template <int m, class T>
-void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt& at, int column, const T* products,
+void store_tile(const TilePass& pass, const Target<T>& image, const TileAt& at, int column, const T* products,
                 long pitch, const T* bias) {
   const auto product = [&](int plane) {
     const Pack<T> value = load<T>(products + plane * pitch);
@@ -116,26 +105,19 @@ void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt&
       ((static_cast<long>(at.n) * pass.out_height + at.i * m) * pass.out_width + at.j * m) * pixel + column;
   const int valid_rows = pass.out_height - at.i * m, valid_columns = pass.out_width - at.j * m;
   const int count = pass.columns - column;
-  const T lowest = image.relu ? T(0) : -std::numeric_limits<T>::infinity();
-  const Pack<T> floor = Pack<T>{} + lowest;
-  T* out = image.out + offset;
-  if (valid_rows >= m && valid_columns >= m && count >= lanes<T> && !image.accumulate && image.relu_output == nullptr) {
-    transform_output<m, T>(product, [&](int i, int j, const Pack<T>& value) {
-      store<T>(value < floor ? floor : value, out + (i * row + j * pixel));
+  const Target<T> target = image.from(offset);
+  if (valid_rows >= m && valid_columns >= m && count >= lanes<T>) {
+    target.store_whole([&](const auto& store_pack) {
+      transform_output<m, T>(
+          product, [&](int i, int j, const Pack<T>& value) { store_pack(value, i * row + j * pixel); });
     });
     return;
   }
-  const LaneMask mask = first_lanes<T>(count);
-  transform_output<m, T>(product, [&](int i, int j, Pack<T> value) {
-    if (i >= valid_rows || j >= valid_columns) return;
-    const long to = i * row + j * pixel;
-    if (image.accumulate) value += load_lanes<T>(out + to, mask);
-    value = value < floor ? floor : value;
-    if (image.relu_output != nullptr) {
-      value = load_lanes<T>(image.relu_output + offset + to, mask) > Pack<T>{} ? value : Pack<T>{};
-    }
-    store_part(value, out + to, count);
-  });
+  Pack<T> tile[m][m];
+  transform_output<m, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value; });
+  for (int i = 0; i < std::min(m, valid_rows); ++i) {
+    for (int j = 0; j < std::min(m, valid_columns); ++j) target.store(tile[i][j], i * row + j * pixel, count);
+  }
 }
 
 template <int m, class T>
@@ -147,7 +129,7 @@ struct WinogradProduct {
   const T* in;
   const T* weights;
   bool turned;
-  OutputImage<T> image;
+  Target<T> image;
   WinogradScratch<T> scratch;
 
   void transform_inputs(long first, int count, T* to) const {
@@ -234,7 +216,7 @@ struct WinogradProduct {
 
 template <int m, class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
+         const T* weights, bool turned, const T* bias, const Target<T>& image, std::byte* workspace) {
   const WinogradCut<T> cut(pass);
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
@@ -251,7 +233,7 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 
 template <class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
+         const T* weights, bool turned, const T* bias, const Target<T>& image, std::byte* workspace) {
   if (pass.outputs == 4) {
     run<4, T>(exec, label, shape, pass, in, weights, turned, bias, image, workspace);
   } else {
@@ -313,14 +295,14 @@ template <class T>
 void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                       T* y, std::byte* workspace) {
   run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, false, bias,
-         OutputImage<T>{y, relu, false, nullptr}, workspace);
+         Target<T>{y, nullptr, false, relu}, workspace);
 }
 
 template <class T>
 void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, true, nullptr,
-         OutputImage<T>{dx, false, accumulate, relu_output}, workspace);
+         Target<T>{dx, relu_output, accumulate, false}, workspace);
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \
