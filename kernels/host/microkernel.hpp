@@ -116,8 +116,7 @@ void compute_tile(const GatherTile<T>& tile) {
   }
   if (tile.columns >= columns_of<T>({V, half})) {
     tile.target.store_whole([&](const auto& store_pack) {
-      sum.write(tile.valid_rows,
-                [&](auto pack, int m, int column) { store_pack(pack, tile.out_offset[m] + column); });
+      sum.write(tile.valid_rows, [&](auto pack, int m, int column) { store_pack(pack, tile.out_offset[m] + column); });
     });
     return;
   }

@@ -7,8 +7,8 @@
 #include <immintrin.h>
 #endif
 
-/// Fixed-size vectors of the compiler, so that one source serves AVX2, AVX-512, NEON and plain SSE; the width follows the
-/// instruction set that the build chose.
+/// Fixed-size vectors of the compiler, so that one source serves AVX2, AVX-512, NEON and plain SSE; the width follows
+/// the instruction set that the build chose.
 namespace halograd::host {
 
 #if defined(__AVX512F__)
