@@ -13,6 +13,12 @@ namespace halograd {
 
 namespace {
 
+int rank_of(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
 std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   const auto found =
       std::find_if(neighbours.begin(), neighbours.end(), [rank](const Neighbour& n) { return n.rank == rank; });
@@ -47,11 +53,14 @@ class HaloWindow::Implementation {
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
+  /// Where a version of an in-neighbour's weights is read.
+  [[nodiscard]] HostVector<const float> halo(std::size_t edge, std::int64_t version) const;
 
+  std::vector<int> nodes_;
   HaloLayout layout_;
   HaloTransport transport_;
   std::size_t length_;
-  int rank_ = 0, stored_edges_ = 0;
+  int rank_, stored_edges_ = 0;
   std::int64_t slots_;
   bool exact_;
   std::vector<Edge> in_edges_, out_edges_;
@@ -62,19 +71,20 @@ class HaloWindow::Implementation {
 };
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
-    : layout_(checked_halo_layout(comm, topology, length, options)),
+    : nodes_(checked_nodes(comm, topology, length, options)),
+      layout_(topology, nodes_, rank_of(comm), length, options.slots),
       transport_(comm, layout_.bytes(), options.force_put, options.put_floats),
       length_(length),
+      rank_(transport_.rank()),
       slots_(options.slots),
       exact_(options.exact) {
-  MPI_Comm_rank(comm, &rank_);
+  const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
-    in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank),
-                                  {topology, neighbour.rank, length, options.slots}, layout_.latest(in_edges_.size())));
+    in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank), layout_of(neighbour.rank),
+                                  layout_.latest(in_edges_.size())));
   }
   for (const Neighbour& neighbour : topology.out_neighbours(rank_)) {
-    out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank),
-                                   {topology, neighbour.rank, length, options.slots},
+    out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank), layout_of(neighbour.rank),
                                    layout_.acknowledged(out_edges_.size())));
     if (out_edges_.back().peer.shared != nullptr) ++stored_edges_;
   }
@@ -95,11 +105,17 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   version_ = version;
   flushed_ = false;
   if (!exact_) std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before this data
+  if (exact_) {
+    for (const Edge& edge : out_edges_) {
+      transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
+    }
+  }
+  if (stored_edges_ > 0) transport_.write_own(layout_.own_slot(version), weights);
   for (Edge& edge : out_edges_) {
-    if (exact_) transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
-    transport_.write(edge.peer, edge.layout_there.slot(edge.number_there, version), weights);
     if (edge.peer.shared != nullptr) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
+    } else {
+      transport_.write(edge.peer, edge.layout_there.slot(edge.number_there, version), weights);
     }
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
@@ -121,11 +137,19 @@ void HaloWindow::Implementation::flush() {
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 
+HostVector<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t version) const {
+  const Edge& from = in_edges_[edge];
+  if (from.peer.shared != nullptr) {
+    return HaloTransport::values(from.peer, from.layout_there.own_slot(version), length_);
+  }
+  return transport_.values(layout_.slot(edge, version), length_);
+}
+
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
   transport_.await(in_edges_[edge].peer, in_edges_[edge].counter, version, "");
-  return transport_.values(layout_.slot(static_cast<std::size_t>(edge), version), length_);
+  return halo(static_cast<std::size_t>(edge), version);
 }
 
 void HaloWindow::Implementation::release(int edge, std::int64_t version) {
@@ -147,8 +171,7 @@ std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have
     const std::int64_t version = HaloTransport::load(in_edge.counter);
     if (version <= have) return have;
     transport_.sync(in_edge.peer);
-    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to,
-                      transport_.values(layout_.slot(static_cast<std::size_t>(edge), version), length_));
+    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to, halo(static_cast<std::size_t>(edge), version));
     Kokkos::DefaultHostExecutionSpace().fence();
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
     transport_.sync(in_edge.peer);
