@@ -23,4 +23,7 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length);
 /// Collective.
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context);
 
+/// The same on a topology that changes each step, through a PortWindow. Collective.
+std::unique_ptr<Averager> make_dynamic_neighbour_averager(const AveragerContext& context);
+
 }  // namespace halograd

@@ -7,11 +7,11 @@ namespace halograd {
 
 /// [topology]: the directed graph on the ranks.
 struct TopologyConfig {
-  std::string kind = "ring";          ///< a graph of comm/graphs.hpp, or file
+  std::string kind = "ring";          ///< a graph of comm/graphs.hpp or comm/dynamic_topology.hpp, or file
   std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
   std::string weights = "automatic";  ///< automatic, uniform or metropolis_hastings
   int degree = 4;                     ///< random_regular: neighbours of a rank, even
-  std::uint64_t seed = 1;             ///< random_regular: which graph
+  std::uint64_t seed = 1;             ///< of random graphs: which
   bool operator==(const TopologyConfig&) const = default;
 };
 

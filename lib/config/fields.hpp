@@ -92,6 +92,10 @@ inline const char* type_name(const std::vector<int>&) {
 inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
                                                          "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
 
+/// Kinds of topology whose edges change each step.
+inline const std::vector<std::string> changing_graphs{"one_peer_exponential", "random_matching",
+                                                      "rotating_exponential"};
+
 inline const std::vector<std::string> layer_types{
     "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
     "batch_norm", "group_norm",     "layer_norm", "relu",     "relu6",    "leaky_relu",      "sigmoid",
@@ -235,13 +239,13 @@ template <class Visitor>
 void visit(Visitor& v, TopologyConfig& c) {
   v("kind", c.kind, "the graph on the ranks",
     one_of({"ring", "line", "grid2d", "torus2d", "torus3d", "hypercube", "exponential", "star", "complete",
-            "random_regular", "file"}));
+            "random_regular", "one_peer_exponential", "random_matching", "rotating_exponential", "file"}));
   v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
   v("weights", c.weights,
     "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform",
     one_of({"automatic", "uniform", "metropolis_hastings"}));
   v("degree", c.degree, "random_regular: neighbours of a rank, an even number", at_least(2));
-  v("seed", c.seed, "random_regular: which graph", at_least(0));
+  v("seed", c.seed, "random_regular, random_matching, rotating_exponential: which graphs", at_least(0));
 }
 
 template <class Visitor>

@@ -113,6 +113,24 @@ void check_network(const NetworkConfig& network, const Places& places) {
       ask);
 }
 
+/// Averagers and graphs that do not go together.
+void check_averager(const RunConfig& config, const Places& places) {
+  const std::string& kind = config.topology.kind;
+  const AveragerConfig& averager = config.averager;
+  const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
+  if (averager.name == "neighbour" && changes && (averager.staleness != 0 || averager.patience != 0)) {
+    const char* key = averager.staleness != 0 ? "staleness" : "patience";
+    fail_at(places.of("averager", key),
+            std::string("averager.") + key + " needs neighbours that stay the same; topology.kind is \"" + kind + "\"",
+            "take another graph, or weights of the same step (staleness = 0, patience = 0)");
+  }
+  const bool collective = averager.name == "allreduce" || averager.name == "none";
+  if (collective && averager.staleness != 0) {
+    fail_at(places.of("averager", "staleness"),
+            "averager.staleness is neighbour's; the averager is \"" + averager.name + "\"");
+  }
+}
+
 /// What only several keys together can tell.
 void check(const RunConfig& config, const Places& places) {
   if (config.name.empty()) fail("the run's name is empty; it names the folder that the run is kept in");
@@ -135,6 +153,7 @@ void check(const RunConfig& config, const Places& places) {
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }
+  check_averager(config, places);
   if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");
   }
