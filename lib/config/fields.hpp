@@ -222,8 +222,10 @@ void visit(Visitor& v, ScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
-  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour)",
-    one_of({"none", "allreduce", "neighbour"}));
+  v("name", c.name,
+    "none; gradients of all ranks (allreduce); weights of neighbours (neighbour), by push-sum on directed graphs "
+    "(push_sum), of pairs at their own pace (ad_psgd); gradients of a rotating partner (gossip_grad)",
+    one_of({"none", "allreduce", "neighbour", "push_sum", "ad_psgd", "gossip_grad"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
   v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
@@ -233,6 +235,8 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("patience", c.patience,
     "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
     at_least(0));
+  v("overlap", c.overlap, "push_sum: add up what was sent in the step before, so that the exchange hides behind a step",
+    Allowed{});
 }
 
 template <class Visitor>
@@ -242,8 +246,9 @@ void visit(Visitor& v, TopologyConfig& c) {
             "random_regular", "one_peer_exponential", "random_matching", "rotating_exponential", "file"}));
   v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
   v("weights", c.weights,
-    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform",
-    one_of({"automatic", "uniform", "metropolis_hastings"}));
+    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform; "
+    "out_degree: for push_sum on any directed graph",
+    one_of({"automatic", "uniform", "metropolis_hastings", "out_degree"}));
   v("degree", c.degree, "random_regular: neighbours of a rank, an even number", at_least(2));
   v("seed", c.seed, "random_regular, random_matching, rotating_exponential: which graphs", at_least(0));
 }

@@ -113,21 +113,37 @@ void check_network(const NetworkConfig& network, const Places& places) {
       ask);
 }
 
-/// Averagers and graphs that do not go together.
+/// Averagers, graphs and keys that do not go together.
 void check_averager(const RunConfig& config, const Places& places) {
   const std::string& kind = config.topology.kind;
   const AveragerConfig& averager = config.averager;
+  const std::string is = "; the averager is \"" + averager.name + "\"";
   const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
-  if (averager.name == "neighbour" && changes && (averager.staleness != 0 || averager.patience != 0)) {
-    const char* key = averager.staleness != 0 ? "staleness" : "patience";
-    fail_at(places.of("averager", key),
-            std::string("averager.") + key + " needs neighbours that stay the same; topology.kind is \"" + kind + "\"",
-            "take another graph, or weights of the same step (staleness = 0, patience = 0)");
+  const bool neighbour = averager.name == "neighbour", push_sum = averager.name == "push_sum";
+  for (const auto& [key, given] :
+       {std::pair{"staleness", averager.staleness != 0}, {"patience", averager.patience != 0}}) {
+    const std::string name = std::string("averager.") + key;
+    if (given && !neighbour) fail_at(places.of("averager", key), name + " is neighbour's" + is);
+    if (given && changes) {
+      fail_at(places.of("averager", key),
+              name + " needs neighbours that stay the same; topology.kind is \"" + kind + "\"",
+              "take another graph, or weights of the same step (staleness = 0, patience = 0)");
+    }
   }
-  const bool collective = averager.name == "allreduce" || averager.name == "none";
-  if (collective && averager.staleness != 0) {
-    fail_at(places.of("averager", "staleness"),
-            "averager.staleness is neighbour's; the averager is \"" + averager.name + "\"");
+  if (averager.overlap && !push_sum) fail_at(places.of("averager", "overlap"), "averager.overlap is push_sum's" + is);
+  if (config.topology.weights == "out_degree" && !push_sum) {
+    fail_at(places.of("topology", "weights"), "topology.weights = \"out_degree\" is push_sum's" + is,
+            "any other averager would let the mean of the replicas drift with them");
+  }
+  if (averager.name == "gossip_grad" && !changes) {
+    fail_at(places.of("topology", "kind"),
+            "the averager gossip_grad takes another partner each step; topology.kind is \"" + kind + "\"",
+            "expected rotating_exponential (as published), one_peer_exponential or random_matching");
+  }
+  if (averager.name == "ad_psgd" && (changes || kind == "exponential")) {
+    fail_at(places.of("topology", "kind"),
+            "the averager ad_psgd needs a graph that stays, with edges both ways; topology.kind is \"" + kind + "\"",
+            "for example complete, torus2d or ring: the pairs are drawn among its edges");
   }
 }
 

@@ -74,10 +74,12 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
                    count(static_cast<double>(loader.steps()), "step"));
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
-  if (config.averager.name != "neighbour") {
-    add("averager", config.averager.name);
+  const AveragerConfig& averager = config.averager;
+  if (averager.name == "none" || averager.name == "allreduce") {
+    add("averager", averager.name);
   } else {
-    add("averager", "neighbour, " + config.averager.order);
+    add("averager", averager.name + (averager.name == "neighbour" ? ", " + averager.order : "") +
+                        (averager.overlap ? ", overlap by one step" : ""));
     add("topology", describe(topology, comm));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");

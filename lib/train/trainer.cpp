@@ -278,6 +278,7 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 
 EpochMetrics Trainer::evaluate_epoch() {
   EpochMetrics row;
+  averager_->settle(exec_, replica_.parameters);
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
@@ -312,6 +313,7 @@ bool Trainer::checkpoint_is_due() const {
 }
 
 void Trainer::save(CheckpointHeader header) {
+  averager_->settle(exec_, replica_.parameters);
   header.step = step_;
   header.epoch = epoch_;
   header.step_in_epoch = step_in_epoch_;
