@@ -129,8 +129,10 @@ void visit(Visitor& v, DataConfig& c) {
   v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
   v("prefetch_batches", c.prefetch_batches, "batches that it keeps ready", between(1, 1024));
-  v("shuffle", c.shuffle, "which training images may meet in a batch: any (full), those of a window (docs/data.md)",
-    one_of({"auto", "full", "window"}));
+  v("shuffle", c.shuffle,
+    "which training images may meet in a batch: any (full), those of a window; or batches go from rank to rank, an "
+    "epoch each (ring; docs/data.md)",
+    one_of({"auto", "full", "window", "ring"}));
   v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
   v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
   v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
