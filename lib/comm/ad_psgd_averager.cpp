@@ -22,9 +22,7 @@ Sides sides_of(const Topology& topology) {
                    "averager ad_psgd draws its pairs itself, from a graph that stays and "
                    "has its edges both ways; topology.kind is \"",
                    topology.kind(), "\"");
-  std::vector<std::vector<Neighbour>> in_neighbours;
-  for (int rank = 0; rank < topology.ranks(); ++rank) in_neighbours.push_back(topology.in_neighbours(rank));
-  return two_sides(without_weights(in_neighbours));
+  return two_sides(topology.graph());
 }
 
 /// AD-PSGD (Lian et al., ICML 2018): pairs of neighbours replace their weights by their average, each at its own pace.

@@ -61,8 +61,9 @@ void require_all_reached(const std::string& kind, const Graph& next, const char*
     queue.push_back(rank);
   };
   reach(0);
-  for (std::size_t head = 0; head < queue.size(); ++head) {
-    for (const int rank : next[static_cast<std::size_t>(queue[head])]) reach(rank);
+  std::size_t head = 0;
+  while (head < queue.size()) {
+    for (const int rank : next[static_cast<std::size_t>(queue[head++])]) reach(rank);
   }
   const auto missed = std::find(seen.begin(), seen.end(), false) - seen.begin();
   HALOGRAD_REQUIRE(queue.size() == next.size(), "topology ", kind, ": not connected: no path leads ", way,

@@ -13,9 +13,7 @@ namespace {
 
 DynamicTopology graph_of(const Topology& topology) {
   if (const DynamicTopology* dynamic = topology.dynamic()) return *dynamic;
-  std::vector<std::vector<Neighbour>> in_neighbours;
-  for (int rank = 0; rank < topology.ranks(); ++rank) in_neighbours.push_back(topology.in_neighbours(rank));
-  return {topology.kind(), without_weights(in_neighbours)};
+  return {topology.kind(), topology.graph()};
 }
 
 /// Stochastic gradient push (Assran et al., ICML 2019). A rank keeps a number w beside its weights z; x = w z is what

@@ -101,6 +101,10 @@ double Topology::self_weight(int rank) const {
   return self_.at(rank);
 }
 
+Graph Topology::graph() const {
+  return without_weights(in_);
+}
+
 std::vector<double> Topology::matrix() const {
   const std::size_t size = in_.size();
   std::vector<double> matrix(size * size, 0.0);
