@@ -58,7 +58,7 @@ std::vector<std::string> expected_rows() {
   visit(writer, config);
   for (const auto& type : layer_types) {
     layer.type = type;
-    RowWriter layer_writer("\n" + to_toml(config), "[[network.layer]]");
+    writer.rows.push_back(std::string("### ").append(type));
     visit(layer_writer, layer);
     writer.rows.push_back("### " + type);
     // What every layer takes stands once, under the first type.
