@@ -58,9 +58,9 @@ std::vector<std::string> expected_rows() {
   visit(writer, config);
   for (const auto& type : layer_types) {
     layer.type = type;
-    writer.rows.push_back(std::string("### ").append(type));
+    RowWriter layer_writer("\n" + to_toml(config), "[[network.layer]]");
     visit(layer_writer, layer);
-    writer.rows.push_back("### " + type);
+    writer.rows.push_back(std::string("### ").append(type));
     // What every layer takes stands once, under the first type.
     const auto skipped = static_cast<std::ptrdiff_t>(type == layer_types.front() ? 0 : 3);
     writer.rows.insert(writer.rows.end(), layer_writer.rows.begin() + skipped, layer_writer.rows.end());
