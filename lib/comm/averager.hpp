@@ -46,6 +46,10 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
 
+  /// Collective, between two steps, before the replicas are compared or kept: brings to an end what is under way
+  /// outside of state().
+  virtual void settle(const ExecutionSpace&, Vector<float> /*weights*/) {}
+
   /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
   [[nodiscard]] virtual bool shares_gradients() const { return false; }
 

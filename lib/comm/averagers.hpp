@@ -23,4 +23,16 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length);
 /// Collective.
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context);
 
+/// The same on a topology that changes each step, through a PortWindow. Collective.
+std::unique_ptr<Averager> make_dynamic_neighbour_averager(const AveragerContext& context);
+
+/// Push-sum on directed graphs, that change or stay. Collective.
+std::unique_ptr<Averager> make_push_sum_averager(const AveragerContext& context);
+
+/// Asynchronous averages of pairs of neighbours. Collective.
+std::unique_ptr<Averager> make_ad_psgd_averager(const AveragerContext& context);
+
+/// Gradients averaged with one partner, another in each step. Collective.
+std::unique_ptr<Averager> make_gossip_grad_averager(const AveragerContext& context);
+
 }  // namespace halograd

@@ -7,21 +7,22 @@ namespace halograd {
 
 /// [topology]: the directed graph on the ranks.
 struct TopologyConfig {
-  std::string kind = "ring";          ///< a graph of comm/graphs.hpp, or file
+  std::string kind = "ring";          ///< a graph of comm/graphs.hpp or comm/dynamic_topology.hpp, or file
   std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
-  std::string weights = "automatic";  ///< automatic, uniform or metropolis_hastings
+  std::string weights = "automatic";  ///< automatic, uniform, metropolis_hastings or out_degree
   int degree = 4;                     ///< random_regular: neighbours of a rank, even
-  std::uint64_t seed = 1;             ///< random_regular: which graph
+  std::uint64_t seed = 1;             ///< of random graphs: which
   bool operator==(const TopologyConfig&) const = default;
 };
 
 /// [averager]: how the replicas are kept together.
 struct AveragerConfig {
-  std::string name = "neighbour";            ///< none, allreduce, neighbour
+  std::string name = "neighbour";            ///< none, allreduce, neighbour, push_sum, ad_psgd, gossip_grad
   std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
   int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
   double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
   double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
+  bool overlap = false;     ///< push_sum: add up what was sent in the step before, so that the exchange hides
   bool operator==(const AveragerConfig&) const = default;
 };
 

@@ -21,9 +21,12 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 }
 
 std::string averaging(const RunConfig& config) {
-  if (config.averager.name != "neighbour") return config.averager.name;
-  return "neighbour " + config.averager.order + " on " +
-         (config.topology.kind == "file" ? config.topology.file : config.topology.kind);
+  const std::string& name = config.averager.name;
+  if (name == "none" || name == "allreduce") return name;
+  const std::string order = name == "neighbour"       ? " " + config.averager.order
+                            : config.averager.overlap ? " overlap"
+                                                      : "";
+  return name + order + " on " + (config.topology.kind == "file" ? config.topology.file : config.topology.kind);
 }
 
 }  // namespace

@@ -283,6 +283,7 @@ StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   const double begin = now();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
+  averager_->settle(exec_, replica_.parameters);
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
@@ -322,6 +323,7 @@ bool Trainer::checkpoint_is_due() const {
 }
 
 void Trainer::save(CheckpointHeader header) {
+  averager_->settle(exec_, replica_.parameters);
   header.step = step_;
   header.epoch = epoch_;
   header.step_in_epoch = step_in_epoch_;

@@ -72,7 +72,7 @@ ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
 
 
 class GoldSilver(ProgramTest):
-    def check(self, ranks, optimizer, stops=(2,), **settings):
+    def check(self, ranks, optimizer, stops=(2,), kept=(), **settings):
         label = f"{settings} on {ranks} ranks"
         run = self.write("run.toml", RUN_FILE + optimizer)
         words = ["train", run, *sets(**settings)]
@@ -89,7 +89,7 @@ class GoldSilver(ProgramTest):
         self.assertIn(f"Resumed from runs/silver/checkpoints/step_{9 * done:08d}.h5: {done} epochs", out)
         self.assert_same_runs(label)
         gold = read_replicas(self.path("runs/gold/checkpoint.h5"))
-        self.assertEqual(sorted(gold), ["optimizer", "parameters", "statistics"], label)
+        self.assertEqual(sorted(gold), sorted(["optimizer", "parameters", "statistics", *kept]), label)
         self.assertEqual(gold["optimizer"][0].shape[1], 1 if optimizer is SGD else 2, label)
         self.assertEqual(read_metrics(self.path("runs/gold/metrics.h5"))["epoch/steps"].tolist(), [9, 18, 27, 36], label)
 
@@ -112,6 +112,18 @@ class GoldSilver(ProgramTest):
         self.check(3, ADAM, averager__name="neighbour", averager__order="adapt_then_combine")
         self.check(4, SGD, averager__name="neighbour", averager__order="adapt_then_combine", comm__force_put=True,
                    topology__kind="torus2d", stops=(1, 2))
+
+
+    def test_graphs_that_change(self):
+        self.check(3, SGD, averager__name="neighbour", topology__kind="random_matching", stops=(1, 2))
+        self.check(4, ADAM, averager__name="neighbour", topology__kind="one_peer_exponential", comm__force_put=True)
+        self.check(3, SGD, averager__name="gossip_grad", topology__kind="rotating_exponential")
+
+    def test_push_sum(self):
+        weights, sent = "averager/push_sum_weights", "averager/push_sum_sent"
+        self.check(3, SGD, averager__name="push_sum", topology__kind="star", kept=[weights])
+        self.check(4, ADAM, averager__name="push_sum", topology__kind="one_peer_exponential", averager__overlap=True,
+                   stops=(1, 2), kept=[weights, sent])
 
 
 class Resume(ProgramTest):

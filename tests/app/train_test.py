@@ -271,6 +271,23 @@ class Averagers(ProgramTest):
         # what is mixed after the step is nearer together
         self.assertLess(distances["adapt_then_combine"], distances["combine_then_adapt"])
 
+    def test_neighbour_on_graphs_that_change(self):
+        for ranks, kind in ((1, "random_matching"), (2, "one_peer_exponential"), (3, "random_matching"),
+                            (4, "rotating_exponential"), (8, "one_peer_exponential")):
+            self.check(ranks, "neighbour", kind=kind)
+
+    def test_push_sum_and_gossip_grad(self):
+        for ranks, kind, overlap in ((1, "star", True), (3, "star", False), (4, "exponential", True),
+                                     (8, "one_peer_exponential", True)):
+            self.check(ranks, "push_sum", kind=kind, averager__overlap=overlap)
+        for ranks in (1, 3, 4):
+            self.check(ranks, "gossip_grad", kind="rotating_exponential")
+
+    def test_ad_psgd_ends_where_ranks_have_other_shares_of_a_batch(self):
+        for ranks, kind in ((1, "complete"), (2, "ring"), (3, "complete"), (4, "torus2d"), (8, "complete")):
+            self.check(ranks, "ad_psgd", kind=kind)
+        self.check(4, "ad_psgd", kind="complete", comm__force_put=True)
+
     def test_put_path_equals_shared_memory(self):
         replicas = []
         for put in (False, True):
