@@ -18,7 +18,8 @@ constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallred
 
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(MPI_Comm comm, std::size_t length) : length_(length), open_(length) {
+  AllreduceAverager(MPI_Comm comm, std::size_t length, double latency)
+      : length_(length), open_(length), latency_(latency) {
     MPI_Comm_dup(comm, &comm_);
     MPI_Comm_size(comm_, &ranks_);
     if (ranks_ == 1) return;
@@ -89,7 +90,13 @@ class AllreduceAverager final : public Averager {
   }
 
   void finish() {
+    // What is injected: the messages of a ring that follow each other.
+    const double latency = 2 * (ranks_ - 1) * latency_;
+    PolitePause pause;
     for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
+    const double waited = pause.seconds();
+    while (pause.seconds() < latency) pause();
+    wait_seconds_ += pause.seconds() - waited;
     requests_.clear();
     open_ = length_;
     bytes_sent_ += allreduce_bytes(ranks_, length_);
@@ -101,6 +108,7 @@ class AllreduceAverager final : public Averager {
   std::size_t length_;
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;
+  double latency_;  ///< seconds, injected
   Buffer<float> sum_;
   Buffer<float>::HostMirror host_sum_;
   std::vector<MPI_Request> requests_;
@@ -114,8 +122,8 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length) {
   return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
 }
 
-std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length) {
-  return std::make_unique<AllreduceAverager>(comm, length);
+std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length, const InjectConfig& inject) {
+  return std::make_unique<AllreduceAverager>(comm, length, 1e-6 * inject.latency_us);
 }
 
 }  // namespace halograd

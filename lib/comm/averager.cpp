@@ -9,7 +9,7 @@ std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const Co
                                         const Topology& topology, MPI_Comm comm, std::size_t length,
                                         std::int64_t first_step) {
   if (averager.name == "none") return make_none_averager();
-  if (averager.name == "allreduce") return make_allreduce_averager(comm, length);
+  if (averager.name == "allreduce") return make_allreduce_averager(comm, length, transport.inject);
   if (averager.name == "neighbour") {
     return make_neighbour_averager(averager, transport, topology, comm, length, first_step);
   }

@@ -15,7 +15,7 @@ std::unique_ptr<Averager> make_none_averager();
 
 /// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the
 /// batches of all. Collective.
-std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length);
+std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length, const InjectConfig& inject);
 
 /// What it sends a rank and step: that of a ring or reduce-scatter algorithm, which send least; MPI chooses, and does
 /// not tell.

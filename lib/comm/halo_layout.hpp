@@ -22,7 +22,7 @@ class HaloLayout {
       : in_edges_(topology.in_neighbours(rank).size()),
         out_edges_(topology.out_neighbours(rank).size()),
         slots_(static_cast<std::size_t>(slots)),
-        slot_bytes_((length * sizeof(float) + line - 1) / line * line) {}
+        slot_bytes_((length * sizeof(float) + line - 1) / line * line + line) {}
 
   /// The newest version that in-neighbour `edge` has completed here.
   [[nodiscard]] std::size_t latest(std::size_t edge) const { return line * edge; }
@@ -31,6 +31,10 @@ class HaloLayout {
   /// The slot of `version` of in-neighbour `edge`.
   [[nodiscard]] std::size_t slot(std::size_t edge, std::int64_t version) const {
     return line * (in_edges_ + out_edges_) + slot_bytes_ * (edge * slots_ + static_cast<std::size_t>(version) % slots_);
+  }
+  /// When the put of `version` began (RankClock): behind the weights, on a line of its own.
+  [[nodiscard]] std::size_t sent(std::size_t edge, std::int64_t version) const {
+    return slot(edge, version) + slot_bytes_ - line;
   }
   [[nodiscard]] std::size_t bytes() const { return slot(in_edges_, 0); }
 

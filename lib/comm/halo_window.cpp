@@ -7,39 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "comm/halo_edge.hpp"
 #include "comm/halo_layout.hpp"
+#include "comm/injector.hpp"
+#include "comm/rank_clock.hpp"
 #include "comm/shared_segment.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
-
-namespace {
-
-constexpr double report_seconds = 30;
-
-// Counters are written by other processes, through stores or through MPI, while this one reads them.
-static_assert(std::atomic_ref<std::int64_t>::is_always_lock_free);
-
-std::int64_t* counter_at(std::byte* segment, std::size_t offset) {
-  return reinterpret_cast<std::int64_t*>(segment + offset);
-}
-
-std::int64_t load(std::int64_t* counter) {
-  return std::atomic_ref<std::int64_t>(*counter).load(std::memory_order_acquire);
-}
-
-void store(std::int64_t* counter, std::int64_t value) {
-  std::atomic_ref<std::int64_t>(*counter).store(value, std::memory_order_release);
-}
-
-std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
-  const auto found =
-      std::find_if(neighbours.begin(), neighbours.end(), [rank](const Neighbour& n) { return n.rank == rank; });
-  return static_cast<std::size_t>(found - neighbours.begin());
-}
-
-}  // namespace
 
 class HaloWindow::Implementation {
  public:
@@ -50,35 +26,34 @@ class HaloWindow::Implementation {
   HostVector<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
   std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
+  void report_late(const HaloEdge& edge, std::int64_t version, const char* purpose, double seconds) const;
   void start_at(std::int64_t version);
 
+  [[nodiscard]] const HaloEdge& in_edge(int edge) const { return in_edges_.at(static_cast<std::size_t>(edge)); }
+  [[nodiscard]] EdgeLog& edges() { return edges_; }
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] int stored_edges() const { return stored_edges_; }
 
  private:
-  /// One edge as this rank sees it.
-  struct Edge {
-    int rank;                  // the neighbour
-    std::size_t number_there;  // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
-    HaloLayout layout_there;
-    std::byte* shared;         // the neighbour's segment; null: by MPI
-    std::int64_t* counter;     // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
-    std::int64_t message = 0;  // origin of the last MPI_Accumulate into the neighbour's counter
-    bool in_flight = false;    // that one is not known to be complete
-  };
-
-  Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
-                 std::size_t counter_here, bool force_put);
-  void write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights);
+  HaloEdge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
+                     std::size_t counter_here, bool force_put);
+  void write(const HaloEdge& edge, std::int64_t version, const HostVector<const float>& weights);
   /// Sets a counter of the neighbour. By MPI this is complete only after complete().
-  void set_counter(Edge& edge, std::size_t offset_there, std::int64_t version);
-  void complete(Edge& edge);
-  /// Waits until the edge's counter on this rank has reached `version`.
-  void await(const Edge& edge, std::int64_t version, const char* purpose);
+  void set_counter(HaloEdge& edge, std::size_t offset_there, std::int64_t version);
+  void complete(HaloEdge& edge);
+  /// Waits until the edge's counter on this rank has reached `version`. Returns the seconds that it waited.
+  double await(const HaloEdge& edge, std::int64_t version, const char* purpose);
+  /// When the put of this version began.
+  [[nodiscard]] std::int64_t sent_at(int edge, std::int64_t version) const {
+    return *counter_at(segment_.own(), layout_.sent(static_cast<std::size_t>(edge), version));
+  }
+  /// The newest version that has not only come but also been under way for the injected latency, of those whose slots
+  /// are still whole; `have`: none that is newer than that.
+  [[nodiscard]] std::int64_t arrived(int edge, std::int64_t latest, std::int64_t have) const;
   void make_progress();
   /// Orders this rank's loads after the neighbour's stores or puts that the counter announced.
-  void sync(const Edge& edge);
+  void sync(const HaloEdge& edge);
 
   HaloLayout layout_;
   SharedSegment segment_;
@@ -87,13 +62,18 @@ class HaloWindow::Implementation {
   std::int64_t slots_;
   bool exact_;
   bool needs_progress_ = false;  // some neighbour's operations go through this rank's MPI
-  std::vector<Edge> in_edges_, out_edges_;
+  std::vector<HaloEdge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
   std::vector<MPI_Request> puts_;       // since the last flush
   std::int64_t version_ = 0;            // last put
   bool flushed_ = true;
   double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;
+  RankClock clock_;
+  Injector injector_;
+  EdgeLog edges_;
+  std::int64_t sent_ = 0;  // when the last put began
+  double report_seconds_;
 };
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
@@ -102,7 +82,11 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
       length_(length),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
       slots_(options.slots),
-      exact_(options.exact) {
+      exact_(options.exact),
+      clock_(comm),
+      injector_(options.inject),
+      edges_(topology.in_neighbours(segment_.rank()), length * sizeof(float)),
+      report_seconds_(options.report_seconds) {
   MPI_Comm_rank(comm, &rank_);
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank),
@@ -118,10 +102,8 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
   released_.assign(in_edges_.size(), 0);
 }
 
-HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neighbour,
-                                                                       const std::vector<Neighbour>& edges_there,
-                                                                       HaloLayout layout_there,
-                                                                       std::size_t counter_here, bool force_put) {
+HaloEdge HaloWindow::Implementation::make_edge(int neighbour, const std::vector<Neighbour>& edges_there,
+                                               HaloLayout layout_there, std::size_t counter_here, bool force_put) {
   std::byte* shared = force_put ? nullptr : segment_.of(neighbour);
   if (shared == nullptr) needs_progress_ = true;
   return {neighbour, position(edges_there, rank_), layout_there, shared, counter_at(segment_.own(), counter_here)};
@@ -133,21 +115,25 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   HALOGRAD_REQUIRE(weights.extent(0) == length_, "halo window: ", weights.extent(0), " weights; expected ", length_);
   version_ = version;
   flushed_ = false;
+  sent_ = clock_.now();
   if (!exact_) std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before this data
-  for (Edge& edge : out_edges_) {
-    if (exact_) await(edge, version - slots_, "acknowledgement of ");
+  for (HaloEdge& edge : out_edges_) {
+    if (exact_) wait_seconds_ += await(edge, version - slots_, "acknowledgement of ");
+    if (injector_.drops(rank_, edge.rank, version)) continue;
     write(edge, version, weights);
     if (edge.shared != nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version);
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
 }
 
-void HaloWindow::Implementation::write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights) {
+void HaloWindow::Implementation::write(const HaloEdge& edge, std::int64_t version,
+                                       const HostVector<const float>& weights) {
   const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
   if (edge.shared != nullptr) {
     const HostVector<float> halo(reinterpret_cast<float*>(edge.shared + slot), length_);
     Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), halo, weights);
     Kokkos::DefaultHostExecutionSpace().fence();
+    *counter_at(edge.shared, edge.layout_there.sent(edge.number_there, version)) = sent_;
     return;
   }
   for (std::size_t begin = 0; begin < length_; begin += put_floats_) {
@@ -156,12 +142,14 @@ void HaloWindow::Implementation::write(const Edge& edge, std::int64_t version, c
     MPI_Rput(weights.data() + begin, count, MPI_FLOAT, edge.rank, place, count, MPI_FLOAT, segment_.window(),
              &puts_.emplace_back());
   }
+  const auto place = static_cast<MPI_Aint>(edge.layout_there.sent(edge.number_there, version));
+  MPI_Rput(&sent_, 1, MPI_INT64_T, edge.rank, place, 1, MPI_INT64_T, segment_.window(), &puts_.emplace_back());
 }
 
-void HaloWindow::Implementation::set_counter(Edge& edge, std::size_t offset_there, std::int64_t version) {
+void HaloWindow::Implementation::set_counter(HaloEdge& edge, std::size_t offset_there, std::int64_t version) {
   if (edge.shared != nullptr) {
     segment_.sync_node();  // what was read or written before the counter stays before it
-    store(counter_at(edge.shared, offset_there), version);
+    store_counter(counter_at(edge.shared, offset_there), version);
     return;
   }
   complete(edge);  // before its origin is written to again
@@ -171,7 +159,7 @@ void HaloWindow::Implementation::set_counter(Edge& edge, std::size_t offset_ther
   edge.in_flight = true;
 }
 
-void HaloWindow::Implementation::complete(Edge& edge) {
+void HaloWindow::Implementation::complete(HaloEdge& edge) {
   if (!edge.in_flight) return;
   MPI_Win_flush(edge.rank, segment_.window());
   edge.in_flight = false;
@@ -187,21 +175,35 @@ void HaloWindow::Implementation::flush() {
   for (MPI_Request& request : puts_) wait_politely(request);
   puts_.clear();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const Edge& edge : out_edges_) {
+  for (const HaloEdge& edge : out_edges_) {
     if (edge.shared == nullptr) MPI_Win_flush(edge.rank, segment_.window());
   }
-  for (Edge& edge : out_edges_) {
-    if (edge.shared == nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version_);
+  for (HaloEdge& edge : out_edges_) {
+    if (edge.shared != nullptr || injector_.drops(rank_, edge.rank, version_)) continue;
+    set_counter(edge, edge.layout_there.latest(edge.number_there), version_);
   }
-  for (Edge& edge : out_edges_) complete(edge);
-  for (Edge& edge : in_edges_) complete(edge);
+  for (HaloEdge& edge : out_edges_) complete(edge);
+  for (HaloEdge& edge : in_edges_) complete(edge);
   wait_seconds_ += time.seconds();
 }
 
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
-  await(in_edges_[edge], version, "");
+  double waited = await(in_edges_[edge], version, "");
+  const std::int64_t sent = sent_at(edge, version);
+  if (injector_.latency_nanoseconds() > 0) {
+    PolitePause pause;
+    while (clock_.now() < sent + injector_.latency_nanoseconds()) {
+      make_progress();
+      pause();
+    }
+    waited += pause.seconds();
+  }
+  wait_seconds_ += waited;
+  edges_.waited(edge, waited);
+  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - sent));
+  edges_.mixed(edge, 0);
   const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
   return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_);
 }
@@ -210,28 +212,34 @@ void HaloWindow::Implementation::release(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(version == released_.at(edge) + 1, "halo window: release of version ", version, " of edge ", edge,
                    " after the release of version ", released_[edge]);
   released_[edge] = version;
-  Edge& in_edge = in_edges_[edge];
+  HaloEdge& in_edge = in_edges_[edge];
   // By MPI the acknowledgement is not waited for here: its target may be computing. It is complete by the next flush().
   set_counter(in_edge, in_edge.layout_there.acknowledged(in_edge.number_there), version);
 }
 
-void HaloWindow::Implementation::await(const Edge& edge, std::int64_t version, const char* purpose) {
-  if (load(edge.counter) < version) {
+double HaloWindow::Implementation::await(const HaloEdge& edge, std::int64_t version, const char* purpose) {
+  double waited = 0;
+  if (load_counter(edge.counter) < version) {
     PolitePause pause;
     bool reported = false;
     do {
       make_progress();
       pause();
-      if (!reported && pause.seconds() > report_seconds) {
+      waited = pause.seconds();
+      if (!reported && waited > report_seconds_) {
         reported = true;
-        std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.0f s\n", rank_, edge.rank,
-                     purpose, static_cast<long long>(version), static_cast<long long>(load(edge.counter)),
-                     pause.seconds());
+        report_late(edge, version, purpose, waited);
       }
-    } while (load(edge.counter) < version);
-    wait_seconds_ += pause.seconds();
+    } while (load_counter(edge.counter) < version);
   }
   sync(edge);
+  return waited;
+}
+
+void HaloWindow::Implementation::report_late(const HaloEdge& edge, std::int64_t version, const char* purpose,
+                                             double seconds) const {
+  std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank_, edge.rank, purpose,
+               static_cast<long long>(version), static_cast<long long>(load_counter(edge.counter)), seconds);
 }
 
 void HaloWindow::Implementation::make_progress() {
@@ -240,7 +248,7 @@ void HaloWindow::Implementation::make_progress() {
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
 }
 
-void HaloWindow::Implementation::sync(const Edge& edge) {
+void HaloWindow::Implementation::sync(const HaloEdge& edge) {
   if (edge.shared != nullptr) {
     segment_.sync_node();
   } else {
@@ -252,28 +260,40 @@ void HaloWindow::Implementation::sync(const Edge& edge) {
 // copied of version v is whole if, after the copy, the latest is still below v + slots - 1.
 std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
-  const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
+  const HaloEdge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
   make_progress();
   for (;;) {  // again only after the writer has published another one
-    const std::int64_t version = load(in_edge.counter);
+    const std::int64_t version = arrived(edge, load_counter(in_edge.counter), have);
     if (version <= have) return have;
     sync(in_edge);
     const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
     Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to,
                       HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_));
     Kokkos::DefaultHostExecutionSpace().fence();
+    const std::int64_t sent = sent_at(edge, version);
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
     sync(in_edge);
-    if (load(in_edge.counter) < version + slots_ - 1) return version;
+    if (load_counter(in_edge.counter) >= version + slots_ - 1) continue;
+    edges_.taken(edge, version - have, 1e-9 * static_cast<double>(clock_.now() - sent));
+    return version;
   }
+}
+
+std::int64_t HaloWindow::Implementation::arrived(int edge, std::int64_t latest, std::int64_t have) const {
+  if (injector_.latency_nanoseconds() == 0) return latest;
+  const std::int64_t since = clock_.now() - injector_.latency_nanoseconds();
+  for (std::int64_t version = latest; version > std::max(have, latest - slots_ + 1); --version) {
+    if (sent_at(edge, version) <= since) return version;
+  }
+  return have;
 }
 
 void HaloWindow::Implementation::start_at(std::int64_t version) {
   HALOGRAD_REQUIRE(version_ == 0 && flushed_, "halo window: start_at after the first put");
   HALOGRAD_REQUIRE(version >= 0, "halo window: start_at version ", version, "; expected 0 or more");
   version_ = version;
-  for (const Edge& edge : in_edges_) store(edge.counter, version);
-  for (const Edge& edge : out_edges_) store(edge.counter, version);
+  for (const HaloEdge& edge : in_edges_) store_counter(edge.counter, version);
+  for (const HaloEdge& edge : out_edges_) store_counter(edge.counter, version);
   released_.assign(in_edges_.size(), version);
   segment_.sync();
   segment_.sync_node();
@@ -297,6 +317,12 @@ void HaloWindow::release(int edge, std::int64_t version) {
 }
 std::int64_t HaloWindow::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
   return implementation_->copy_latest(edge, have, to);
+}
+void HaloWindow::report_late(int edge, std::int64_t version, double seconds) const {
+  implementation_->report_late(implementation_->in_edge(edge), version, "", seconds);
+}
+EdgeLog& HaloWindow::edges() {
+  return implementation_->edges();
 }
 void HaloWindow::start_at(std::int64_t version) {
   implementation_->start_at(version);

@@ -52,6 +52,7 @@ class NeighbourAverager : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
   /// Mixes the neighbours' weights of this step, or what stands for them, into `weights`.
@@ -108,6 +109,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         staleness_(averager.staleness),
         age_factor_(averager.age_factor),
         patience_(averager.patience),
+        report_seconds_(options.report_seconds),
         first_version_(first_step),
         have_(neighbours_.size(), first_step),
         late_(neighbours_.size(), false) {
@@ -123,9 +125,13 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     halos_.clear();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       const bool usable = fetch(edge, own);
-      if (!usable || have_[edge] == first_version_) continue;
-      const auto age = static_cast<double>(std::max<std::int64_t>(0, own - have_[edge]));
-      const double weight = neighbours_[edge].weight * std::pow(age_factor_, age);
+      if (!usable || have_[edge] == first_version_) {
+        window_.edges().left_out(static_cast<int>(edge));
+        continue;
+      }
+      const std::int64_t age = std::max<std::int64_t>(0, own - have_[edge]);
+      window_.edges().mixed(static_cast<int>(edge), age);
+      const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
       self_weight -= weight;
       halos_.push_back({weight, copies_[edge]});
     }
@@ -143,11 +149,16 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     bool in_bound = newest();
     if (!in_bound && !late_[edge]) {
       PolitePause pause;
+      bool reported = false;
       while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {
         pause();
         in_bound = newest();
+        if (in_bound || reported || pause.seconds() < report_seconds_) continue;
+        reported = true;
+        window_.report_late(static_cast<int>(edge), own - staleness_, pause.seconds());
       }
       waited_ += pause.seconds();
+      window_.edges().waited(static_cast<int>(edge), pause.seconds());
     }
     const bool back = late_[edge] && have_[edge] > before;
     late_[edge] = !in_bound;
@@ -155,7 +166,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   }
 
   std::int64_t staleness_;
-  double age_factor_, patience_;
+  double age_factor_, patience_, report_seconds_;
   std::int64_t first_version_;
   std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
   std::vector<bool> late_;
@@ -172,6 +183,8 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager
                    "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
   HaloWindow::Options options{transport.slots, transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;
+  options.report_seconds = transport.report_seconds;
+  options.inject = transport.inject;
   if (options.exact) {
     return std::make_unique<SynchronousNeighbourAverager>(averager, options, topology, comm, length, first_step);
   }

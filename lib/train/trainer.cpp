@@ -27,9 +27,12 @@ double now() {
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
-    : config_(config), comm_(comm), report_(report) {
+    : config_(config), comm_(comm), report_(report), injector_(config.comm.inject) {
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
+    const int slow_rank = config_.comm.inject.slow_rank;
+    HALOGRAD_REQUIRE(slow_rank < comm_.ranks(), "comm.inject.slow_rank is ", slow_rank, ", expected a rank below ",
+                     comm_.ranks());
     const std::uint64_t seed = config_.training.seed;
     const Warn warn = node_warning(comm_);
     train_set_ = open_dataset(config_.data, Split::train, seed, warn);
@@ -135,7 +138,7 @@ EpochSummary Trainer::finish_epoch(bool last) {
   EpochMetrics row = evaluate_epoch();
   evaluation_seconds_ = now() - begin;
   row.seconds = sums_.training_seconds + evaluation_seconds_;
-  files_->add_epoch(row);
+  files_->add_epoch(row, averager_->take_edges());
   ++epoch_;
   EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
@@ -234,6 +237,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const LossSum loss = network_->train(
       exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
       [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
+  injector_.slow_down(comm_.rank(), now() - exchanged);
   const bool finite = guard_->finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
   const double computed = now();

@@ -6,6 +6,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/communicator.hpp"
+#include "comm/injector.hpp"
 #include "comm/topology.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
@@ -73,6 +74,7 @@ class Trainer {
   const Communicator& comm_;
   Report& report_;
   ExecutionSpace exec_;
+  Injector injector_;
 
   std::unique_ptr<Dataset> train_set_, test_set_;
   std::unique_ptr<Loader> loader_, whole_test_, shared_test_;
