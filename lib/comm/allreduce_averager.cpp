@@ -5,6 +5,7 @@
 #include "comm/averagers.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -90,6 +91,7 @@ class AllreduceAverager final : public Averager {
   }
 
   void finish() {
+    const trace::Span span("wait", "comm");
     // What is injected: the messages of a ring that follow each other.
     const double latency = 2 * (ranks_ - 1) * latency_;
     PolitePause pause;

@@ -13,6 +13,7 @@
 #include "comm/rank_clock.hpp"
 #include "comm/shared_segment.hpp"
 #include "kernels/error.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -113,6 +114,7 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   HALOGRAD_REQUIRE(version == version_ + 1 && flushed_, "halo window: put of version ", version, " after ",
                    flushed_ ? "" : "unflushed ", "version ", version_);
   HALOGRAD_REQUIRE(weights.extent(0) == length_, "halo window: ", weights.extent(0), " weights; expected ", length_);
+  const trace::Span span("put", "comm");
   version_ = version;
   flushed_ = false;
   sent_ = clock_.now();
@@ -169,6 +171,7 @@ void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
   if (!needs_progress_) return;
+  const trace::Span span("flush", "comm");
   // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
   // core, leaves it little to wait for.
   const PolitePause time;
@@ -190,6 +193,7 @@ void HaloWindow::Implementation::flush() {
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
+  const trace::Span span("wait", "comm");
   double waited = await(in_edges_[edge], version, "");
   const std::int64_t sent = sent_at(edge, version);
   if (injector_.latency_nanoseconds() > 0) {

@@ -7,6 +7,7 @@
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
 #include "kernels/error.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -148,6 +149,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     const std::int64_t before = have_[edge];
     bool in_bound = newest();
     if (!in_bound && !late_[edge]) {
+      const trace::Span span("wait", "comm");
       PolitePause pause;
       bool reported = false;
       while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {

@@ -28,6 +28,7 @@ struct TrainOptions {
   bool overwrite = false;  ///< replace a run that the folder holds
   std::string init;        ///< a checkpoint whose mean weights a new run starts with; empty: fresh weights
   int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
+  bool trace = false;      ///< leave a trace of all ranks in the run folder
   std::string versions;    ///< of the program and its libraries, for the checkpoint
 };
 
@@ -54,6 +55,7 @@ class Trainer {
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
+  LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
   void leave_out(const Batch& batch, std::uint64_t random_key);
   EpochMetrics evaluate_epoch();

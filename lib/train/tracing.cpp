@@ -1,0 +1,40 @@
+#include "train/tracing.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/rank_clock.hpp"
+#include "io/trace_file.hpp"
+#include "support/trace.hpp"
+
+namespace halograd {
+
+Tracing::Tracing(const Communicator& comm) : comm_(comm), clock_(std::make_unique<RankClock>(comm.handle())) {
+  trace::start();
+}
+
+Tracing::~Tracing() {
+  if (trace::is_on()) trace::stop();
+}
+
+void Tracing::write(const std::string& path) {
+  const std::vector<trace::Event> events = trace::stop();
+  // Spans stand in the order of their ends; a double holds nanoseconds of a monotonic clock to the microsecond.
+  double first = static_cast<double>(clock_->now());
+  for (const trace::Event& event : events) {
+    first = std::min(first, static_cast<double>(event.begin + clock_->offset()));
+  }
+  const auto zero = static_cast<std::int64_t>(comm_.smallest(first));
+  std::string offsets;
+  for (const double offset : comm_.gather(static_cast<double>(clock_->offset()))) {
+    offsets += (offsets.empty() ? "" : ",") + std::to_string(static_cast<std::int64_t>(offset));
+  }
+  const auto lost = static_cast<std::int64_t>(comm_.sum(static_cast<double>(trace::lost())));
+  write_trace(comm_.handle(), path, trace::chrome_events(events, comm_.rank(), clock_->offset(), zero),
+              R"({"program":"halograd","ranks":)" + std::to_string(comm_.ranks()) + R"(,"clock_offset_ns":[)" +
+                  offsets + R"(],"spans_without_room":)" + std::to_string(lost) + "}");
+}
+
+}  // namespace halograd
