@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,16 @@ void Tracing::write(const std::string& path) {
     first = std::min(first, static_cast<double>(event.begin + clock_->offset()));
   }
   const auto zero = static_cast<std::int64_t>(comm_.smallest(first));
-  std::string offsets;
+  std::ostringstream facts;
+  facts << R"({"program":"halograd","ranks":)" << comm_.ranks() << R"(,"clock_offset_ns":[)";
+  const char* separator = "";
   for (const double offset : comm_.gather(static_cast<double>(clock_->offset()))) {
-    offsets += (offsets.empty() ? "" : ",") + std::to_string(static_cast<std::int64_t>(offset));
+    facts << separator << static_cast<std::int64_t>(offset);
+    separator = ",";
   }
-  const auto lost = static_cast<std::int64_t>(comm_.sum(static_cast<double>(trace::lost())));
-  write_trace(comm_.handle(), path, trace::chrome_events(events, comm_.rank(), clock_->offset(), zero),
-              R"({"program":"halograd","ranks":)" + std::to_string(comm_.ranks()) + R"(,"clock_offset_ns":[)" +
-                  offsets + R"(],"spans_without_room":)" + std::to_string(lost) + "}");
+  facts << R"(],"spans_without_room":)" << static_cast<std::int64_t>(comm_.sum(static_cast<double>(trace::lost())))
+        << "}";
+  write_trace(comm_.handle(), path, trace::chrome_events(events, comm_.rank(), clock_->offset(), zero), facts.str());
 }
 
 }  // namespace halograd

@@ -67,6 +67,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     mean_.statistics = Buffer<float>("halograd::mean_statistics", network_->statistic_count());
     guard_ = std::make_unique<FiniteGuard>(*network_, replica_);
   });
+  // A rank's share of a batch, and so the size and number of its test batches, may be another than its neighbour's.
+  whole_batches_ = std::lround(comm_.largest(static_cast<double>(whole_test_->steps())));
+  shared_batches_ = std::lround(comm_.largest(static_cast<double>(shared_test_->steps())));
   files_ = std::make_unique<RunFiles>(comm_, config_, *network_, *optimizer_);
 }
 
@@ -98,12 +101,16 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   TrainingResult result;
   if (epoch_ == last) {
     report_.line("Nothing left to train: training.epochs = " + std::to_string(epochs) + " are done");
-    result.last = summarise(evaluate_epoch());
+    EpochMetrics row;
+    result.stopped = to_string(evaluate_epoch(row));
+    result.last = summarise(row);
     result.last.train_loss = std::numeric_limits<double>::quiet_NaN();
   }
   double images = 0, training_seconds = 0, waited = 0;
   while (epoch_ < last) {
-    const StopReason reason = train_epoch();
+    EpochMetrics row;
+    StopReason reason = train_epoch();
+    if (reason == StopReason::none) reason = evaluate_epoch(row);
     if (reason != StopReason::none) {
       save(CheckpointHeader());
       files_->finish();
@@ -113,7 +120,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
                    files_->folder().checkpoint(step_));
       break;
     }
-    result.last = finish_epoch(epoch_ + 1 == last);
+    result.last = finish_epoch(row, epoch_ + 1 == last);
     report_.epoch_ends(result.last);
     result.seconds += result.last.seconds;
     images += result.last.images;
@@ -139,12 +146,17 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   return result;
 }
 
+<<<<<<< HEAD
 EpochSummary Trainer::finish_epoch(bool last) {
   const double begin = now();
   EpochMetrics row = evaluate_epoch();
   evaluation_seconds_ = now() - begin;
   row.seconds = sums_.training_seconds + evaluation_seconds_;
   files_->add_epoch(row, averager_->take_edges());
+=======
+EpochSummary Trainer::finish_epoch(const EpochMetrics& row, bool last) {
+  files_->add_epoch(row);
+>>>>>>> main
   ++epoch_;
   EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
@@ -228,9 +240,68 @@ StopReason Trainer::train_epoch() {
   return stop_->now(evaluation_seconds_);
 }
 
+<<<<<<< HEAD
 EpochMetrics Trainer::evaluate_epoch() {
   const trace::Span span("evaluate", "train");
   EpochMetrics row;
+=======
+StepMetrics Trainer::train_step(const Batch& batch) {
+  StepMetrics row;
+  const double waited = averager_->wait_seconds();
+  const std::int64_t sent = averager_->bytes_sent();
+  const double rate =
+      config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
+                                                        loader_->steps(), config_.training.epochs);
+  const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
+
+  const double begin = now();
+  averager_->before_gradient(exec_, step_, replica_.parameters);
+  const double exchanged = now();
+  const double early_wait = averager_->wait_seconds() - waited;
+  const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
+  guard_->keep(exec_);
+  const double share = static_cast<double>(batch.size) / batch.global_size;
+  const LossSum loss = network_->train(
+      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
+      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
+  const bool finite = guard_->finite(exec_, loss.loss);
+  if (!finite) leave_out(batch, random_key);
+  const double computed = now();
+  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
+  // With shared gradients all ranks make the same step, whoever's part is missing.
+  if (finite || averager_->shares_gradients()) {
+    optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+  }
+  averager_->after_update(exec_, step_, replica_.parameters);
+  exec_.fence();
+  const double updated = now();
+  ++step_;
+
+  row.loss = loss.loss / batch.size;
+  row.skipped = finite ? 0 : 1;
+  row.learning_rate = rate;
+  row.wait_seconds = averager_->wait_seconds() - waited;
+  row.compute_seconds = computed - exchanged;
+  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
+  row.bytes_sent = averager_->bytes_sent() - sent;
+  return row;
+}
+
+void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
+  const std::string where =
+      guard_->take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
+  ++skipped_;
+  if (config_.training.non_finite == "skip") return;
+  stop_->not_finite("step " + std::to_string(step_ + 1) + ", rank " + std::to_string(comm_.rank()) + ": " + where +
+                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
+                    "training.non_finite = \"skip\" goes on without such updates)");
+}
+
+StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
+  const double begin = now();
+  StopReason reason = StopReason::none;
+  const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
+>>>>>>> main
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
@@ -243,15 +314,20 @@ EpochMetrics Trainer::evaluate_epoch() {
   // Running statistics describe the weights' activations: replicas that are held together share them.
   if (config_.averager.name != "none") Kokkos::deep_copy(replica_.statistics, mean_.statistics);
 
-  const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_);
+  const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_, whole_batches_, go_on);
+  if (reason != StopReason::none) return reason;
   row.test_loss = own.loss();
   row.test_score = own.score();
-  const Evaluation mean = over_ranks(evaluate(exec_, *network_, mean_, *shared_test_), comm_);
+  const Evaluation part = evaluate(exec_, *network_, mean_, *shared_test_, shared_batches_, go_on);
+  if (reason != StopReason::none) return reason;
+  const Evaluation mean = over_ranks(part, comm_);
   row.mean_model_loss = mean.loss();
   row.mean_model_score = mean.score();
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
-  return row;
+  evaluation_seconds_ = now() - begin;
+  row.seconds = sums_.training_seconds + evaluation_seconds_;
+  return reason;
 }
 
 std::string Trainer::position() const {
