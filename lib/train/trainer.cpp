@@ -146,17 +146,8 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   return result;
 }
 
-<<<<<<< HEAD
-EpochSummary Trainer::finish_epoch(bool last) {
-  const double begin = now();
-  EpochMetrics row = evaluate_epoch();
-  evaluation_seconds_ = now() - begin;
-  row.seconds = sums_.training_seconds + evaluation_seconds_;
-  files_->add_epoch(row, averager_->take_edges());
-=======
 EpochSummary Trainer::finish_epoch(const EpochMetrics& row, bool last) {
-  files_->add_epoch(row);
->>>>>>> main
+  files_->add_epoch(row, averager_->take_edges());
   ++epoch_;
   EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
@@ -240,68 +231,11 @@ StopReason Trainer::train_epoch() {
   return stop_->now(evaluation_seconds_);
 }
 
-<<<<<<< HEAD
-EpochMetrics Trainer::evaluate_epoch() {
-  const trace::Span span("evaluate", "train");
-  EpochMetrics row;
-=======
-StepMetrics Trainer::train_step(const Batch& batch) {
-  StepMetrics row;
-  const double waited = averager_->wait_seconds();
-  const std::int64_t sent = averager_->bytes_sent();
-  const double rate =
-      config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
-                                                        loader_->steps(), config_.training.epochs);
-  const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
-
-  const double begin = now();
-  averager_->before_gradient(exec_, step_, replica_.parameters);
-  const double exchanged = now();
-  const double early_wait = averager_->wait_seconds() - waited;
-  const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
-  guard_->keep(exec_);
-  const double share = static_cast<double>(batch.size) / batch.global_size;
-  const LossSum loss = network_->train(
-      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
-      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
-  const bool finite = guard_->finite(exec_, loss.loss);
-  if (!finite) leave_out(batch, random_key);
-  const double computed = now();
-  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
-  // With shared gradients all ranks make the same step, whoever's part is missing.
-  if (finite || averager_->shares_gradients()) {
-    optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
-  }
-  averager_->after_update(exec_, step_, replica_.parameters);
-  exec_.fence();
-  const double updated = now();
-  ++step_;
-
-  row.loss = loss.loss / batch.size;
-  row.skipped = finite ? 0 : 1;
-  row.learning_rate = rate;
-  row.wait_seconds = averager_->wait_seconds() - waited;
-  row.compute_seconds = computed - exchanged;
-  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
-  row.bytes_sent = averager_->bytes_sent() - sent;
-  return row;
-}
-
-void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
-  const std::string where =
-      guard_->take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
-  ++skipped_;
-  if (config_.training.non_finite == "skip") return;
-  stop_->not_finite("step " + std::to_string(step_ + 1) + ", rank " + std::to_string(comm_.rank()) + ": " + where +
-                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
-                    "training.non_finite = \"skip\" goes on without such updates)");
-}
-
 StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
+  const trace::Span span("evaluate", "train");
   const double begin = now();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
->>>>>>> main
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
