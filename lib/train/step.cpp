@@ -20,7 +20,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   StepMetrics row;
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
-  const double rate =
+  rate_ =
       config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
                                                         loader_->steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
@@ -41,7 +41,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   // With shared gradients all ranks make the same step, whoever's part is missing.
   if (finite || averager_->shares_gradients()) {
     const trace::Span of_update("update", "train");
-    optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+    optimizer_->step(exec_, rate_, step_ + 1, replica_.parameters, replica_.gradients);
   }
   averager_->after_update(exec_, step_, replica_.parameters);
   exec_.fence();
@@ -50,7 +50,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
   row.loss = loss.loss / batch.size;
   row.skipped = finite ? 0 : 1;
-  row.learning_rate = rate;
+  row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
