@@ -7,6 +7,7 @@
 #include "app/commands.hpp"
 #include "app/exit_status.hpp"
 #include "app/json.hpp"
+#include "comm/watchdog.hpp"
 #include "config/read.hpp"
 #include "support/stop_signals.hpp"
 #include "version.hpp"
@@ -48,8 +49,8 @@ void print_json(const TrainingResult& result) {
 std::string switches(const TrainArguments& arguments) {
   const auto text = [](const char* name, bool given) { return given ? std::string(" ") + name : std::string(); };
   return "train" + text("--check", arguments.check) + text("--resume", arguments.options.resume) +
-         text("--overwrite", arguments.options.overwrite) + " --init '" + arguments.options.init + "' --stop-after " +
-         std::to_string(arguments.options.stop_after);
+         text("--overwrite", arguments.options.overwrite) + text("--trace", arguments.options.trace) + " --init '" +
+         arguments.options.init + "' --stop-after " + std::to_string(arguments.options.stop_after);
 }
 
 void train(const TrainArguments& arguments, Session& session) {
@@ -62,10 +63,15 @@ void train(const TrainArguments& arguments, Session& session) {
 
   const bool speaks = comm.rank() == 0;
   Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss));
+  Watchdog watchdog(comm.handle(), requeue_status);
+  if (!watchdog.reaches_all_nodes()) {
+    report.line("NOTE: no TCP connection between some nodes: a rank that dies on another node will not be noticed");
+  }
   Trainer trainer(config, comm, report);
   report.start(std::string("halograd ") + HALOGRAD_VERSION + ": " + config.name, trainer.facts());
   if (arguments.check) {
     report.line("Checked: data, network, topology and memory are in order; nothing was trained or written");
+    watchdog.end();
     return;
   }
   const TrainingResult result = trainer.run(arguments.options);
@@ -77,6 +83,7 @@ void train(const TrainArguments& arguments, Session& session) {
     session.end_with(requeue_status);
   }
   if (speaks && arguments.json) print_json(result);
+  watchdog.end();
 }
 
 }  // namespace
@@ -101,6 +108,8 @@ void add_train(CLI::App& app, Session& session) {
       ->excludes(resume);
   command->add_option("--init", arguments->options.init, "Start a new run with the mean weights of a checkpoint")
       ->type_name("CHECKPOINT");
+  command->add_flag("--trace", arguments->options.trace,
+                    "Write trace.json into the run folder: what each rank did when, for chrome://tracing");
   CLI::Option* check = command->add_flag("--check", arguments->check, "Validate everything, train nothing");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else")
       ->excludes(check);

@@ -7,6 +7,7 @@
 #include "comm/averagers.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -20,7 +21,8 @@ constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallred
 
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(MPI_Comm comm, std::size_t length) : length_(length), open_(length) {
+  AllreduceAverager(MPI_Comm comm, std::size_t length, double latency)
+      : length_(length), open_(length), latency_(latency) {
     MPI_Comm_dup(comm, &comm_);
     MPI_Comm_size(comm_, &ranks_);
     if (ranks_ == 1) return;
@@ -91,7 +93,14 @@ class AllreduceAverager final : public Averager {
   }
 
   void finish() {
+    const trace::Span span("wait", "comm");
+    // What is injected: the messages of a ring that follow each other.
+    const double latency = 2 * (ranks_ - 1) * latency_;
+    PolitePause pause;
     for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
+    const double waited = pause.seconds();
+    while (pause.seconds() < latency) pause();
+    wait_seconds_ += pause.seconds() - waited;
     requests_.clear();
     open_ = length_;
     bytes_sent_ += allreduce_bytes(ranks_, length_);
@@ -103,6 +112,7 @@ class AllreduceAverager final : public Averager {
   std::size_t length_;
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;
+  double latency_;  ///< seconds, injected
   Buffer<float> sum_;
   Buffer<float>::HostMirror host_sum_;
   std::vector<MPI_Request> requests_;
@@ -117,7 +127,7 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length) {
 }
 
 std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context) {
-  return std::make_unique<AllreduceAverager>(context.comm, context.length);
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
 }
 
 }  // namespace halograd

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/edge_log.hpp"
 #include "comm/topology.hpp"
 #include "config/comm_config.hpp"
 #include "kernels/types.hpp"
@@ -62,6 +63,8 @@ class Averager {
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
+  /// What has come over this rank's in-edges since the last call; empty where an algorithm has none.
+  virtual std::vector<EdgeRecord> take_edges() { return {}; }
 };
 
 /// The one factory. Collective.

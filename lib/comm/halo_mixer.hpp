@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/mix.hpp"
+#include "support/trace.hpp"
 
 namespace halograd {
 
@@ -30,6 +31,7 @@ class HaloMixer {
   /// weights = self_weight weights + sum of the weighted halos, summed in that order; fences.
   void mix(const ExecutionSpace& exec, double self_weight, const std::vector<WeightedHalo>& halos,
            Vector<float> weights) {
+    const trace::Span span("mix", "comm");
     MixTerms terms;
     terms.self_weight = self_weight;
     for (std::size_t first = 0; first < halos.size(); first += mix_width) {

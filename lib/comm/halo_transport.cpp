@@ -5,12 +5,11 @@
 #include <cstdio>
 #include <limits>
 
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
 namespace {
-
-constexpr double report_seconds = 30;
 
 // Counters are written by other processes, through stores or through MPI, while this one reads them.
 static_assert(std::atomic_ref<std::int64_t>::is_always_lock_free);
@@ -52,8 +51,8 @@ HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offs
   return HostVector<const float>(reinterpret_cast<const float*>(peer.shared + offset), length);
 }
 
-void HaloTransport::write_own(std::size_t offset, HostVector<const float> values) {
-  copy(segment_.own() + offset, values);
+std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
+  return counter_at(peer.shared, offset);
 }
 
 std::int64_t HaloTransport::load(std::int64_t* counter) {
@@ -78,6 +77,15 @@ void HaloTransport::write(const Peer& peer, std::size_t offset, HostVector<const
   }
 }
 
+void HaloTransport::write(const Peer& peer, std::size_t offset, const std::int64_t* number) {
+  if (peer.shared != nullptr) {
+    *counter_at(peer.shared, offset) = *number;
+    return;
+  }
+  MPI_Rput(number, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, segment_.window(),
+           &puts_.emplace_back());
+}
+
 void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {
   if (peer.shared != nullptr) {
     segment_.sync_node();  // what was read or written before the counter stays before it
@@ -92,6 +100,7 @@ void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t val
 }
 
 void HaloTransport::wait_for_puts() {
+  const trace::Span span("flush", "comm");
   // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
   // core, leaves it little to wait for.
   for (MPI_Request& request : puts_) wait_seconds_ += wait_politely(request);
@@ -111,22 +120,41 @@ void HaloTransport::complete(Peer& peer) {
   peer.in_flight = false;
 }
 
-void HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose) {
+double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose) {
+  double waited = 0;
   if (load(counter) < version) {
     PolitePause pause;
     bool reported = false;
     do {
       make_progress();
       pause();
-      if (!reported && pause.seconds() > report_seconds) {
+      waited = pause.seconds();
+      if (!reported && waited > report_seconds_) {
         reported = true;
-        std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.0f s\n", rank_, peer.rank,
-                     purpose, static_cast<long long>(version), static_cast<long long>(load(counter)), pause.seconds());
+        report_late(peer, counter, version, purpose, waited);
       }
     } while (load(counter) < version);
-    wait_seconds_ += pause.seconds();
+    wait_seconds_ += waited;
   }
   sync(peer);
+  return waited;
+}
+
+void HaloTransport::report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
+                                double seconds) const {
+  std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank_, peer.rank, purpose,
+               static_cast<long long>(version), static_cast<long long>(load(counter)), seconds);
+}
+
+double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {
+  if (clock.now() >= time) return 0;
+  PolitePause pause;
+  while (clock.now() < time) {
+    make_progress();
+    pause();
+  }
+  wait_seconds_ += pause.seconds();
+  return pause.seconds();
 }
 
 void HaloTransport::make_progress() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/rank_clock.hpp"
 #include "comm/shared_segment.hpp"
 #include "kernels/types.hpp"
 
@@ -28,6 +29,8 @@ class HaloTransport {
   HaloTransport(MPI_Comm comm, std::size_t bytes, bool force_put, std::size_t put_floats);
 
   Peer peer(int rank);
+  /// This rank as its own peer.
+  [[nodiscard]] Peer own() const { return {rank_, segment_.own()}; }
   [[nodiscard]] int rank() const { return rank_; }
   /// Whether some peer is reached by MPI.
   [[nodiscard]] bool uses_mpi() const { return uses_mpi_; }
@@ -35,14 +38,16 @@ class HaloTransport {
   // In this rank's region.
   [[nodiscard]] std::int64_t* counter(std::size_t offset) const;
   [[nodiscard]] HostVector<const float> values(std::size_t offset, std::size_t length) const;
-  void write_own(std::size_t offset, HostVector<const float> values);
   static std::int64_t load(std::int64_t* counter);
   static void store(std::int64_t* counter, std::int64_t value);
 
-  /// In the region of a peer that shares memory.
+  // In the region of a peer that shares memory.
+  static std::int64_t* counter(const Peer& peer, std::size_t offset);
   static HostVector<const float> values(const Peer& peer, std::size_t offset, std::size_t length);
   /// Writes into a peer's region. By MPI, `values` stay as they are until wait_for_puts() and flush() of that peer.
   void write(const Peer& peer, std::size_t offset, HostVector<const float> values);
+  /// The same for one number, which likewise stays as it is.
+  void write(const Peer& peer, std::size_t offset, const std::int64_t* number);
   /// Sets a counter of a peer after all that was written there before by stores. By MPI only what was flushed is before
   /// it, and it is complete after complete().
   void set_counter(Peer& peer, std::size_t offset, std::int64_t value);
@@ -52,9 +57,15 @@ class HaloTransport {
   void complete(Peer& peer);
 
   /// Waits, giving up the core and keeping MPI's progress going, until a counter of this rank that `peer` writes has
-  /// reached `version`; what was written before it can be read then. A wait of more than 30 s is reported once on
-  /// stderr, with `purpose` before the version.
-  void await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose);
+  /// reached `version`; what was written before it can be read then. A wait of more than report_after() is told once on
+  /// stderr, with `purpose` before the version. Returns the seconds that it waited.
+  double await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose);
+  /// Says on stderr that this rank has waited so long for a version.
+  void report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
+                   double seconds) const;
+  void report_after(double seconds) { report_seconds_ = seconds; }  ///< 30 unless set
+  /// Waits until `clock` has come to a time, as await() does.
+  double wait_until(const RankClock& clock, std::int64_t time);
   void make_progress();
   /// Orders this rank's loads after the peer's stores or puts that a counter announced.
   void sync(const Peer& peer);
@@ -70,7 +81,7 @@ class HaloTransport {
   int rank_ = 0;
   bool uses_mpi_ = false;
   std::vector<MPI_Request> puts_;  // since the last wait_for_puts
-  double wait_seconds_ = 0;
+  double wait_seconds_ = 0, report_seconds_ = 30;
 };
 
 }  // namespace halograd

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "comm/edge_log.hpp"
 #include "comm/topology.hpp"
+#include "config/comm_config.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -25,6 +27,8 @@ class HaloWindow {
     bool force_put = false;                         ///< MPI_Put also between ranks that share memory
     std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
     bool exact = true;                              ///< readers take every version
+    double report_seconds = 30;                     ///< a longer wait is told on stderr
+    InjectConfig inject{};                          ///< latency, and lost halos where it is not exact
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
@@ -44,8 +48,8 @@ class HaloWindow {
   void flush();
 
   /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
-  /// giving up the core and keeping MPI's progress going. Valid until released. A wait of more than 30 s is reported
-  /// once on stderr.
+  /// giving up the core and keeping MPI's progress going. Valid until released. A wait of more than report_seconds is
+  /// told once on stderr.
   HostVector<const float> wait(int edge, std::int64_t version);
 
   /// Tells in-neighbour number `edge` that `version` has been read, so that its slot may be written again.
@@ -55,6 +59,12 @@ class HaloWindow {
   /// one, and returns its number; returns `have` and copies nothing where there is none newer. Copies again where the
   /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
   std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
+
+  /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`.
+  void report_late(int edge, std::int64_t version, double seconds) const;
+
+  /// What has come over the in-edges. The window counts what is taken from it and waited for, its user what is mixed.
+  EdgeLog& edges();
 
   /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
   void start_at(std::int64_t version);

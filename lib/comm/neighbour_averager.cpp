@@ -7,6 +7,7 @@
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
 #include "kernels/error.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -51,6 +52,7 @@ class NeighbourAverager : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
   /// Mixes the neighbours' weights of this step, or what stands for them, into `weights`.
@@ -106,6 +108,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         staleness_(context.averager.staleness),
         age_factor_(context.averager.age_factor),
         patience_(context.averager.patience),
+        report_seconds_(options.report_seconds),
         first_version_(context.first_step),
         have_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
@@ -123,9 +126,13 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     halos_.clear();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       const bool usable = fetch(edge, own);
-      if (!usable || have_[edge] == first_version_) continue;
-      const auto age = static_cast<double>(std::max<std::int64_t>(0, own - have_[edge]));
-      const double weight = neighbours_[edge].weight * std::pow(age_factor_, age);
+      if (!usable || have_[edge] == first_version_) {
+        window_.edges().left_out(static_cast<int>(edge));
+        continue;
+      }
+      const std::int64_t age = std::max<std::int64_t>(0, own - have_[edge]);
+      window_.edges().mixed(static_cast<int>(edge), age);
+      const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
       self_weight -= weight;
       halos_.push_back({weight, copies_[edge]});
     }
@@ -142,12 +149,18 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     const std::int64_t before = have_[edge];
     bool in_bound = newest();
     if (!in_bound && !late_[edge]) {
+      const trace::Span span("wait", "comm");
       PolitePause pause;
+      bool reported = false;
       while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {
         pause();
         in_bound = newest();
+        if (in_bound || reported || pause.seconds() < report_seconds_) continue;
+        reported = true;
+        window_.report_late(static_cast<int>(edge), own - staleness_, pause.seconds());
       }
       waited_ += pause.seconds();
+      window_.edges().waited(static_cast<int>(edge), pause.seconds());
     }
     const bool back = late_[edge] && have_[edge] > before;
     late_[edge] = !in_bound;
@@ -155,7 +168,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   }
 
   std::int64_t staleness_;
-  double age_factor_, patience_;
+  double age_factor_, patience_, report_seconds_;
   std::int64_t first_version_;
   std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
   std::vector<bool> late_;
@@ -171,6 +184,8 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context
                    "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
   HaloWindow::Options options{context.transport.slots, context.transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;
+  options.report_seconds = context.transport.report_seconds;
+  options.inject = context.transport.inject;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);
 }

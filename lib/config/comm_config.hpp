@@ -26,10 +26,22 @@ struct AveragerConfig {
   bool operator==(const AveragerConfig&) const = default;
 };
 
+/// [comm.inject]: what goes wrong on purpose.
+struct InjectConfig {
+  int slow_rank = -1;          ///< this rank computes slowly; -1: none
+  double slow_factor = 2.0;    ///< its computing takes so many times as long
+  double latency_us = 0.0;     ///< what is sent arrives so much later
+  double drop_fraction = 0.0;  ///< share of the halos that are lost on their way, of stale neighbour averaging
+  std::uint64_t seed = 1;      ///< which halos are lost
+  bool operator==(const InjectConfig&) const = default;
+};
+
 /// [comm]: the transport under neighbour averaging.
 struct CommConfig {
-  bool force_put = false;  ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
-  int slots = 2;           ///< versions of a halo that can be in flight on an edge, at least 2
+  bool force_put = false;      ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
+  int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
+  double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once
+  InjectConfig inject{};
   bool operator==(const CommConfig&) const = default;
 };
 

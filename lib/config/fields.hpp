@@ -256,10 +256,24 @@ void visit(Visitor& v, TopologyConfig& c) {
 }
 
 template <class Visitor>
+void visit(Visitor& v, InjectConfig& c) {
+  v("slow_rank", c.slow_rank, "this rank computes slowly; -1: none", at_least(-1));
+  v("slow_factor", c.slow_factor, "its computing takes so many times as long", at_least(1));
+  v("latency_us", c.latency_us, "microseconds by which a halo arrives later, or each message of a ring all-reduce",
+    at_least(0));
+  v("drop_fraction", c.drop_fraction, "neighbour with staleness -1 or patience: share of the halos that are lost",
+    at_least_and_below(0, 1));
+  v("seed", c.seed, "which halos are lost", at_least(0));
+}
+
+template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
   v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
     Allowed{});
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
+  v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
+    above(0));
+  v.section("inject", c.inject, "What goes wrong on purpose: stragglers, latency and losses that can be repeated.");
 }
 
 template <class Visitor>

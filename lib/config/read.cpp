@@ -170,6 +170,16 @@ void check(const RunConfig& config, const Places& places) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }
   check_averager(config, places);
+  const bool waits_for_halos = config.averager.staleness >= 0 && config.averager.patience == 0;
+  if (config.comm.inject.drop_fraction > 0 && (config.averager.name != "neighbour" || waits_for_halos)) {
+    fail_at(places.of("comm", "inject"),
+            "comm.inject.drop_fraction loses halos, but " +
+                (config.averager.name != "neighbour"
+                     ? "the averager \"" + config.averager.name + "\" needs all that is sent"
+                     : std::string("with averager.staleness = ") + std::to_string(config.averager.staleness) +
+                           " and no averager.patience a rank waits for them without end"),
+            "expected averager.name = \"neighbour\" with staleness = -1, or with patience above 0");
+  }
   if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");
   }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/error.hpp"
+#include "support/trace.hpp"
 
 namespace halograd {
 
@@ -24,6 +25,7 @@ class FileWorker::Implementation {
       lock.unlock();
       std::exception_ptr error;
       try {
+        const trace::Span span("write", "io");
         tasks_.front()();  // the front stays while others are added at the back
       } catch (...) {
         error = std::current_exception();

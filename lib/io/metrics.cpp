@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "io/durable.hpp"
+#include "io/edge_metrics.hpp"
 #include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
@@ -102,13 +103,18 @@ std::size_t growth_bytes(std::int64_t rows, int ranks) {
   return static_cast<std::size_t>(rows) * row + (step_columns.size() + epoch_columns.size()) * 2 * chunk;
 }
 
+std::size_t edge_bytes(std::size_t rows) {
+  return rows * sizeof(EdgeRow) + edge_columns.size() * 65536;
+}
+
 /// A complete file with no writer, put in the place of `path` as a whole; then it can be opened for a writer beside
 /// readers, and there is no moment at which a crash would leave a file that cannot be opened.
 void make_file(const std::string& path, int ranks, const std::string& metric, const MetricsTable* kept,
-               std::int64_t steps, std::int64_t epochs) {
+               std::int64_t steps, std::int64_t epochs, const std::vector<EdgeRow>& edges = {}) {
   const std::string partial = path + ".partial";
   try {
-    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V110, growth_bytes(steps, ranks) + growth_bytes(epochs, ranks));
+    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V110,
+                                growth_bytes(steps, ranks) + growth_bytes(epochs, ranks) + edge_bytes(edges.size()));
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
@@ -118,6 +124,8 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
     }
     for (const auto& column : step_columns) make_column(file, column, ranks, metric, partial);
     for (const auto& column : epoch_columns) make_column(file, column, ranks, metric, partial);
+    make_edge_columns(file, partial);
+    append_edges(open_edge_columns(file, partial), edges, partial);
     if (kept != nullptr) {
       copy_rows(file, step_columns, *kept, steps, partial);
       copy_rows(file, epoch_columns, *kept, epochs, partial);
@@ -135,7 +143,11 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
 class MetricsFile::Implementation {
  public:
   Implementation(MPI_Comm comm, std::string path, std::string metric, std::int64_t steps, std::int64_t epochs)
-      : comm_(comm), path_(std::move(path)), metric_(std::move(metric)), steps_(std::max<std::int64_t>(steps, 0)) {
+      : comm_(comm),
+        path_(std::move(path)),
+        metric_(std::move(metric)),
+        steps_(std::max<std::int64_t>(steps, 0)),
+        epochs_(std::max<std::int64_t>(epochs, 0)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &ranks_);
     width_ = ranks_;
@@ -166,10 +178,12 @@ class MetricsFile::Implementation {
     finish();
   }
 
-  void add_epoch(EpochMetrics row) {
+  void add_epoch(EpochMetrics row, const std::vector<EdgeRecord>& edges) {
     flush();
+    append_edges_of_all(edges);
     row.steps = steps_;
     for (std::size_t i = 0; i < epoch_columns.size(); ++i) append_gathered(epoch_columns[i], epoch_datasets_, i, {row});
+    ++epochs_;
     finish();
   }
 
@@ -187,13 +201,19 @@ class MetricsFile::Implementation {
                        " to go on from: not the metrics of that checkpoint");
       width_ = std::max(ranks_, table.ranks);
       widen(table, width_);
-      make_file(path_, width_, metric_, &table, steps, epochs);
+      std::vector<EdgeRow> edges;
+      {
+        const Hdf5File before = open_hdf5(path_, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
+        edges = read_edges(before, epochs, path_);
+      }
+      make_file(path_, width_, metric_, &table, steps, epochs, edges);
     }
     file_ = open_hdf5(path_, H5F_ACC_RDWR | H5F_ACC_SWMR_WRITE);
     for (const auto& column : step_columns)
       step_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
     for (const auto& column : epoch_columns)
       epoch_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
+    edge_datasets_ = open_edge_columns(file_, path_);
   }
 
   void require_same_count() {
@@ -237,6 +257,18 @@ class MetricsFile::Implementation {
     }
   }
 
+  void append_edges_of_all(const std::vector<EdgeRecord>& edges) {
+    const std::vector<EdgeRow> rows = gather_edges(comm_, edges, epochs_);
+    if (rank_ != 0 || !error_.empty()) return;
+    try {
+      const auto lock = hdf5_session();
+      reserve_growth(descriptor(), rows.empty() ? 0 : edge_bytes(rows.size()), path_);
+      append_edges(edge_datasets_, rows, path_);
+    } catch (const Error& error) {
+      error_ = error.what();
+    }
+  }
+
   [[nodiscard]] int descriptor() const {
     void* handle = nullptr;
     HALOGRAD_HDF5(H5Fget_vfd_handle(file_, H5P_DEFAULT, &handle), path_, "file");
@@ -258,14 +290,15 @@ class MetricsFile::Implementation {
   std::string path_, metric_;
   int rank_ = 0;
   int ranks_ = 1;
-  int width_ = 1;           ///< columns of the file: the most ranks that the run has had; on rank 0
-  std::int64_t steps_ = 0;  ///< in the file
+  int width_ = 1;                        ///< columns of the file: the most ranks that the run has had; on rank 0
+  std::int64_t steps_ = 0, epochs_ = 0;  ///< in the file
   std::string error_;
   std::vector<StepMetrics> rows_;
   // in this order, so that the datasets are closed before the file; on rank 0 only
   Hdf5File file_;
   std::vector<Hdf5Dataset> step_datasets_;
   std::vector<Hdf5Dataset> epoch_datasets_;
+  std::vector<Hdf5Dataset> edge_datasets_;
 };
 
 MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps, std::int64_t epochs,
@@ -282,8 +315,8 @@ void MetricsFile::flush() {
   implementation_->flush();
 }
 
-void MetricsFile::add_epoch(const EpochMetrics& row) {
-  implementation_->add_epoch(row);
+void MetricsFile::add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges) {
+  implementation_->add_epoch(row, edges);
 }
 
 }  // namespace halograd

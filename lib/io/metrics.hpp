@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "support/edge_record.hpp"
+
 namespace halograd {
 
 /// One rank's row of /step.
@@ -50,8 +52,9 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void add_step(const StepMetrics& row);    ///< local
-  void add_epoch(const EpochMetrics& row);  ///< collective: appends it and the steps since the last call
+  void add_step(const StepMetrics& row);  ///< local
+  /// Collective: appends it, the steps since the last call, and rows of /edge for what came over this rank's in-edges.
+  void add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges = {});
   void
   flush();  ///< collective: appends the steps alone (before a checkpoint within an epoch, so that it can be resumed)
 

@@ -14,6 +14,7 @@ struct RunFolder {
   [[nodiscard]] std::string newest() const { return path + "/checkpoint.h5"; }  ///< a link
   [[nodiscard]] std::string best() const { return path + "/best.h5"; }          ///< a link
   [[nodiscard]] std::string metrics() const { return path + "/metrics.h5"; }
+  [[nodiscard]] std::string trace() const { return path + "/trace.json"; }
   [[nodiscard]] std::string config() const { return path + "/config.toml"; }
   /// Whether a run has left any of these files here.
   [[nodiscard]] bool holds_run() const;

@@ -139,10 +139,10 @@ void RunFiles::settle() {
   }
 }
 
-void RunFiles::add_epoch(const EpochMetrics& row) {
-  worker_.post([this, rows = std::move(rows_), row] {
+void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {
+  worker_.post([this, rows = std::move(rows_), row, edges = std::move(edges)] {
     for (const StepMetrics& step : rows) metrics_->add_step(step);
-    metrics_->add_epoch(row);
+    metrics_->add_epoch(row, edges);
   });
   rows_.clear();
 }

@@ -57,7 +57,7 @@ class RunFiles {
 
   /// Local; the rows come to the disk with the next of the following.
   void add_step(const StepMetrics& row) { rows_.push_back(row); }
-  void add_epoch(const EpochMetrics& row);
+  void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
   /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
   /// on all ranks.
   void save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,

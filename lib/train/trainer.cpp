@@ -8,12 +8,12 @@
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
-#include "kernels/random.hpp"
 #include "nn/reference_networks.hpp"
+#include "support/trace.hpp"
 #include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
-#include "train/schedule.hpp"
 #include "train/start_facts.hpp"
+#include "train/tracing.hpp"
 
 namespace halograd {
 namespace {
@@ -27,9 +27,12 @@ double now() {
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
-    : config_(config), comm_(comm), report_(report) {
+    : config_(config), comm_(comm), report_(report), injector_(config.comm.inject) {
   comm_.require_same(to_toml(config_), "run file");
   comm_.together([&] {
+    const int slow_rank = config_.comm.inject.slow_rank;
+    HALOGRAD_REQUIRE(slow_rank < comm_.ranks(), "comm.inject.slow_rank is ", slow_rank, ", expected a rank below ",
+                     comm_.ranks());
     const std::uint64_t seed = config_.training.seed;
     const Warn warn = node_warning(comm_);
     train_set_ = open_dataset(config_.data, Split::train, seed, warn);
@@ -87,6 +90,8 @@ TrainingResult Trainer::run(const TrainOptions& options) {
 
 TrainingResult Trainer::train(const TrainOptions& options) {
   versions_ = options.versions;
+  std::unique_ptr<Tracing> tracing;
+  if (options.trace) tracing = std::make_unique<Tracing>(comm_);
   open_run(options);
   const std::int64_t epochs = config_.training.epochs;
   const std::int64_t last = options.stop_after > 0 ? std::min(epochs, epoch_ + options.stop_after) : epochs;
@@ -124,6 +129,10 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   }
   files_->finish();
   look_after_files();
+  if (tracing) {
+    tracing->write(files_->folder().trace());
+    report_.line("Trace of all ranks: " + files_->folder().trace());
+  }
   result.epochs = epoch_;
   result.steps = step_;
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, step_ - first_step));
@@ -138,7 +147,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
 }
 
 EpochSummary Trainer::finish_epoch(const EpochMetrics& row, bool last) {
-  files_->add_epoch(row);
+  files_->add_epoch(row, averager_->take_edges());
   ++epoch_;
   EpochSummary summary = summarise(row);
   step_in_epoch_ = 0;
@@ -203,7 +212,11 @@ StopReason Trainer::train_epoch() {
   loader_->start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_->steps(), step_in_epoch_);
   double begin = now();
-  while (const Batch* batch = loader_->next()) {
+  const auto next_batch = [this] {
+    const trace::Span span("data", "data");
+    return loader_->next();
+  };
+  while (const Batch* batch = next_batch()) {
     const double data_seconds = now() - begin;
     StepMetrics row = train_step(*batch);
     row.data_seconds = data_seconds;
@@ -227,59 +240,8 @@ StopReason Trainer::train_epoch() {
   return stop_->now(evaluation_seconds_);
 }
 
-StepMetrics Trainer::train_step(const Batch& batch) {
-  StepMetrics row;
-  const double waited = averager_->wait_seconds();
-  const std::int64_t sent = averager_->bytes_sent();
-  rate_ =
-      config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
-                                                        loader_->steps(), config_.training.epochs);
-  const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
-
-  const double begin = now();
-  averager_->before_gradient(exec_, step_, replica_.parameters);
-  const double exchanged = now();
-  const double early_wait = averager_->wait_seconds() - waited;
-  const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
-  guard_->keep(exec_);
-  const double share = static_cast<double>(batch.size) / batch.global_size;
-  const LossSum loss = network_->train(
-      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
-      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
-  const bool finite = guard_->finite(exec_, loss.loss);
-  if (!finite) leave_out(batch, random_key);
-  const double computed = now();
-  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
-  // With shared gradients all ranks make the same step, whoever's part is missing.
-  if (finite || averager_->shares_gradients()) {
-    optimizer_->step(exec_, rate_, step_ + 1, replica_.parameters, replica_.gradients);
-  }
-  averager_->after_update(exec_, step_, replica_.parameters);
-  exec_.fence();
-  const double updated = now();
-  ++step_;
-
-  row.loss = loss.loss / batch.size;
-  row.skipped = finite ? 0 : 1;
-  row.learning_rate = rate_;
-  row.wait_seconds = averager_->wait_seconds() - waited;
-  row.compute_seconds = computed - exchanged;
-  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
-  row.bytes_sent = averager_->bytes_sent() - sent;
-  return row;
-}
-
-void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
-  const std::string where =
-      guard_->take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
-  ++skipped_;
-  if (config_.training.non_finite == "skip") return;
-  stop_->not_finite("step " + std::to_string(step_ + 1) + ", rank " + std::to_string(comm_.rank()) + ": " + where +
-                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
-                    "training.non_finite = \"skip\" goes on without such updates)");
-}
-
 StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
+  const trace::Span span("evaluate", "train");
   const double begin = now();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };

@@ -6,6 +6,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/communicator.hpp"
+#include "comm/injector.hpp"
 #include "comm/topology.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
@@ -27,6 +28,7 @@ struct TrainOptions {
   bool overwrite = false;  ///< replace a run that the folder holds
   std::string init;        ///< a checkpoint whose mean weights a new run starts with; empty: fresh weights
   int stop_after = 0;      ///< end, with a checkpoint, after so many epochs of this call; 0: train all
+  bool trace = false;      ///< leave a trace of all ranks in the run folder
   std::string versions;    ///< of the program and its libraries, for the checkpoint
 };
 
@@ -57,6 +59,7 @@ class Trainer {
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   StepMetrics train_step(const Batch& batch);
+  LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
   void leave_out(const Batch& batch, std::uint64_t random_key);
   /// Collective: the epoch's metrics, unless all are to stop before they are known.
@@ -78,6 +81,7 @@ class Trainer {
   const Communicator& comm_;
   Report& report_;
   ExecutionSpace exec_;
+  Injector injector_;
 
   std::unique_ptr<Dataset> train_set_, test_set_;
   std::unique_ptr<Loader> loader_, whole_test_, shared_test_;

@@ -98,7 +98,7 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
     for (int edge = 0; edge < edges; ++edge) window.release(edge, version);
   }
   EXPECT_EQ(synchronising_calls, 0);
-  EXPECT_EQ(put_calls, 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
+  EXPECT_EQ(put_calls, 2 * 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
   barrier(MPI_COMM_WORLD);
 }
 

@@ -173,7 +173,7 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
                  "optimizer, schedule, averager, topology, comm, output");
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
-                 "    |                     ^^^^\n[comm] takes: force_put, slots");
+                 "    |                     ^^^^\n[comm] takes: force_put, slots, report_seconds, inject");
 }
 
 TEST(ReadConfig, KeysOfAnotherTableAreSuggested) {
@@ -231,6 +231,7 @@ TEST(ReadConfig, ValuesOutOfRangeAreRefused) {
       {"schedule.gamma = 0", "schedule.gamma is 0, must be above 0 and at most 1"},
       {"schedule.final_factor = 1.5", "schedule.final_factor is 1.5, must be at least 0 and at most 1"},
       {"comm.slots = 1", "comm.slots is 1, must be at least 2"},
+      {"comm.inject.drop_fraction = 1", "comm.inject.drop_fraction is 1, must be at least 0 and below 1"},
       {"output.checkpoint_epochs = -1", "output.checkpoint_epochs is -1, must be at least 0"},
       {"name = \"a/b\"", "name is \"a/b\", may hold only letters, digits, \"_\", \"-\" and, inside, \".\""},
       {"name = \"..\"", "name is \"..\", may hold only"}};
@@ -272,6 +273,14 @@ TEST(ReadConfig, MissingKeysAreNamed) {
 TEST(ReadConfig, KeysThatContradictEachOtherAreRefused) {
   expect_part(message_of(minimal + "optimizer.nesterov = true\n"),
               "run.toml:3:22: optimizer.nesterov needs optimizer.momentum above 0");
+  const std::string losses = minimal + "comm.inject.drop_fraction = 0.1\n";
+  expect_part(message_of(losses),
+              "comm.inject.drop_fraction loses halos, but with averager.staleness = 0 and no averager.patience");
+  expect_part(message_of(losses + "averager.staleness = 3\n"), "a rank waits for them without end");
+  expect_part(message_of(losses + "averager.name = \"allreduce\"\n"),
+              "but the averager \"allreduce\" needs all that is sent");
+  EXPECT_EQ(message_of(losses + "averager.staleness = -1\n"), "no error");
+  EXPECT_EQ(message_of(losses + "averager.patience = 0.1\n"), "no error");
   expect_part(message_of(minimal + "schedule.milestones = [4, 4]\n"), "schedule.milestones must ascend");
 }
 

@@ -21,7 +21,9 @@ std::string written_value(const std::string& text, const std::string& header, co
 /// A visitor that makes the row of docs/run-files.md for each key: key, type, default, what is allowed, meaning.
 class RowWriter {
  public:
-  RowWriter(std::string text, std::string header) : text_(std::move(text)), header_(std::move(header)) {}
+  /// `prefix` is put before the names of tables: "comm."
+  RowWriter(std::string text, std::string header, std::string prefix = "")
+      : text_(std::move(text)), header_(std::move(header)), prefix_(std::move(prefix)) {}
 
   template <class Member>
   void operator()(const char* key, Member& member, const char* meaning, const Allowed& allowed) {
@@ -35,10 +37,10 @@ class RowWriter {
   }
   template <class Struct>
   void section(const char* key, Struct& member, const char* meaning) {
-    const std::string header = "[" + std::string(key) + "]";
+    const std::string header = "[" + prefix_ + key + "]";
     rows.push_back("## " + header);
     rows.push_back(meaning);
-    RowWriter writer(text_, header);
+    RowWriter writer(text_, header, prefix_ + key + ".");
     visit(writer, member);
     rows.insert(rows.end(), writer.rows.begin(), writer.rows.end());
   }
@@ -47,7 +49,7 @@ class RowWriter {
   std::vector<std::string> rows;
 
  private:
-  std::string text_, header_;
+  std::string text_, header_, prefix_;
 };
 
 std::vector<std::string> expected_rows() {

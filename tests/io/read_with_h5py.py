@@ -24,6 +24,10 @@ STEP = {
 EPOCH_OF_RANK = {"train_loss": "1", "test_loss": "1", "test_accuracy": "1"}
 EPOCH = {"mean_model_loss": "1", "mean_model_accuracy": "1", "consensus_distance": "1", "seconds": "s",
          "steps": "1"}
+EDGE = {
+    "epoch": "1", "from": "1", "to": "1", "halos": "1", "skipped": "1", "left_out": "1", "bytes": "B",
+    "delay_seconds": "s", "least_delay_seconds": "s", "wait_seconds": "s", "staleness": "1",
+}
 
 
 def require(condition, message):
@@ -66,15 +70,18 @@ def check_metrics(path, ranks, steps, epochs):
         expected = {f"step/{name}": (unit, (steps, ranks)) for name, unit in STEP.items()}
         expected |= {f"epoch/{name}": (unit, (epochs, ranks)) for name, unit in EPOCH_OF_RANK.items()}
         expected |= {f"epoch/{name}": (unit, (epochs,)) for name, unit in EPOCH.items()}
+        rows = file["edge/epoch"].shape
+        expected |= {f"edge/{name}": (unit, (*rows, 8) if name == "staleness" else rows) for name, unit in EDGE.items()}
         for name, (unit, shape) in expected.items():
             dataset = file[name]
             require(dataset.shape == shape, f"{path}: /{name} is {dataset.shape}, expected {shape}")
             require(dataset.attrs["unit"] == unit, f"{path}: /{name} has unit {dataset.attrs['unit']}")
             require(dataset.attrs["description"], f"{path}: /{name} has no description")
-            kind = "<i8" if name in ("step/bytes_sent", "step/skipped", "epoch/steps") else "<f8"
+            integer = name.startswith("edge/") and not name.endswith("_seconds")
+            kind = "<i8" if integer or name in ("step/bytes_sent", "step/skipped", "epoch/steps") else "<f8"
             require(dataset.dtype == np.dtype(kind), f"{path}: /{name} is {dataset.dtype}")
             dataset[()]
-        found = {f"{group}/{name}" for group in ("step", "epoch") for name in file[group]}
+        found = {f"{group}/{name}" for group in ("step", "epoch", "edge") for name in file[group]}
         require(found == set(expected), f"{path}: also holds {sorted(found - set(expected))}")
 
 

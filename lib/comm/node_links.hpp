@@ -1,0 +1,45 @@
+#pragma once
+
+#include <mpi.h>
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace halograd {
+
+/// TCP links between the first ranks of the nodes of a job: a star around that of the first node. They carry a beat a
+/// second both ways and, where a rank has died, its number.
+class NodeLinks {
+ public:
+  /// Collective over `leaders`, the nodes' first ranks; `rank` is this one's number in the job.
+  NodeLinks(MPI_Comm leaders, int rank);
+  ~NodeLinks();
+  NodeLinks(const NodeLinks&) = delete;
+  NodeLinks& operator=(const NodeLinks&) = delete;
+
+  /// Whether all nodes have a link, on the first; whether this one has, elsewhere.
+  [[nodiscard]] bool complete() const { return complete_; }
+  /// To wait on: readable where there is something for look().
+  void add_to(std::vector<pollfd>& descriptors) const;
+  /// Reads what has come, and beats. Returns the rank that has died, by word or by the end of its link; -1: none.
+  int look();
+  /// Tells the others that this rank has died.
+  void tell(int rank) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Link {
+    int socket, rank;
+    Clock::time_point heard;
+  };
+
+  int read(Link& link) const;
+
+  std::vector<Link> links_;
+  bool complete_ = false;
+  Clock::time_point beaten_{};
+};
+
+}  // namespace halograd

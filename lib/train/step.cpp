@@ -1,0 +1,78 @@
+#include <chrono>
+#include <string>
+
+#include "kernels/random.hpp"
+#include "support/trace.hpp"
+#include "train/schedule.hpp"
+#include "train/trainer.hpp"
+
+namespace halograd {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+StepMetrics Trainer::train_step(const Batch& batch) {
+  const trace::Span span("step", "train");
+  StepMetrics row;
+  const double waited = averager_->wait_seconds();
+  const std::int64_t sent = averager_->bytes_sent();
+  rate_ =
+      config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
+                                                        loader_->steps(), config_.training.epochs);
+  const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
+
+  const double begin = now();
+  averager_->before_gradient(exec_, step_, replica_.parameters);
+  const double exchanged = now();
+  const double early_wait = averager_->wait_seconds() - waited;
+  const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
+  guard_->keep(exec_);
+  const double share = static_cast<double>(batch.size) / batch.global_size;
+  const LossSum loss = compute_gradient(batch, random_key, share);
+  injector_.slow_down(comm_.rank(), now() - exchanged);
+  const bool finite = guard_->finite(exec_, loss.loss);
+  if (!finite) leave_out(batch, random_key);
+  const double computed = now();
+  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
+  // With shared gradients all ranks make the same step, whoever's part is missing.
+  if (finite || averager_->shares_gradients()) {
+    const trace::Span of_update("update", "train");
+    optimizer_->step(exec_, rate_, step_ + 1, replica_.parameters, replica_.gradients);
+  }
+  averager_->after_update(exec_, step_, replica_.parameters);
+  exec_.fence();
+  const double updated = now();
+  ++step_;
+
+  row.loss = loss.loss / batch.size;
+  row.skipped = finite ? 0 : 1;
+  row.learning_rate = rate_;
+  row.wait_seconds = averager_->wait_seconds() - waited;
+  row.compute_seconds = computed - exchanged;
+  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
+  row.bytes_sent = averager_->bytes_sent() - sent;
+  return row;
+}
+
+void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
+  const std::string where =
+      guard_->take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
+  ++skipped_;
+  if (config_.training.non_finite == "skip") return;
+  stop_->not_finite("step " + std::to_string(step_ + 1) + ", rank " + std::to_string(comm_.rank()) + ": " + where +
+                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
+                    "training.non_finite = \"skip\" goes on without such updates)");
+}
+
+LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
+  const trace::Span span("compute", "train");
+  return network_->train(
+      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
+      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
+}
+
+}  // namespace halograd

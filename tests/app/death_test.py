@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""A rank is killed while others put, flush, wait or sum: every other one ends in time, says which rank it was, and asks
+to be queued again."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from program import PROGRAM, TIMEOUT, ProgramTest, main, ranks_below, sets
+from inject_test import RUN_FILE
+
+RANKS = 3
+KILLED = 1
+LIMIT = 30  # seconds
+REQUEUE = 75
+
+
+def is_hydra():
+    version = subprocess.run([os.environ["HALOGRAD_MPIEXEC"], "--version"], capture_output=True, text=True, check=False)
+    return "HYDRA" in version.stdout
+
+
+def rank_of(process):
+    with open(f"/proc/{process}/environ", "rb") as file:
+        found = re.search(rb"PMI_RANK=(\d+)", file.read())
+    return int(found.group(1))
+
+
+@unittest.skipUnless(is_hydra(), "needs a launcher that lets the other ranks live: MPICH's -disable-auto-cleanup")
+class Death(ProgramTest):
+    def check(self, environment=None, **settings):
+        run = self.write("run.toml", RUN_FILE)
+        words = [PROGRAM, "train", run, "--overwrite", *sets(training__epochs=1000000, **settings)]
+        script = self.write("rank.sh", 'trap : USR1 TERM\n"$@"\necho $? > status.$PMI_RANK\n')
+        launch = [os.environ["HALOGRAD_MPIEXEC"], "-disable-auto-cleanup", "-n", str(RANKS), "bash", script, *words]
+        with open(self.path("log"), "w", encoding="utf-8") as log:
+            job = subprocess.Popen(launch, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True, env=os.environ | (environment or {}))
+        self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
+        end = time.monotonic() + TIMEOUT
+        while "consensus" not in self.log() and time.monotonic() < end and job.poll() is None:
+            time.sleep(0.05)
+        victims = [process for process in ranks_below(job.pid) if rank_of(process) == KILLED]
+        self.assertEqual(len(victims), 1, self.log())
+        time.sleep(0.5)
+        os.kill(victims[0], signal.SIGKILL)
+        begin = time.monotonic()
+        others = [rank for rank in range(RANKS) if rank != KILLED]
+        while time.monotonic() - begin < LIMIT and not all(os.path.exists(self.path(f"status.{r}")) for r in others):
+            time.sleep(0.1)
+        for rank in others:
+            self.assertTrue(os.path.exists(self.path(f"status.{rank}")), f"rank {rank} lives on: {self.log()}")
+            with open(self.path(f"status.{rank}"), encoding="utf-8") as file:
+                self.assertEqual(int(file.read()), REQUEUE, self.log())
+        self.assertIn(f"halograd: rank {KILLED} has died", self.log())
+        for rank in others:
+            self.assertNotIn(f"halograd: rank {rank} has died", self.log())
+        job.wait(TIMEOUT)
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as log:
+            return log.read()
+
+    def test_synchronous_by_store(self):
+        self.check()
+
+    def test_synchronous_by_put(self):
+        self.check(comm__force_put=True)
+
+    def test_stale_by_put(self):
+        self.check(averager__staleness=2, comm__slots=3, comm__force_put=True)
+
+    def test_nobody_waits_for_anybody(self):
+        self.check(averager__staleness=-1, comm__slots=3)
+
+    def test_allreduce(self):
+        self.check(averager__name="allreduce")
+
+    def test_between_nodes(self):
+        """MPICH is told that each rank has a node of its own: then they only have TCP to know of each other."""
+        self.check(environment={"MPIR_CVAR_NOLOCAL": "1"})
+
+
+if __name__ == "__main__":
+    main()

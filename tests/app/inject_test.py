@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Stragglers, latency and losses that are injected, as /edge of the metrics and standard error tell of them."""
+
+import h5py
+import numpy as np
+
+from program import ProgramTest, main, sets
+
+RUN_FILE = """name = "run"
+training.epochs = 2
+training.batch = 32
+data.format = "synthetic"
+data.synthetic_train = 256
+data.synthetic_test = 32
+data.synthetic_shape = [8, 8, 1]
+network.name = "small"
+[[network.layer]]
+type = "flatten"
+[[network.layer]]
+type = "dense"
+channels = 10
+[output]
+checkpoint_epochs = 0
+"""
+STEPS = 8
+
+
+class Injected(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.write("run.toml", RUN_FILE)
+
+    def edges(self, ranks, **settings):
+        result = self.run_program("train", self.run_file, *sets(**settings), ranks=ranks)
+        self.assertEqual(result.status, 0, result.err)
+        with h5py.File(self.path("runs/run/metrics.h5"), "r") as file:
+            table = {name: file["edge"][name][()] for name in file["edge"]}
+        if table["epoch"].size:
+            mixes = table["staleness"].sum(axis=1) + table["left_out"]
+            np.testing.assert_array_equal(mixes, STEPS)
+        return table, result.err
+
+    def test_every_halo_of_a_synchronous_run(self):
+        edges, err = self.edges(4)
+        self.assertEqual(err, "")
+        # two epochs, four ranks on a ring, each with two neighbours
+        self.assertEqual(edges["epoch"].tolist(), [0] * 8 + [1] * 8)
+        self.assertEqual(edges["to"].tolist(), [0, 0, 1, 1, 2, 2, 3, 3] * 2)
+        self.assertEqual(edges["from"].tolist(), [1, 3, 0, 2, 1, 3, 0, 2] * 2)
+        self.assertEqual(edges["halos"].tolist(), [STEPS] * 16)
+        self.assertEqual(edges["staleness"][:, 0].tolist(), [STEPS] * 16)
+        self.assertEqual(edges["skipped"].tolist(), [0] * 16)
+        self.assertEqual(edges["bytes"].tolist(), [STEPS * 4 * (8 * 8 * 10 + 10)] * 16)
+        self.assertTrue((edges["least_delay_seconds"] <= edges["delay_seconds"]).all())
+
+    def test_a_slow_rank_is_named_and_waited_for(self):
+        edges, err = self.edges(3, comm__inject__slow_rank=1, comm__inject__slow_factor=2000,
+                                comm__report_seconds=0.02, averager__order="adapt_then_combine")
+        self.assertRegex(err, r"rank [02] waits for rank 1: version \d+, latest \d+, 0\.\d+ s")
+        waits = [edges["wait_seconds"][(edges["from"] == rank) & (edges["to"] != 1)].sum() for rank in range(3)]
+        self.assertEqual(np.argmax(waits), 1, waits)
+
+    def test_nobody_waits_without_a_bound(self):
+        edges, _ = self.edges(3, comm__inject__slow_rank=1, comm__inject__slow_factor=500, averager__staleness=-1,
+                              comm__slots=3)
+        self.assertEqual(edges["wait_seconds"].max(), 0)
+
+    def test_latency(self):
+        edges, _ = self.edges(2, comm__inject__latency_us=5000)
+        self.assertGreaterEqual(edges["least_delay_seconds"].min(), 5e-3)
+
+    def test_losses(self):
+        edges, _ = self.edges(2, comm__inject__drop_fraction=0.5, averager__staleness=-1, comm__slots=4)
+        self.assertEqual(edges["epoch"].tolist(), [0, 0, 1, 1])
+        self.assertLess(edges["halos"].max(), STEPS)
+        self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5),
+                    words=["comm.inject.drop_fraction loses halos", "a rank waits for them without end"])
+        self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5, averager__name="allreduce"),
+                    words=['the averager "allreduce" needs all that is sent'])
+
+    def test_a_rank_that_there_is_not(self):
+        self.refuse("train", self.run_file, *sets(comm__inject__slow_rank=2),
+                    words=["comm.inject.slow_rank is 2, expected a rank below 2"])
+
+    def test_no_edges_without_neighbours(self):
+        edges, _ = self.edges(2, averager__name="allreduce", comm__inject__latency_us=100)
+        self.assertEqual(edges["epoch"].size, 0)
+
+
+if __name__ == "__main__":
+    main()
