@@ -6,6 +6,12 @@
 namespace halograd {
 
 std::unique_ptr<Averager> make_averager(const AveragerContext& context) {
+  const AveragerConfig& averager = context.averager;
+  const bool periodic = averager.every > 1 || averager.global_every > 0 || averager.consensus_target > 0;
+  return periodic ? make_periodic_averager(context) : make_every_step_averager(context);
+}
+
+std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& context) {
   const std::string& name = context.averager.name;
   if (name == "none") return make_none_averager();
   if (name == "allreduce") return make_allreduce_averager(context);
@@ -13,11 +19,24 @@ std::unique_ptr<Averager> make_averager(const AveragerContext& context) {
   fail("averager.name is \"", name, "\"; expected none, allreduce or neighbour");
 }
 
-std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length) {
+namespace {
+
+std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank,
+                                std::size_t length) {
   const auto model = static_cast<std::int64_t>(length * sizeof(float));
   if (averager.name == "allreduce") return allreduce_bytes(topology.ranks(), length);
   if (averager.name == "neighbour") return static_cast<std::int64_t>(topology.out_neighbours(rank).size()) * model;
   return 0;
+}
+
+}  // namespace
+
+double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
+                      std::size_t optimizer_buffers) {
+  const std::size_t values = averager.momentum == "averaged" ? length * (1 + optimizer_buffers) : length;
+  const auto exchange = static_cast<double>(bytes_per_exchange(averager, topology, rank, values));
+  const auto exact = static_cast<double>(exact_average_bytes(topology.ranks(), values));
+  return exchange / averager.every + (averager.global_every > 0 ? exact / averager.global_every : 0);
 }
 
 }  // namespace halograd

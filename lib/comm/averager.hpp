@@ -55,6 +55,9 @@ class Averager {
   [[nodiscard]] virtual std::vector<SavedState> state() { return {}; }
   virtual void restored() {}
 
+  /// Steps from one exchange to the next, as it stands; 0: none.
+  [[nodiscard]] virtual std::int64_t period() const { return 1; }
+
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
@@ -63,7 +66,9 @@ class Averager {
 /// The one factory. Collective.
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
-/// Bytes that `rank` sends in a step of `length` weights.
-std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length);
+/// Bytes that `rank` sends a step, on average, for `length` weights and as many values in each optimizer buffer. With a
+/// consensus target: what it would send with the longest period.
+double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
+                      std::size_t optimizer_buffers = 0);
 
 }  // namespace halograd

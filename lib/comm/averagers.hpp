@@ -8,6 +8,16 @@
 /// What make_averager chooses from; one file each.
 namespace halograd {
 
+/// One of the following by name, in every step.
+std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& context);
+
+/// One of them every averager.every steps, or as often as averager.consensus_target asks for, and an exact global
+/// average every averager.global_every steps. Collective.
+std::unique_ptr<Averager> make_periodic_averager(const AveragerContext& context);
+
+/// What that exact average of `length` values sends a rank.
+std::int64_t exact_average_bytes(int ranks, std::size_t length);
+
 /// Every rank trains alone.
 std::unique_ptr<Averager> make_none_averager();
 

@@ -22,6 +22,10 @@ struct AveragerConfig {
   int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
   double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
   double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
+  int every = 1;            ///< exchanges are so many steps apart, at most where there is a consensus_target
+  double consensus_target = 0.0;   ///< consensus distance to keep, in lengths of a step, by choice of the period; 0: none
+  int global_every = 0;            ///< steps from one exact average of all replicas to the next; 0: none
+  std::string momentum = "local";  ///< the optimizer's buffers: local or averaged with the weights
   bool operator==(const AveragerConfig&) const = default;
 };
 

@@ -229,6 +229,16 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("patience", c.patience,
     "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
     at_least(0));
+  v("every", c.every, "steps from one exchange to the next; with consensus_target the most that it may choose",
+    at_least(1));
+  v("consensus_target", c.consensus_target,
+    "exchange as often as keeps the replicas' distance to their mean at so many lengths of a step; 0: every `every` "
+    "steps",
+    at_least(0));
+  v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
+    at_least(0));
+  v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
+    one_of({"local", "averaged"}));
 }
 
 template <class Visitor>

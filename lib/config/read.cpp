@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/averager_checks.hpp"
 #include "config/document.hpp"
 #include "config/fields.hpp"
 #include "config/suggest.hpp"
@@ -134,6 +135,9 @@ void check(const RunConfig& config, const Places& places) {
   }
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
+  }
+  if (const auto conflict = averager_conflict(config)) {
+    fail_at(places.of("averager", conflict->key), conflict->message, conflict->hint);
   }
   if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");

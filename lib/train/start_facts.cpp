@@ -35,7 +35,7 @@ void add_places(StartFacts& facts, const Communicator& comm) {
 
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
                        const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader) {
+                       const Loader& loader, std::size_t optimizer_buffers) {
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
@@ -76,7 +76,8 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
     }
   }
-  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count());
+  const double bytes =
+      bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(), optimizer_buffers);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
   return facts;
 }

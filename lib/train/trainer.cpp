@@ -70,7 +70,8 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
 Trainer::~Trainer() = default;
 
 StartFacts Trainer::facts() const {
-  return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_);
+  return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_,
+                     optimizer_->state().size());
 }
 
 TrainingResult Trainer::run(const TrainOptions& options) {
@@ -258,6 +259,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
   row.loss = loss.loss / batch.size;
   row.skipped = finite ? 0 : 1;
+  row.averaging_period = averager_->period();
   row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;

@@ -81,7 +81,9 @@ def read_metrics(path):
 
 def read_replicas(path):
     with h5py.File(path, "r") as file:
-        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
+        datasets = {name: item for name, item in file["replica"].items() if isinstance(item, h5py.Dataset)}
+        datasets.update({"averager/" + name: item for name, item in file.get("replica/averager", {}).items()})
+        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in datasets.items()}
 
 
 def ranks_below(launcher):
