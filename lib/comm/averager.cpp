@@ -22,10 +22,11 @@ std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& contex
 namespace {
 
 std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank,
-                                std::size_t length) {
-  const auto model = static_cast<std::int64_t>(length * sizeof(float));
+                                std::size_t length, std::size_t parts) {
   if (averager.name == "allreduce") return allreduce_bytes(topology.ranks(), length);
-  if (averager.name == "neighbour") return static_cast<std::int64_t>(topology.out_neighbours(rank).size()) * model;
+  if (averager.name == "neighbour") {
+    return static_cast<std::int64_t>(topology.out_neighbours(rank).size() * parts * halo_bytes(averager, length));
+  }
   return 0;
 }
 
@@ -33,9 +34,9 @@ std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& 
 
 double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
                       std::size_t optimizer_buffers) {
-  const std::size_t values = averager.momentum == "averaged" ? length * (1 + optimizer_buffers) : length;
-  const auto exchange = static_cast<double>(bytes_per_exchange(averager, topology, rank, values));
-  const auto exact = static_cast<double>(exact_average_bytes(topology.ranks(), values));
+  const std::size_t parts = averager.momentum == "averaged" ? 1 + optimizer_buffers : 1;
+  const auto exchange = static_cast<double>(bytes_per_exchange(averager, topology, rank, length, parts));
+  const auto exact = static_cast<double>(parts) * static_cast<double>(exact_average_bytes(topology.ranks(), length));
   return exchange / averager.every + (averager.global_every > 0 ? exact / averager.global_every : 0);
 }
 

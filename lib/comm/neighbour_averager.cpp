@@ -201,6 +201,7 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context
   const AveragerConfig& averager = context.averager;
   HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
                    "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
+  if (averager.codec != "fp32") return make_compressed_averager(context);
   HaloWindow::Options options{context.transport.slots, context.transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);

@@ -29,6 +29,14 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
                                  "leaves no choice",
              "set averager.every to the most steps, for example 32"}};
   }
+  if (averager.codec != "fp32" && averager.name != "neighbour") {
+    return {{"codec", "averager.codec \"" + averager.codec + "\" is for the averager \"neighbour\"" + is, ""}};
+  }
+  if (averager.codec != "fp32" && stale) {
+    return {{"codec", "averager.codec \"" + averager.codec + "\" sends differences, of which none may be missed, but averager." +
+                          key_of_stale + " lets ranks miss some",
+             "codec = \"fp32\", or staleness = 0 and patience = 0"}};
+  }
   if (averager.momentum == "averaged") {
     const bool weights = averager.name == "neighbour" || averager.global_every > 0;
     if (!weights) return {{"momentum", "averager.momentum = \"averaged\" is for averagers of weights" + is, ""}};

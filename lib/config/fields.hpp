@@ -174,7 +174,15 @@ void visit(Visitor& v, LayerConfig& c) {
   if (is("dropout")) v("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
   if (is("batch_norm", "group_norm", "layer_norm")) v("epsilon", c.epsilon, "added to the variance", above(0));
   if (is("batch_norm")) {
-    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
+    v("codec", c.codec,
+    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+    "error kept for the next one",
+    one_of({"fp32", "bf16", "int8", "top_k"}));
+  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("consensus_step", c.consensus_step,
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    between(0, 1));
+  v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
 
@@ -199,6 +207,14 @@ template <class Visitor>
 void visit(Visitor& v, OptimizerConfig& c) {
   v("name", c.name, "how a gradient changes the weights", one_of({"sgd", "adam", "adamw", "adagrad"}));
   v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
+  v("codec", c.codec,
+    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+    "error kept for the next one",
+    one_of({"fp32", "bf16", "int8", "top_k"}));
+  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("consensus_step", c.consensus_step,
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    between(0, 1));
   v("momentum", c.momentum, "sgd: share of the last update that is kept", at_least_and_below(0, 1));
   v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
   v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
@@ -237,6 +253,14 @@ void visit(Visitor& v, AveragerConfig& c) {
     at_least(0));
   v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
     at_least(0));
+  v("codec", c.codec,
+    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+    "error kept for the next one",
+    one_of({"fp32", "bf16", "int8", "top_k"}));
+  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("consensus_step", c.consensus_step,
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    between(0, 1));
   v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
     one_of({"local", "averaged"}));
 }

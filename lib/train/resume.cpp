@@ -23,7 +23,8 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 std::string averaging(const RunConfig& config) {
   if (config.averager.name != "neighbour") return config.averager.name;
   return "neighbour " + config.averager.order + " on " +
-         (config.topology.kind == "file" ? config.topology.file : config.topology.kind);
+         (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
+         (config.averager.codec == "fp32" ? "" : " with codec " + config.averager.codec);
 }
 
 }  // namespace
