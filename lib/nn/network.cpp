@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
@@ -11,8 +10,6 @@
 #include "kernels/region.hpp"
 #include "nn/initialise.hpp"
 #include "nn/network_node.hpp"
-#include "nn/plan.hpp"
-#include "support/memory.hpp"
 
 namespace halograd {
 
@@ -67,119 +64,6 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool 
     value_of[node_config.output] = static_cast<int>(shapes.size());
     shapes.push_back(node->shape);
     nodes_.push_back(std::move(node));
-  }
-}
-
-/// Decides who takes the gradient of a fused ReLU's output back through it: the node that writes to it last, where it
-/// can do so as it stores.
-void Network::place_masks(const std::vector<std::vector<int>>& consumers) {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i]->config.epilogue.relu) continue;
-    const int value = static_cast<int>(i) + 1;
-    nodes_[i]->mask_gradient = true;
-    if (!consumers[value].empty()) {
-      Node& last = *nodes_[consumers[value].front()];
-      const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && consumers[value].size() == 1);
-      if (able && last.inputs[0] == value && std::count(last.inputs.begin(), last.inputs.end(), value) == 1) {
-        last.call.mask = true;
-        nodes_[i]->mask_gradient = false;
-      }
-    }
-    if (nodes_[i]->mask_gradient) nodes_[i]->needs.backward_reads_output = true;
-  }
-}
-
-void Network::place_buffers() {
-  const int count = static_cast<int>(nodes_.size());
-  const int values = count + 1;
-  const auto backward_time = [&](int node) { return 2 * count - node; };
-  std::vector<std::vector<int>> consumers(values);
-  for (int i = 0; i < count; ++i) {
-    for (const int value : nodes_[i]->inputs) consumers[value].push_back(i);
-  }
-  for (int i = 0; i + 1 < count; ++i) {
-    HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i]->config.output, ": no layer takes its output");
-  }
-  place_masks(consumers);
-
-  // Buffers 0 .. values-1 are the values, then their gradients, then what layers save from forward to backward.
-  std::vector<Lifetime> buffers(static_cast<std::size_t>(2 * values + count));
-  std::vector<int> place(2 * values);  // the buffer whose place a value or gradient shares
-  std::iota(place.begin(), place.end(), 0);
-  const auto bytes = [&](int value) {
-    const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1]->shape;
-    return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
-  };
-  for (int value = 0; value < values; ++value) {
-    const int producer = value - 1;
-    Lifetime life{value == 0 && runs_on_host ? 0 : bytes(value), producer, value == count ? count : producer};
-    Lifetime gradient_life{value == 0 ? 0 : bytes(value), count, backward_time(producer)};
-    for (const int consumer : consumers[value]) {
-      const Node& node = *nodes_[consumer];
-      const bool overwritten = node.needs.in_place && node.inputs[node.needs.in_place_input] == value;
-      const bool read_again = node.needs.backward_reads_input && !overwritten;
-      life.death = std::max(life.death, read_again ? backward_time(consumer) : consumer);
-    }
-    if (value != count) gradient_life.birth = backward_time(consumers[value].back());
-    if (producer >= 0) {
-      const Node& node = *nodes_[producer];
-      if (node.needs.backward_reads_output) life.death = std::max(life.death, backward_time(producer));
-      const int from = node.needs.in_place ? node.inputs[node.needs.in_place_input] : 0;
-      const bool fits =
-          from != 0 && bytes(from) == bytes(value) && std::count(node.inputs.begin(), node.inputs.end(), from) == 1;
-      // The output may take the place of an input that nobody else reads; that input's gradient the output's, unless
-      // another node has put something there before.
-      if (fits && consumers[from].size() == 1 && !nodes_[from - 1]->needs.backward_reads_output) {
-        place[value] = place[from];
-      }
-      if (fits && consumers[from].back() == producer) place[values + value] = place[values + from];
-    }
-    const auto join = [&](int buffer, const Lifetime& own) {
-      Lifetime& shared = buffers[place[buffer]];
-      if (place[buffer] == buffer) shared = own;
-      shared.birth = std::min(shared.birth, own.birth);
-      shared.death = std::max(shared.death, own.death);
-    };
-    join(value, life);
-    join(values + value, gradient_life);
-  }
-  for (int i = 0; i < count; ++i) {
-    buffers[2 * values + i] = {nodes_[i]->needs.saved_bytes, i, backward_time(i)};
-  }
-  std::size_t workspace_bytes = 0;
-  for (const auto& node : nodes_) workspace_bytes = std::max(workspace_bytes, node->needs.workspace_bytes);
-
-  const ArenaPlan plan = plan_arena(buffers);
-  if (runs_on_host) {
-    require_memory(static_cast<double>(plan.bytes + workspace_bytes),
-                   "activations and gradients of " + std::to_string(largest_batch_) + " images");
-  }
-  arena_ = Buffer<std::byte>("halograd::arena", plan.bytes + workspace_bytes);
-  workspace_ = slice(arena_, plan.bytes, workspace_bytes);
-  value_offset_.resize(values);
-  gradient_offset_.resize(values);
-  for (int value = 0; value < values; ++value) {
-    value_offset_[value] = plan.offsets[place[value]];
-    gradient_offset_[value] = plan.offsets[place[values + value]];
-  }
-
-  std::vector<bool> seen(values, false);
-  for (int i = count - 1; i >= 0; --i) {
-    Node& node = *nodes_[i];
-    node.saved_offset = plan.offsets[2 * values + i];
-    for (const int value : node.inputs) {
-      node.first_consumer.push_back(!seen[value]);
-      seen[value] = true;
-    }
-    const std::size_t parameters = node.layer->parameters().size();
-    node.call.inputs.resize(node.inputs.size());
-    node.call.input_gradients.resize(node.inputs.size());
-    node.call.accumulate.resize(node.inputs.size());
-    node.call.parameters.resize(parameters);
-    node.call.parameter_gradients.resize(parameters);
-    node.call.statistics.resize(node.layer->statistics().size());
-    node.call.saved = slice(arena_, node.saved_offset, node.needs.saved_bytes);
-    node.call.workspace = workspace_;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/types.hpp"
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
+#include "nn/plan.hpp"
 
 namespace halograd {
 
@@ -95,8 +96,17 @@ class Network {
  private:
   struct Node;
   void build_nodes(const NetworkConfig& config, const Shape& input, bool fused);
-  void place_masks(const std::vector<std::vector<int>>& consumers);
+  // Memory (network_buffers.cpp). Consumers: for each value, the nodes that read it, in order.
+  struct Lives;
+  using Consumers = std::vector<std::vector<int>>;
+  [[nodiscard]] Consumers consumers() const;
+  void place_masks(const Consumers& consumers);
+  [[nodiscard]] std::size_t value_bytes(int value) const;
+  [[nodiscard]] Lifetime life_of_value(int value, const std::vector<int>& consumers) const;
+  [[nodiscard]] Lifetime life_of_gradient(int value, const std::vector<int>& consumers) const;
+  void share_places(int value, const Consumers& consumers, Lives& lives) const;
   void place_buffers();
+  void prepare_calls();
   void load(const ExecutionSpace& exec, const HostBatch& batch);
   void forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training, std::uint64_t random_key);
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,

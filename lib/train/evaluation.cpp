@@ -1,5 +1,6 @@
 #include "train/evaluation.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace halograd {
@@ -10,18 +11,24 @@ double Evaluation::score() const {
   return labels > 0 ? correct / labels : 0;
 }
 
-Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader) {
+Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
+                    long boundaries, const std::function<bool()>& go_on) {
   Evaluation sum;
   sum.metric = metric_of(network.target().loss);
   loader.start_epoch(0);
-  while (const Batch* batch = loader.next()) {
-    const LossSum part = network.evaluate(exec, replica, {batch->size, batch->images.data(), batch->labels.data()});
+  const auto add = [&](const Batch& batch) {
+    const LossSum part = network.evaluate(exec, replica, {batch.size, batch.images.data(), batch.labels.data()});
     sum.loss_sum += part.loss;
-    sum.images += batch->size;
+    sum.images += batch.size;
     sum.correct += static_cast<double>(part.correct);
-    sum.labels += static_cast<double>(batch->size * network.target().labels_per_image);
+    sum.labels += static_cast<double>(batch.size * network.target().labels_per_image);
     sum.overlap += static_cast<double>(part.overlap);
     sum.either += static_cast<double>(part.either);
+  };
+  const long batches = std::max(boundaries, loader.steps());
+  for (long boundary = 0; boundary < batches; ++boundary) {
+    if (const Batch* batch = loader.next()) add(*batch);
+    if (go_on && !go_on()) break;
   }
   return sum;
 }

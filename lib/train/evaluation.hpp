@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "comm/communicator.hpp"
@@ -21,8 +22,11 @@ struct Evaluation {
   [[nodiscard]] double score() const;
 };
 
-/// Passes all that the loader deals to this rank through the network, without training.
-Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader);
+/// Passes all that the loader deals to this rank through the network, without training. Where given, `go_on` is asked
+/// `boundaries` times, after each batch and then without one (ranks may have different numbers of batches); the
+/// evaluation ends, unfinished, where it says no.
+Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
+                    long boundaries = 0, const std::function<bool()>& go_on = {});
 
 /// Collective: the evaluation of all that the ranks evaluated.
 Evaluation over_ranks(Evaluation part, const Communicator& comm);

@@ -44,7 +44,7 @@ std::string to_string(StopReason reason) {
 }
 
 Stop::Stop(const Communicator& comm, double time_limit, double checkpoint_seconds)
-    : comm_(comm), agreement_(comm.handle()), checkpoint_seconds_(checkpoint_seconds) {
+    : comm_(comm), agreement_(comm.handle()), evaluating_(comm.handle()), checkpoint_seconds_(checkpoint_seconds) {
   const double of_job = slurm_seconds_left();
   limited_ = time_limit > 0 || of_job > 0;
   if (!limited_) return;
@@ -79,13 +79,18 @@ StopReason Stop::wish(double ahead) const {
       break;
   }
   if (!limited_) return StopReason::none;
-  const double needed = ahead + agreement_.longest_delay_seconds() + 2 * checkpoint_seconds_ + spare_seconds;
+  const double delay = std::max(agreement_.longest_delay_seconds(), evaluating_.longest_delay_seconds());
+  const double needed = ahead + delay + 2 * checkpoint_seconds_ + spare_seconds;
   const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
   return left < needed ? StopReason::time_limit : StopReason::none;
 }
 
 StopReason Stop::after_step() {
   return checked(agreement_.at_boundary(static_cast<int>(wish(0))));
+}
+
+StopReason Stop::after_evaluated_batch() {
+  return checked(evaluating_.at_boundary(static_cast<int>(wish(0))));
 }
 
 StopReason Stop::now(double ahead) {

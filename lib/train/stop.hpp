@@ -35,6 +35,8 @@ class Stop {
 
   /// After each step, by all ranks (comm/agreement.hpp). Throws CollectiveError where a rank has failed.
   StopReason after_step();
+  /// After each batch of an evaluation, by all ranks, as often on each. Throws as after_step().
+  StopReason after_evaluated_batch();
   /// Collective, and waits. `ahead`: seconds that will pass before the next chance to stop.
   StopReason now(double ahead);
 
@@ -50,7 +52,7 @@ class Stop {
   StopReason checked(int agreed);
 
   const Communicator& comm_;
-  Agreement agreement_;
+  Agreement agreement_, evaluating_;  ///< each learns the length of its own steps
   std::string limit_, failure_, not_finite_;
   bool limited_ = false;
   Clock::time_point end_{};

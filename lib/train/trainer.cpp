@@ -64,6 +64,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     mean_.statistics = Buffer<float>("halograd::mean_statistics", network_->statistic_count());
     guard_ = std::make_unique<FiniteGuard>(*network_, replica_);
   });
+  // A rank's share of a batch, and so the size and number of its test batches, may be another than its neighbour's.
+  whole_batches_ = std::lround(comm_.largest(static_cast<double>(whole_test_->steps())));
+  shared_batches_ = std::lround(comm_.largest(static_cast<double>(shared_test_->steps())));
   files_ = std::make_unique<RunFiles>(comm_, config_, *network_, *optimizer_);
 }
 
@@ -94,12 +97,16 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   TrainingResult result;
   if (epoch_ == last) {
     report_.line("Nothing left to train: training.epochs = " + std::to_string(epochs) + " are done");
-    result.last = summarise(evaluate_epoch());
+    EpochMetrics row;
+    result.stopped = to_string(evaluate_epoch(row));
+    result.last = summarise(row);
     result.last.train_loss = std::numeric_limits<double>::quiet_NaN();
   }
   double images = 0, training_seconds = 0, waited = 0;
   while (epoch_ < last) {
-    const StopReason reason = train_epoch();
+    EpochMetrics row;
+    StopReason reason = train_epoch();
+    if (reason == StopReason::none) reason = evaluate_epoch(row);
     if (reason != StopReason::none) {
       save(CheckpointHeader());
       files_->finish();
@@ -109,7 +116,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
                    files_->folder().checkpoint(step_));
       break;
     }
-    result.last = finish_epoch(epoch_ + 1 == last);
+    result.last = finish_epoch(row, epoch_ + 1 == last);
     report_.epoch_ends(result.last);
     result.seconds += result.last.seconds;
     images += result.last.images;
@@ -131,11 +138,7 @@ TrainingResult Trainer::train(const TrainOptions& options) {
   return result;
 }
 
-EpochSummary Trainer::finish_epoch(bool last) {
-  const double begin = now();
-  EpochMetrics row = evaluate_epoch();
-  evaluation_seconds_ = now() - begin;
-  row.seconds = sums_.training_seconds + evaluation_seconds_;
+EpochSummary Trainer::finish_epoch(const EpochMetrics& row, bool last) {
   files_->add_epoch(row);
   ++epoch_;
   EpochSummary summary = summarise(row);
@@ -278,8 +281,10 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
                     "training.non_finite = \"skip\" goes on without such updates)");
 }
 
-EpochMetrics Trainer::evaluate_epoch() {
-  EpochMetrics row;
+StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
+  const double begin = now();
+  StopReason reason = StopReason::none;
+  const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
@@ -292,15 +297,20 @@ EpochMetrics Trainer::evaluate_epoch() {
   // Running statistics describe the weights' activations: replicas that are held together share them.
   if (config_.averager.name != "none") Kokkos::deep_copy(replica_.statistics, mean_.statistics);
 
-  const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_);
+  const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_, whole_batches_, go_on);
+  if (reason != StopReason::none) return reason;
   row.test_loss = own.loss();
   row.test_score = own.score();
-  const Evaluation mean = over_ranks(evaluate(exec_, *network_, mean_, *shared_test_), comm_);
+  const Evaluation part = evaluate(exec_, *network_, mean_, *shared_test_, shared_batches_, go_on);
+  if (reason != StopReason::none) return reason;
+  const Evaluation mean = over_ranks(part, comm_);
   row.mean_model_loss = mean.loss();
   row.mean_model_score = mean.score();
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
-  return row;
+  evaluation_seconds_ = now() - begin;
+  row.seconds = sums_.training_seconds + evaluation_seconds_;
+  return reason;
 }
 
 std::string Trainer::position() const {

@@ -59,9 +59,10 @@ class Trainer {
   StepMetrics train_step(const Batch& batch);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
   void leave_out(const Batch& batch, std::uint64_t random_key);
-  EpochMetrics evaluate_epoch();
-  /// Collective: evaluates, writes the epoch's metrics and, where one is due, its checkpoint.
-  EpochSummary finish_epoch(bool last);
+  /// Collective: the epoch's metrics, unless all are to stop before they are known.
+  StopReason evaluate_epoch(EpochMetrics& row);
+  /// Collective: writes the epoch's metrics and, where one is due, its checkpoint.
+  EpochSummary finish_epoch(const EpochMetrics& row, bool last);
   /// Collective: the epoch over all ranks.
   [[nodiscard]] EpochSummary summarise(const EpochMetrics& row) const;
   [[nodiscard]] bool checkpoint_is_due() const;
@@ -89,13 +90,14 @@ class Trainer {
   std::unique_ptr<FiniteGuard> guard_;
   Replica replica_, mean_;
 
-  double rate_ = 0;                 ///< learning rate of the step
-  std::int64_t step_ = 0;           ///< steps done
-  std::int64_t epoch_ = 0;          ///< whole epochs done
-  std::int64_t step_in_epoch_ = 0;  ///< steps done of the epoch after these
-  EpochSums sums_;                  ///< of that epoch
-  std::int64_t skipped_ = 0;        ///< updates of this rank that were left out in this call
-  double evaluation_seconds_ = 0;   ///< of the last epoch
+  double rate_ = 0;                              ///< learning rate of the step
+  std::int64_t step_ = 0;                        ///< steps done
+  std::int64_t epoch_ = 0;                       ///< whole epochs done
+  std::int64_t step_in_epoch_ = 0;               ///< steps done of the epoch after these
+  EpochSums sums_;                               ///< of that epoch
+  std::int64_t skipped_ = 0;                     ///< updates of this rank that were left out in this call
+  double evaluation_seconds_ = 0;                ///< of the last epoch
+  long whole_batches_ = 0, shared_batches_ = 0;  ///< of the test loaders, on the rank that has the most
 };
 
 }  // namespace halograd

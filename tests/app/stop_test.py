@@ -9,6 +9,7 @@ import time
 import unittest
 
 import h5py
+import numpy as np
 
 from program import TIMEOUT, ProgramTest, launched, main, ranks_below, read_metrics, sets
 from resume_test import ADAM, RUN_FILE, SGD
@@ -117,6 +118,44 @@ class Stopped(ProgramTest):
         end = {"SLURM_JOB_END_TIME": str(int(time.time()) + 8)}
         result = self.run_program(*words, "--resume", ranks=2, environment=end)
         self.assertEqual(result.status, REQUEUE, result.out)
+
+    def slow_evaluation(self):
+        """A run of one step an epoch, whose test images alone would take 25 s and more: reads of their file are throttled.
+        With 10 images a step, three ranks do not have as many test batches each."""
+        chance = np.random.default_rng(3)
+        with h5py.File(self.path("slow.h5"), "w") as file:
+            for split, count in (("train", 10), ("test", 1200)):
+                file[f"{split}/images"] = chance.random((count, 20, 20, 3), dtype=np.float32)
+                file[f"{split}/labels"] = np.arange(count) % 4
+        data = '[data]\nformat = "hdf5"\npath = "slow.h5"\ncache_memory = 0\n'
+        text = RUN_FILE + SGD
+        text = text[:text.index("[data]")] + data + text[text.index("[network]"):]
+        return ["train", self.write("run.toml", text.replace("batch = 30", "batch = 10")), *sets(training__epochs=2)]
+
+    def check_stopped_in_evaluation(self, out, words, reason):
+        self.assertRegex(out, rf"Stopped by {reason} after epoch 1, step 1 of 1 \(1 steps in all\)")
+        with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
+            self.assertEqual([int(file.attrs[name]) for name in ("epoch", "step", "step_in_epoch")], [0, 1, 1])
+        self.assertEqual(len(read_metrics(self.path("runs/silver/metrics.h5"))["epoch/steps"]), 0)
+        self.succeed(*words, *sets(name="silver"), "--resume", ranks=3)
+        self.succeed(*words, *sets(name="gold"), "--overwrite", ranks=3)
+        self.assert_same_runs(reason)
+
+    def test_a_signal_during_an_evaluation(self):
+        words = self.slow_evaluation()
+        process = self.start([*words, *sets(name="silver", data__throttle_mb_per_second=0.23)], 3)
+        self.until(process, "consensus")
+        time.sleep(1)
+        self.to_one_rank(signal.SIGUSR1)(process, random.Random(7))
+        status, out = self.finish(process)
+        self.assertEqual(status, REQUEUE, out)
+        self.check_stopped_in_evaluation(out, words, "SIGUSR1")
+
+    def test_the_time_limit_during_an_evaluation(self):
+        words = self.slow_evaluation()
+        result = self.run_program(*words, *sets(name="silver", data__throttle_mb_per_second=0.23), "--time-limit", 8, ranks=3)
+        self.assertEqual(result.status, REQUEUE, result.out + result.err)
+        self.check_stopped_in_evaluation(result.out, words, "the time limit")
 
     def test_the_second_request_to_end(self):
         run = self.write("run.toml", RUN_FILE + SGD)

@@ -136,6 +136,18 @@ TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
   EXPECT_GT(ring.result.last.consensus_distance, 1e-4) << "a ring keeps replicas apart while they learn";
 }
 
+TEST(Trainer, RanksWithDifferentNumbersOfTestBatchesAgreeAsOften) {
+  // 10 images a step: shares of 3 and 4 images at 3 ranks, and so 14 and 10 batches of the 40 test images.
+  const Communicator comm(MPI_COMM_WORLD);
+  const SharedFolder folder(comm);
+  const Trained trained =
+      train(small_run(folder.path(), "unequal",
+                      {"training.batch=10", "data.synthetic_train=50", "data.synthetic_test=41", "training.epochs=4"}),
+            comm);
+  EXPECT_EQ(trained.result.epochs, 4);
+  EXPECT_EQ(trained.result.stopped, "");
+}
+
 TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
   const Communicator comm(MPI_COMM_WORLD);
   if (comm.ranks() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
