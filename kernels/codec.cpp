@@ -133,8 +133,8 @@ struct Decode {
 
 FlatRange blocks_of(const ExecutionSpace& exec, const Codec& codec, std::size_t length, std::size_t code,
                     std::size_t estimate) {
-  HALOGRAD_REQUIRE(codec.kind != CodecKind::top_k || (codec.kept > 0 && codec.kept <= codec_block), "codec: ",
-                   codec.kept, " values of a block of ", codec_block);
+  HALOGRAD_REQUIRE(codec.kind != CodecKind::top_k || (codec.kept > 0 && codec.kept <= codec_block),
+                   "codec: ", codec.kept, " values of a block of ", codec_block);
   HALOGRAD_REQUIRE(code == codec.bytes(length) && estimate == length, "codec: ", code, " bytes for ", length,
                    " values and ", estimate, " estimates");
   return {exec, 0, (static_cast<long>(length) + codec_block - 1) / codec_block};

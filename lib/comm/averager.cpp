@@ -21,8 +21,8 @@ std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& contex
 
 namespace {
 
-std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank,
-                                std::size_t length, std::size_t parts) {
+std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
+                                std::size_t parts) {
   if (averager.name == "allreduce") return allreduce_bytes(topology.ranks(), length);
   if (averager.name == "neighbour") {
     return static_cast<std::int64_t>(topology.out_neighbours(rank).size() * parts * halo_bytes(averager, length));

@@ -33,8 +33,8 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length);
 /// Collective.
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context);
 
-/// The same where averager.codec is not fp32: x_i <- x_i + gamma sum_j W_ij (e_j - e_i) with estimates e that follow the
-/// replicas by coded differences. Collective.
+/// The same where averager.codec is not fp32: x_i <- x_i + gamma sum_j W_ij (e_j - e_i) with estimates e that follow
+/// the replicas by coded differences. Collective.
 std::unique_ptr<Averager> make_compressed_averager(const AveragerContext& context);
 
 /// Of one replica, or one buffer of the optimizer, as averager.codec sends it.

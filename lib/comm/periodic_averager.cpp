@@ -13,8 +13,8 @@
 namespace halograd {
 namespace {
 
-/// Local SGD (Stich, 2019): another averager only in every H-th step, which it counts as its own. Every G steps the exact
-/// mean of all replicas takes their place (Gossip-PGA, Chen et al., 2021).
+/// Local SGD (Stich, 2019): another averager only in every H-th step, which it counts as its own. Every G steps the
+/// exact mean of all replicas takes their place (Gossip-PGA, Chen et al., 2021).
 class PeriodicAverager final : public Averager {
  public:
   explicit PeriodicAverager(const AveragerContext& context)

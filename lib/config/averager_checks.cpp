@@ -13,8 +13,8 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   }
   if (stale && (averager.global_every > 0 || averager.consensus_target > 0)) {
     const std::string collective = averager.global_every > 0 ? "global_every" : "consensus_target";
-    return {{key_of_stale, "averager." + key_of_stale + " lets ranks run apart, averager." + collective +
-                               " waits for all of them",
+    return {{key_of_stale,
+             "averager." + key_of_stale + " lets ranks run apart, averager." + collective + " waits for all of them",
              "leave one of them out"}};
   }
   if (averager.every > 1 && (averager.name == "allreduce" || averager.name == "none")) {
@@ -25,16 +25,18 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
     return {{"global_every", "averager.global_every is for replicas that differ" + is, "leave it out"}};
   }
   if (averager.consensus_target > 0 && averager.every == 1) {
-    return {{"consensus_target", "averager.consensus_target chooses the steps between exchanges, averager.every = 1 "
-                                 "leaves no choice",
+    return {{"consensus_target",
+             "averager.consensus_target chooses the steps between exchanges, averager.every = 1 "
+             "leaves no choice",
              "set averager.every to the most steps, for example 32"}};
   }
   if (averager.codec != "fp32" && averager.name != "neighbour") {
     return {{"codec", "averager.codec \"" + averager.codec + "\" is for the averager \"neighbour\"" + is, ""}};
   }
   if (averager.codec != "fp32" && stale) {
-    return {{"codec", "averager.codec \"" + averager.codec + "\" sends differences, of which none may be missed, but averager." +
-                          key_of_stale + " lets ranks miss some",
+    return {{"codec",
+             "averager.codec \"" + averager.codec + "\" sends differences, of which none may be missed, but averager." +
+                 key_of_stale + " lets ranks miss some",
              "codec = \"fp32\", or staleness = 0 and patience = 0"}};
   }
   if (averager.momentum == "averaged") {

@@ -23,11 +23,12 @@ struct AveragerConfig {
   double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
   double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
   int every = 1;            ///< exchanges are so many steps apart, at most where there is a consensus_target
-  double consensus_target = 0.0;   ///< consensus distance to keep, in lengths of a step, by choice of the period; 0: none
-  std::string codec = "fp32";     ///< neighbour: how weights travel: fp32, bf16, int8, top_k
-  double kept_share = 0.02;       ///< top_k: share of the values that are sent
-  double consensus_step = 0.0;    ///< codecs: share of the way to the neighbours' estimates; 0: by the codec
-  int global_every = 0;            ///< steps from one exact average of all replicas to the next; 0: none
+  double consensus_target =
+      0.0;                      ///< consensus distance to keep, in lengths of a step, by choice of the period; 0: none
+  std::string codec = "fp32";   ///< neighbour: how weights travel: fp32, bf16, int8, top_k
+  double kept_share = 0.02;     ///< top_k: share of the values that are sent
+  double consensus_step = 0.0;  ///< codecs: share of the way to the neighbours' estimates; 0: by the codec
+  int global_every = 0;         ///< steps from one exact average of all replicas to the next; 0: none
   std::string momentum = "local";  ///< the optimizer's buffers: local or averaged with the weights
   bool operator==(const AveragerConfig&) const = default;
 };

@@ -175,14 +175,15 @@ void visit(Visitor& v, LayerConfig& c) {
   if (is("batch_norm", "group_norm", "layer_norm")) v("epsilon", c.epsilon, "added to the variance", above(0));
   if (is("batch_norm")) {
     v("codec", c.codec,
-    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
-    "error kept for the next one",
-    one_of({"fp32", "bf16", "int8", "top_k"}));
-  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
-  v("consensus_step", c.consensus_step,
-    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
-    between(0, 1));
-  v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
+      "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+      "error kept for the next one",
+      one_of({"fp32", "bf16", "int8", "top_k"}));
+    v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest",
+      above_and_at_most(0, 1));
+    v("consensus_step", c.consensus_step,
+      "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+      between(0, 1));
+    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
 

@@ -70,6 +70,16 @@ void Trainer::resume(const std::string& checkpoint) {
   if (!dropped.empty()) report_.line("NOTE: the averager's own state starts anew: " + dropped);
 }
 
+void Trainer::start_averager() {
+  AveragerContext context{
+      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
+  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
+  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
+    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
+  };
+  averager_ = make_averager(context);
+}
+
 std::string Trainer::restore_averager(const std::string& checkpoint, const CheckpointHeader& header,
                                       const RunConfig& before) {
   const std::vector<SavedState> state = averager_->state();

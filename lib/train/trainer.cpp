@@ -190,16 +190,6 @@ void Trainer::open_run(const TrainOptions& options) {
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
 }
 
-void Trainer::start_averager() {
-  AveragerContext context{
-      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
-  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
-  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
-    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
-  };
-  averager_ = make_averager(context);
-}
-
 StopReason Trainer::train_epoch() {
   loader_->start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_->steps(), step_in_epoch_);

@@ -118,6 +118,9 @@ class GoldSilver(ProgramTest):
         self.check(2, ADAM, averager__every=8, averager__consensus_target=3, stops=(1, 2),
                    kept=["averager/consensus", "averager/period"])
 
+    def test_codec(self):
+        self.check(3, SGD, averager__codec="int8", averager__every=2, kept=["averager/estimate"])
+
 
 class Resume(ProgramTest):
     def test_state_of_the_averager_is_dropped_out_loud(self):

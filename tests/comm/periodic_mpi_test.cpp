@@ -17,8 +17,7 @@ AveragerConfig config_of(const std::string& name, const std::string& order = "co
 }
 
 std::unique_ptr<Averager> make(const AveragerConfig& config, const Descent& descent, std::int64_t first_step = 0) {
-  AveragerContext context{config,         CommConfig(), topology_of("ring"),
-                          MPI_COMM_WORLD, length,       first_step};
+  AveragerContext context{config, CommConfig(), topology_of("ring"), MPI_COMM_WORLD, length, first_step};
   if (descent.momentum != 0) context.optimizer_state = {descent.velocity.device()};
   return make_averager(context);
 }
