@@ -16,14 +16,19 @@ std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& contex
   if (name == "none") return make_none_averager();
   if (name == "allreduce") return make_allreduce_averager(context);
   if (name == "neighbour") return make_neighbour_averager(context);
-  fail("averager.name is \"", name, "\"; expected none, allreduce or neighbour");
+  if (name == "easgd") return make_elastic_averager(context);
+  if (name == "fast") return make_fast_averager(context);
+  fail("averager.name is \"", name, "\"; expected none, allreduce, neighbour, easgd or fast");
 }
 
 namespace {
 
 std::int64_t bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
                                 std::size_t parts) {
-  if (averager.name == "allreduce") return allreduce_bytes(topology.ranks(), length);
+  if (averager.name == "allreduce" || averager.name == "easgd") return allreduce_bytes(topology.ranks(), length);
+  if (averager.name == "fast") {
+    return static_cast<std::int64_t>(topology.out_neighbours(rank).size() * (length + 1) * sizeof(float));
+  }
   if (averager.name == "neighbour") {
     return static_cast<std::int64_t>(topology.out_neighbours(rank).size() * parts * halo_bytes(averager, length));
   }

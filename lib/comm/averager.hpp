@@ -46,6 +46,13 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
 
+  /// Collective, after each evaluation at the end of an epoch: `epochs` are done, `score` is this replica's, the larger
+  /// the better. Whether it has changed the weights.
+  virtual bool after_epoch(const ExecutionSpace&, std::int64_t /*epochs*/, Vector<float> /*weights*/,
+                           double /*score*/) {
+    return false;
+  }
+
   /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
   [[nodiscard]] virtual bool shares_gradients() const { return false; }
 

@@ -40,4 +40,10 @@ std::unique_ptr<Averager> make_compressed_averager(const AveragerContext& contex
 /// Of one replica, or one buffer of the optimizer, as averager.codec sends it.
 std::size_t halo_bytes(const AveragerConfig& averager, std::size_t length);
 
+/// x_i <- x_i - alpha (x_i - c), c <- c + alpha sum_i (x_i - c) (EASGD). Collective.
+std::unique_ptr<Averager> make_elastic_averager(const AveragerContext& context);
+
+/// A further step of the optimizer with the gradient of each in-neighbour (FAST). Collective.
+std::unique_ptr<Averager> make_fast_averager(const AveragerContext& context);
+
 }  // namespace halograd

@@ -75,6 +75,10 @@ class PeriodicAverager final : public Averager {
     }
   }
 
+  bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
+    return inner_->after_epoch(exec, epochs, weights, score);
+  }
+
   [[nodiscard]] bool shares_gradients() const override { return inner_->shares_gradients(); }
   [[nodiscard]] std::int64_t period() const override { return inner_->period() * period_; }
 

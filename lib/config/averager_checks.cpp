@@ -7,14 +7,16 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const std::string is = "; the averager is \"" + averager.name + "\"";
   const bool stale = averager.staleness != 0 || averager.patience > 0;
   const std::string key_of_stale = averager.staleness != 0 ? "staleness" : "patience";
-  if (stale && averager.name == "allreduce") {
+  const bool collective = averager.name == "allreduce" || averager.name == "easgd";
+  if (stale && (collective || averager.name == "fast")) {
+    const std::string for_whom = collective ? "all ranks" : "each neighbour's gradient";
     return {{key_of_stale, "averager." + key_of_stale + " is for ranks that need not wait for each other" + is,
-             "an allreduce waits for all ranks; averager.name = \"neighbour\" can do without"}};
+             averager.name + " waits for " + for_whom + "; averager.name = \"neighbour\" can do without"}};
   }
   if (stale && (averager.global_every > 0 || averager.consensus_target > 0)) {
-    const std::string collective = averager.global_every > 0 ? "global_every" : "consensus_target";
+    const std::string waiting = averager.global_every > 0 ? "global_every" : "consensus_target";
     return {{key_of_stale,
-             "averager." + key_of_stale + " lets ranks run apart, averager." + collective + " waits for all of them",
+             "averager." + key_of_stale + " lets ranks run apart, averager." + waiting + " waits for all of them",
              "leave one of them out"}};
   }
   if (averager.every > 1 && (averager.name == "allreduce" || averager.name == "none")) {

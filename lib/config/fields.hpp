@@ -183,7 +183,10 @@ void visit(Visitor& v, LayerConfig& c) {
     v("consensus_step", c.consensus_step,
       "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
       between(0, 1));
-    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
+    v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+    above_and_at_most(0, 1));
+  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
+  v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
 
@@ -216,6 +219,9 @@ void visit(Visitor& v, OptimizerConfig& c) {
   v("consensus_step", c.consensus_step,
     "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
     between(0, 1));
+  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+    above_and_at_most(0, 1));
+  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
   v("momentum", c.momentum, "sgd: share of the last update that is kept", at_least_and_below(0, 1));
   v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
   v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
@@ -235,8 +241,9 @@ void visit(Visitor& v, ScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
-  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour)",
-    one_of({"none", "allreduce", "neighbour"}));
+  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour); a common centre (easgd); neighbours' "
+    "gradients (fast)",
+    one_of({"none", "allreduce", "neighbour", "easgd", "fast"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
   v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
@@ -262,6 +269,9 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("consensus_step", c.consensus_step,
     "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
     between(0, 1));
+  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+    above_and_at_most(0, 1));
+  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
   v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
     one_of({"local", "averaged"}));
 }

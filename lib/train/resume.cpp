@@ -21,8 +21,9 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 }
 
 std::string averaging(const RunConfig& config) {
-  if (config.averager.name != "neighbour") return config.averager.name;
-  return "neighbour " + config.averager.order + " on " +
+  const std::string& name = config.averager.name;
+  if (name == "none" || name == "allreduce" || name == "easgd") return name;
+  return name + (name == "neighbour" ? " " + config.averager.order : "") + " on " +
          (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
          (config.averager.codec == "fp32" ? "" : " with codec " + config.averager.codec);
 }

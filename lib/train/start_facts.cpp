@@ -59,10 +59,11 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
                    count(static_cast<double>(loader.steps()), "step"));
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
-  if (config.averager.name != "neighbour") {
+  if (config.averager.name == "none" || config.averager.name == "allreduce" || config.averager.name == "easgd") {
     add("averager", config.averager.name);
   } else {
-    add("averager", "neighbour, " + config.averager.order);
+    add("averager",
+        config.averager.name + (config.averager.name == "neighbour" ? ", " + config.averager.order : ""));
     std::size_t edges = 0, most = 0;
     for (int rank = 0; rank < topology.ranks(); ++rank) {
       edges += topology.in_neighbours(rank).size();

@@ -107,6 +107,9 @@ TrainingResult Trainer::train(const TrainOptions& options) {
     EpochMetrics row;
     StopReason reason = train_epoch();
     if (reason == StopReason::none) reason = evaluate_epoch(row);
+    const double score = metric_of(config_.loss) == "error" ? -row.test_score : row.test_score;
+    const bool whole = reason == StopReason::none;
+    if (whole && averager_->after_epoch(exec_, epoch_ + 1, replica_.parameters, score)) reason = evaluate_epoch(row);
     if (reason != StopReason::none) {
       save(CheckpointHeader());
       files_->finish();
