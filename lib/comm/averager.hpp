@@ -74,8 +74,9 @@ class Averager {
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
 /// Bytes that `rank` sends a step, on average, for `length` weights and as many values in each optimizer buffer. With a
-/// consensus target: what it would send with the longest period.
+/// consensus target: what it would send with the longest period. `ranks_a_node`: 1, but of the hierarchical averager,
+/// whose topology is of nodes, and for which what stays in a node does not count.
 double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
-                      std::size_t optimizer_buffers = 0);
+                      std::size_t optimizer_buffers = 0, int ranks_a_node = 1);
 
 }  // namespace halograd

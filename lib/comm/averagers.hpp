@@ -43,6 +43,9 @@ std::size_t halo_bytes(const AveragerConfig& averager, std::size_t length);
 /// x_i <- x_i - alpha (x_i - c), c <- c + alpha sum_i (x_i - c) (EASGD). Collective.
 std::unique_ptr<Averager> make_elastic_averager(const AveragerContext& context);
 
+/// The exact mean inside a node, then the stencil of a topology of nodes. Collective.
+std::unique_ptr<Averager> make_hierarchical_averager(const AveragerContext& context);
+
 /// A further step of the optimizer with the gradient of each in-neighbour (FAST). Collective.
 std::unique_ptr<Averager> make_fast_averager(const AveragerContext& context);
 

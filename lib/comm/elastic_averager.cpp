@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one call of MPI, whose counts are int
 
-/// Elastic averaging SGD (Zhang, Choromanska, LeCun, 2015), synchronous: replicas are drawn to a centre c and the centre
-/// to them, alpha = elasticity / P:
+/// Elastic averaging SGD (Zhang, Choromanska, LeCun, 2015), synchronous: replicas are drawn to a centre c and the
+/// centre to them, alpha = elasticity / P:
 ///   x_i <- x_i - alpha (x_i - c) - step of the gradient at x_i,   c <- c + alpha sum_i (x_i - c).
 /// Every rank keeps the centre and makes the same step of it: the sum of the replicas, which that takes, travels while
 /// the gradient is computed.

@@ -7,9 +7,11 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const std::string is = "; the averager is \"" + averager.name + "\"";
   const bool stale = averager.staleness != 0 || averager.patience > 0;
   const std::string key_of_stale = averager.staleness != 0 ? "staleness" : "patience";
-  const bool collective = averager.name == "allreduce" || averager.name == "easgd";
+  const bool collective = averager.name == "allreduce" || averager.name == "easgd" || averager.name == "hierarchical";
   if (stale && (collective || averager.name == "fast")) {
-    const std::string for_whom = collective ? "all ranks" : "each neighbour's gradient";
+    const std::string for_whom = averager.name == "hierarchical" ? "all ranks of its node"
+                                 : collective                    ? "all ranks"
+                                                                 : "each neighbour's gradient";
     return {{key_of_stale, "averager." + key_of_stale + " is for ranks that need not wait for each other" + is,
              averager.name + " waits for " + for_whom + "; averager.name = \"neighbour\" can do without"}};
   }

@@ -184,9 +184,9 @@ void visit(Visitor& v, LayerConfig& c) {
       "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
       between(0, 1));
     v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
-    above_and_at_most(0, 1));
-  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
-  v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
+      above_and_at_most(0, 1));
+    v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
+    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
 
@@ -241,9 +241,10 @@ void visit(Visitor& v, ScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
-  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour); a common centre (easgd); neighbours' "
-    "gradients (fast)",
-    one_of({"none", "allreduce", "neighbour", "easgd", "fast"}));
+  v("name", c.name,
+    "none; gradients of all ranks (allreduce); weights of neighbours (neighbour); a common centre (easgd); neighbours' "
+    "gradients (fast); exact in a node, neighbours between nodes (hierarchical)",
+    one_of({"none", "allreduce", "neighbour", "easgd", "fast", "hierarchical"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
   v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
@@ -293,6 +294,8 @@ template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
   v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
     Allowed{});
+  v("ranks_per_node", c.ranks_per_node,
+    "hierarchical: so many consecutive ranks count as a node; 0: those that share memory", at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
 }
 

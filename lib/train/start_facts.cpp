@@ -62,23 +62,25 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
   if (config.averager.name == "none" || config.averager.name == "allreduce" || config.averager.name == "easgd") {
     add("averager", config.averager.name);
   } else {
-    add("averager",
-        config.averager.name + (config.averager.name == "neighbour" ? ", " + config.averager.order : ""));
+    add("averager", config.averager.name + (config.averager.name == "neighbour" ? ", " + config.averager.order : ""));
     std::size_t edges = 0, most = 0;
     for (int rank = 0; rank < topology.ranks(); ++rank) {
       edges += topology.in_neighbours(rank).size();
       most = std::max(most, topology.out_neighbours(rank).size());
     }
-    const auto crossing = static_cast<double>(crossing_edges(topology, comm.node_of_rank()));
-    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") +
+    const bool of_nodes = config.averager.name == "hierarchical";
+    const auto crossing =
+        static_cast<double>(of_nodes ? static_cast<long>(edges) : crossing_edges(topology, comm.node_of_rank()));
+    const std::string nodes = of_nodes ? " of " + count(topology.ranks(), "node") : "";
+    add("topology", topology.kind() + nodes + ", " + count(static_cast<double>(edges), "edge") +
                         (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
                         significant(comm.rank() == 0 ? spectral_gap(topology) : 0));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
     }
   }
-  const double bytes =
-      bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(), optimizer_buffers);
+  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
+                                      optimizer_buffers, comm.ranks() / topology.ranks());
   add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
   return facts;
 }

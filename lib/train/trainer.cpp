@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/node_group.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
@@ -29,6 +30,8 @@ double now() {
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
     : config_(config), comm_(comm), report_(report) {
   comm_.require_same(to_toml(config_), "run file");
+  const bool of_nodes = config_.averager.name == "hierarchical";
+  const int nodes = of_nodes ? node_group(comm_.handle(), config_.comm.ranks_per_node).nodes : 0;
   comm_.together([&] {
     const std::uint64_t seed = config_.training.seed;
     const Warn warn = node_warning(comm_);
@@ -57,7 +60,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
-    topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
+    topology_ =
+        std::make_unique<Topology>(of_nodes ? make_topology(config_.topology, nodes)
+                                            : make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());
