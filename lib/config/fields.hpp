@@ -174,18 +174,6 @@ void visit(Visitor& v, LayerConfig& c) {
   if (is("dropout")) v("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
   if (is("batch_norm", "group_norm", "layer_norm")) v("epsilon", c.epsilon, "added to the variance", above(0));
   if (is("batch_norm")) {
-    v("codec", c.codec,
-      "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
-      "error kept for the next one",
-      one_of({"fp32", "bf16", "int8", "top_k"}));
-    v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest",
-      above_and_at_most(0, 1));
-    v("consensus_step", c.consensus_step,
-      "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
-      between(0, 1));
-    v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
-      above_and_at_most(0, 1));
-    v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
     v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
   }
 }
@@ -211,17 +199,6 @@ template <class Visitor>
 void visit(Visitor& v, OptimizerConfig& c) {
   v("name", c.name, "how a gradient changes the weights", one_of({"sgd", "adam", "adamw", "adagrad"}));
   v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
-  v("codec", c.codec,
-    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
-    "error kept for the next one",
-    one_of({"fp32", "bf16", "int8", "top_k"}));
-  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
-  v("consensus_step", c.consensus_step,
-    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
-    between(0, 1));
-  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
-    above_and_at_most(0, 1));
-  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
   v("momentum", c.momentum, "sgd: share of the last update that is kept", at_least_and_below(0, 1));
   v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
   v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
