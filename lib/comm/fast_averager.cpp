@@ -1,6 +1,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -68,7 +69,7 @@ class FastAverager final : public Averager {
 
   bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
     if (sync_epochs_ == 0 || epochs % sync_epochs_ != 0) return false;
-    if (!(score == score)) score = -std::numeric_limits<double>::infinity();
+    if (std::isnan(score)) score = -std::numeric_limits<double>::infinity();
     std::vector<double> scores(static_cast<std::size_t>(ranks_));
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Iallgather(&score, 1, MPI_DOUBLE, scores.data(), 1, MPI_DOUBLE, comm_, &request);

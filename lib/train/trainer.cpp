@@ -293,7 +293,8 @@ StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   mean_over_ranks(replica_.parameters, mean_.parameters);
   mean_over_ranks(replica_.statistics, mean_.statistics);
   // Running statistics describe the weights' activations: replicas that are held together share them.
-  if (config_.averager.name != "none") Kokkos::deep_copy(replica_.statistics, mean_.statistics);
+  const bool apart = config_.averager.name == "none" && config_.averager.global_every == 0;
+  if (!apart) Kokkos::deep_copy(replica_.statistics, mean_.statistics);
 
   const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_, whole_batches_, go_on);
   if (reason != StopReason::none) return reason;

@@ -152,7 +152,7 @@ TEST(ConsensusControl, MeasuresTheDistanceAndHalvesOrAddsOne) {
 TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
   AveragerConfig config = config_of("neighbour");
   config.every = 6;
-  config.consensus_target = 2.5;
+  config.consensus_target = 6;
   const Descent descent(length);
   const auto periods = [&](Averager& averager, Values& weights, std::int64_t first, std::int64_t last) {
     std::vector<float> result;
