@@ -226,8 +226,9 @@ template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
   v("name", c.name,
     "none; gradients of all ranks (allreduce); weights of neighbours (neighbour), by push-sum on directed graphs "
-    "(push_sum), of pairs at their own pace (ad_psgd); gradients of a rotating partner (gossip_grad)",
-    one_of({"none", "allreduce", "neighbour", "push_sum", "ad_psgd", "gossip_grad"}));
+    "(push_sum), of pairs at their own pace (ad_psgd); gradients of a rotating partner (gossip_grad); a common centre "
+    "(easgd); neighbours' gradients (fast); exact in a node, neighbours between nodes (hierarchical)",
+    one_of({"none", "allreduce", "neighbour", "push_sum", "ad_psgd", "gossip_grad", "easgd", "fast", "hierarchical"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
   v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
@@ -239,6 +240,27 @@ void visit(Visitor& v, AveragerConfig& c) {
     at_least(0));
   v("overlap", c.overlap, "push_sum: add up what was sent in the step before, so that the exchange hides behind a step",
     Allowed{});
+  v("every", c.every, "steps from one exchange to the next; with consensus_target the most that it may choose",
+    at_least(1));
+  v("consensus_target", c.consensus_target,
+    "exchange as often as keeps the replicas' distance to their mean at so many lengths of a step; 0: every `every` "
+    "steps",
+    at_least(0));
+  v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
+    at_least(0));
+  v("codec", c.codec,
+    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+    "error kept for the next one",
+    one_of({"fp32", "bf16", "int8", "top_k"}));
+  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("consensus_step", c.consensus_step,
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    between(0, 1));
+  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+    above_and_at_most(0, 1));
+  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
+  v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
+    one_of({"local", "averaged"}));
 }
 
 template <class Visitor>
@@ -270,6 +292,8 @@ template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
   v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
     Allowed{});
+  v("ranks_per_node", c.ranks_per_node,
+    "hierarchical: so many consecutive ranks count as a node; 0: those that share memory", at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
     above(0));

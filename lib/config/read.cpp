@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/averager_checks.hpp"
 #include "config/document.hpp"
 #include "config/fields.hpp"
 #include "config/suggest.hpp"
@@ -113,40 +114,6 @@ void check_network(const NetworkConfig& network, const Places& places) {
       ask);
 }
 
-/// Averagers, graphs and keys that do not go together.
-void check_averager(const RunConfig& config, const Places& places) {
-  const std::string& kind = config.topology.kind;
-  const AveragerConfig& averager = config.averager;
-  const std::string is = "; the averager is \"" + averager.name + "\"";
-  const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
-  const bool neighbour = averager.name == "neighbour", push_sum = averager.name == "push_sum";
-  for (const auto& [key, given] :
-       {std::pair{"staleness", averager.staleness != 0}, {"patience", averager.patience != 0}}) {
-    const std::string name = std::string("averager.") + key;
-    if (given && !neighbour) fail_at(places.of("averager", key), name + " is neighbour's" + is);
-    if (given && changes) {
-      fail_at(places.of("averager", key),
-              name + " needs neighbours that stay the same; topology.kind is \"" + kind + "\"",
-              "take another graph, or weights of the same step (staleness = 0, patience = 0)");
-    }
-  }
-  if (averager.overlap && !push_sum) fail_at(places.of("averager", "overlap"), "averager.overlap is push_sum's" + is);
-  if (config.topology.weights == "out_degree" && !push_sum) {
-    fail_at(places.of("topology", "weights"), "topology.weights = \"out_degree\" is push_sum's" + is,
-            "any other averager would let the mean of the replicas drift with them");
-  }
-  if (averager.name == "gossip_grad" && !changes) {
-    fail_at(places.of("topology", "kind"),
-            "the averager gossip_grad takes another partner each step; topology.kind is \"" + kind + "\"",
-            "expected rotating_exponential (as published), one_peer_exponential or random_matching");
-  }
-  if (averager.name == "ad_psgd" && (changes || kind == "exponential")) {
-    fail_at(places.of("topology", "kind"),
-            "the averager ad_psgd needs a graph that stays, with edges both ways; topology.kind is \"" + kind + "\"",
-            "for example complete, torus2d or ring: the pairs are drawn among its edges");
-  }
-}
-
 /// What only several keys together can tell.
 void check(const RunConfig& config, const Places& places) {
   if (config.name.empty()) fail("the run's name is empty; it names the folder that the run is kept in");
@@ -169,16 +136,8 @@ void check(const RunConfig& config, const Places& places) {
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }
-  check_averager(config, places);
-  const bool waits_for_halos = config.averager.staleness >= 0 && config.averager.patience == 0;
-  if (config.comm.inject.drop_fraction > 0 && (config.averager.name != "neighbour" || waits_for_halos)) {
-    fail_at(places.of("comm", "inject"),
-            "comm.inject.drop_fraction loses halos, but " +
-                (config.averager.name != "neighbour"
-                     ? "the averager \"" + config.averager.name + "\" needs all that is sent"
-                     : std::string("with averager.staleness = ") + std::to_string(config.averager.staleness) +
-                           " and no averager.patience a rank waits for them without end"),
-            "expected averager.name = \"neighbour\" with staleness = -1, or with patience above 0");
+  if (const auto conflict = averager_conflict(config)) {
+    fail_at(places.of(conflict->section, conflict->key), conflict->message, conflict->hint);
   }
   if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");

@@ -15,7 +15,7 @@ import numpy as np
 from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, contents, launched, main, read_metrics, sets
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
-STEP_COLUMNS = ["bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
+STEP_COLUMNS = ["averaging_period", "bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
                 "skipped", "update_seconds", "wait_seconds"]
 EPOCH_RANK_COLUMNS = ["test_accuracy", "test_loss", "train_loss"]
 EPOCH_COLUMNS = ["consensus_distance", "mean_model_accuracy", "mean_model_loss", "seconds", "steps"]
@@ -61,7 +61,7 @@ class Digits(ProgramTest):
         expected.update({f"epoch/{name}": (20,) for name in EPOCH_COLUMNS})
         self.assertEqual({name: column.shape for name, column in metrics.items()}, expected)
         for name, column in metrics.items():
-            integer = name in ("step/bytes_sent", "step/skipped", "epoch/steps")
+            integer = name in ("step/bytes_sent", "step/skipped", "step/averaging_period", "epoch/steps")
             self.assertEqual(column.dtype, np.int64 if integer else np.float64, name)
             self.assertTrue(np.isfinite(column).all() and (column >= 0).all(), name)
         # two neighbours, 4 bytes a parameter

@@ -13,17 +13,10 @@
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
-#include "tests/comm/ranks.hpp"
 #include "tests/comm/replicas.hpp"
 
 namespace halograd {
 namespace {
-
-Topology topology_of(const std::string& kind) {
-  TopologyConfig config;
-  config.kind = kind;
-  return make_topology(config, all_ranks());
-}
 
 struct Choice {
   std::string name = "neighbour";

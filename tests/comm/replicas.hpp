@@ -1,8 +1,11 @@
 #pragma once
 
+#include <mpi.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -11,8 +14,14 @@
 #include "support/wait.hpp"
 #include "tests/comm/ranks.hpp"
 
-/// Replicas that averagers are tried on: quadratics in place of networks.
+/// Replicas of a problem whose steps can be followed in double by one process, for tests of averagers.
 namespace halograd {
+
+inline Topology topology_of(const std::string& kind) {
+  TopologyConfig config;
+  config.kind = kind;
+  return make_topology(config, all_ranks());
+}
 
 /// One vector on the device with a copy on the host to fill and to read.
 class Values {
@@ -48,8 +57,29 @@ Real gradient_at(Real x, int rank, std::size_t i) {
 
 inline constexpr float rate = 0.125F;
 
-/// Steps of plain gradient descent as the Trainer makes them: the gradient is taken at the weights before the exchange.
-inline void train(Averager& averager, Values& weights, std::int64_t first_step, std::int64_t last_step, double share) {
+/// Gradient descent, with heavy-ball momentum where `momentum` is not 0.
+struct Descent {
+  explicit Descent(std::size_t length, float momentum_ = 0)
+      : momentum(momentum_), velocity(std::vector<float>(length)) {}
+  void step(Vector<float> weights, Vector<const float> gradient) const {
+    const std::size_t length = weights.extent(0);
+    std::vector<float> x(length), g(length), v = velocity.get();
+    Kokkos::deep_copy(HostVector<float>(x.data(), length), weights);
+    Kokkos::deep_copy(HostVector<float>(g.data(), length), gradient);
+    for (std::size_t i = 0; i < length; ++i) {
+      v[i] = momentum * v[i] + g[i];
+      x[i] -= rate * v[i];
+    }
+    velocity.set(v);
+    Kokkos::deep_copy(weights, HostVector<const float>(x.data(), length));
+  }
+  float momentum;
+  Values velocity;
+};
+
+/// Steps of gradient descent as the Trainer makes them: the gradient is taken at the weights before the exchange.
+inline void train(Averager& averager, Values& weights, std::int64_t first_step, std::int64_t last_step, double share,
+                  const Descent& descent) {
   const ExecutionSpace exec;
   const std::size_t length = weights.get().size();
   Values gradient{std::vector<float>(length)};
@@ -63,14 +93,85 @@ inline void train(Averager& averager, Values& weights, std::int64_t first_step, 
         std::chrono::microseconds(std::chrono::steady_clock::now().time_since_epoch().count() % 200));
     averager.before_update(exec, step, weights.device(), gradient.device(), share);
     exec.fence();
-    x = weights.get();
-    g = gradient.get();
-    for (std::size_t i = 0; i < length; ++i) x[i] -= rate * g[i];
-    weights.set(x);
+    descent.step(weights.device(), gradient.device());
     averager.after_update(exec, step, weights.device());
     exec.fence();
   }
 }
+inline void train(Averager& averager, Values& weights, std::int64_t first_step, std::int64_t last_step, double share) {
+  train(averager, weights, first_step, last_step, share, Descent(weights.device().extent(0)));
+}
+
+/// The same of all ranks in one process, in double: rows are ranks.
+struct Simulation {
+  explicit Simulation(std::size_t length_, double momentum_ = 0)
+      : ranks(all_ranks()), length(length_), momentum(momentum_), v(ranks * length), g(ranks * length) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::vector<float> start = start_of(rank, length);
+      x.insert(x.end(), start.begin(), start.end());
+    }
+  }
+  void take_gradients() {
+    for (std::size_t i = 0; i < x.size(); ++i) g[i] = gradient_at(x[i], static_cast<int>(i / length), i % length);
+  }
+  void update() { update(g); }
+  void update(const std::vector<double>& gradients) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      v[i] = momentum * v[i] + gradients[i];
+      x[i] -= double(rate) * v[i];
+    }
+  }
+  /// values <- W values
+  void mix(const Topology& topology, std::vector<double>& values) const {
+    const std::vector<double> matrix = topology.matrix();
+    std::vector<double> result(values.size(), 0.0);
+    for (int i = 0; i < ranks; ++i) {
+      for (int j = 0; j < ranks; ++j) {
+        const double weight = matrix[static_cast<std::size_t>(i) * ranks + j];
+        for (std::size_t k = 0; k < length; ++k) result[i * length + k] += weight * values[j * length + k];
+      }
+    }
+    values = result;
+  }
+  /// The largest difference of this rank's row from `found`.
+  [[nodiscard]] double error(const std::vector<double>& values, const std::vector<float>& found) const {
+    double largest = 0;
+    for (std::size_t k = 0; k < length; ++k) {
+      const double difference = std::abs(values[this_rank() * length + k] - found[k]);
+      largest = std::isfinite(difference) ? std::max(largest, difference) : INFINITY;
+    }
+    return largest;
+  }
+
+  int ranks;
+  std::size_t length;
+  double momentum;
+  std::vector<double> x, v, g;
+};
+
+/// What a checkpoint keeps of an averager, and how it comes back.
+class Kept {
+ public:
+  explicit Kept(Averager& averager) {
+    for (const SavedState& state : averager.state()) {
+      const auto bytes = bytes_of(state.values);
+      names_.push_back(state.name);
+      bytes_.emplace_back(bytes.begin(), bytes.end());
+    }
+  }
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  void restore(Averager& averager) const {
+    const std::vector<SavedState> states = averager.state();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      std::copy(bytes_.at(i).begin(), bytes_.at(i).end(), bytes_of(states[i].values).begin());
+    }
+    averager.restored();
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::byte>> bytes_;
+};
 
 /// The number of ranks whose vectors differ; the same on all ranks.
 inline int ranks_that_differ(const std::vector<float>& a, const std::vector<float>& b) {
