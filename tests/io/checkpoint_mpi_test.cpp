@@ -119,8 +119,8 @@ int filters(const std::string& path, const std::string& name) {
 
 TEST(Checkpoint, CompressedReplicasComeBackBitwiseFromASmallerFile) {
   const Folder folder;
-  constexpr std::size_t count =
-      compressed_piece + checkpoint_chunk + 1000;  // transfers of 4 chunks, 1 chunk and a part
+  // A transfer of 4 chunks and a part of one, or, where ranks share cores, one of a chunk and a part.
+  const std::size_t count = (ranks_of() > 4 ? checkpoint_chunk : compressed_piece) + 1000;
   const NamedTensor tensor{"a", "w", {static_cast<long>(count)}, 0};
   const auto write_one = [&](const std::string& name, bool compress) {
     Replica written(rank_of(), count), read(rank_of(), count);
