@@ -1,3 +1,5 @@
+#include <mpi.h>
+
 #include <algorithm>
 #include <exception>
 #include <vector>
@@ -114,8 +116,8 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length) {
   return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
 }
 
-std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length) {
-  return std::make_unique<AllreduceAverager>(comm, length);
+std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context) {
+  return std::make_unique<AllreduceAverager>(context.comm, context.length);
 }
 
 }  // namespace halograd

@@ -180,14 +180,23 @@ void Trainer::open_run(const TrainOptions& options) {
   } else {
     if (!options.init.empty()) comm_.together([&] { load_mean(options.init, replica_); });
     files_->begin(options.overwrite);
+    start_averager();
     if (options.resume) {
       report_.line("No checkpoint in " + files_->folder().path + " yet: starting from the beginning");
     }
   }
   const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
-  averager_ =
-      make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
+}
+
+void Trainer::start_averager() {
+  AveragerContext context{
+      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
+  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
+  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
+    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
+  };
+  averager_ = make_averager(context);
 }
 
 StopReason Trainer::train_epoch() {
@@ -222,7 +231,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   StepMetrics row;
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
-  const double rate =
+  rate_ =
       config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
                                                         loader_->steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
@@ -243,7 +252,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
   // With shared gradients all ranks make the same step, whoever's part is missing.
   if (finite || averager_->shares_gradients()) {
-    optimizer_->step(exec_, rate, step_ + 1, replica_.parameters, replica_.gradients);
+    optimizer_->step(exec_, rate_, step_ + 1, replica_.parameters, replica_.gradients);
   }
   averager_->after_update(exec_, step_, replica_.parameters);
   exec_.fence();
@@ -252,7 +261,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
   row.loss = loss.loss / batch.size;
   row.skipped = finite ? 0 : 1;
-  row.learning_rate = rate;
+  row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
@@ -322,7 +331,7 @@ void Trainer::save(CheckpointHeader header) {
   header.topology = topology_->kind();
   header.versions = versions_;
   header.input = to_string(train_set_->shape());
-  files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
+  files_->save(std::move(header), replica_, *optimizer_, averager_->state(), sums_, stop_->failure());
 }
 
 void Trainer::look_after_files() {

@@ -108,7 +108,7 @@ TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbour
     transport.force_put = GetParam();
     AveragerConfig config;
     config.order = order;
-    const auto averager = make_averager(config, transport, topology, MPI_COMM_WORLD, 1000, 0);
+    const auto averager = make_averager({config, transport, topology, MPI_COMM_WORLD, 1000});
     const ExecutionSpace exec;
     const Buffer<float> weights("weights", 1000), gradient("gradient", 1000);
     synchronising_calls = 0;
