@@ -2,36 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include "comm/halo_layout.hpp"
-#include "comm/shared_segment.hpp"
+#include "comm/halo_transport.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
 
 namespace {
-
-constexpr double report_seconds = 30;
-
-// Counters are written by other processes, through stores or through MPI, while this one reads them.
-static_assert(std::atomic_ref<std::int64_t>::is_always_lock_free);
-
-std::int64_t* counter_at(std::byte* segment, std::size_t offset) {
-  return reinterpret_cast<std::int64_t*>(segment + offset);
-}
-
-std::int64_t load(std::int64_t* counter) {
-  return std::atomic_ref<std::int64_t>(*counter).load(std::memory_order_acquire);
-}
-
-void store(std::int64_t* counter, std::int64_t value) {
-  std::atomic_ref<std::int64_t>(*counter).store(value, std::memory_order_release);
-}
 
 std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   const auto found =
@@ -52,68 +32,51 @@ class HaloWindow::Implementation {
   std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
   void start_at(std::int64_t version);
 
-  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
+  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
   [[nodiscard]] int stored_edges() const { return stored_edges_; }
 
  private:
   /// One edge as this rank sees it.
   struct Edge {
-    int rank;                  // the neighbour
+    HaloTransport::Peer peer;  // the neighbour
     std::size_t number_there;  // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
     HaloLayout layout_there;
-    std::byte* shared;         // the neighbour's segment; null: by MPI
-    std::int64_t* counter;     // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
-    std::int64_t message = 0;  // origin of the last MPI_Accumulate into the neighbour's counter
-    bool in_flight = false;    // that one is not known to be complete
+    std::int64_t* counter;  // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
   };
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
-                 std::size_t counter_here, bool force_put);
-  void write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights);
-  /// Sets a counter of the neighbour. By MPI this is complete only after complete().
-  void set_counter(Edge& edge, std::size_t offset_there, std::int64_t version);
-  void complete(Edge& edge);
-  /// Waits until the edge's counter on this rank has reached `version`.
-  void await(const Edge& edge, std::int64_t version, const char* purpose);
-  void make_progress();
-  /// Orders this rank's loads after the neighbour's stores or puts that the counter announced.
-  void sync(const Edge& edge);
+                 std::size_t counter_here);
 
   HaloLayout layout_;
-  SharedSegment segment_;
-  std::size_t length_, put_floats_;
+  HaloTransport transport_;
+  std::size_t length_;
   int rank_ = 0, stored_edges_ = 0;
   std::int64_t slots_;
   bool exact_;
-  bool needs_progress_ = false;  // some neighbour's operations go through this rank's MPI
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
-  std::vector<MPI_Request> puts_;       // since the last flush
   std::int64_t version_ = 0;            // last put
   bool flushed_ = true;
-  double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;
 };
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
     : layout_(checked_halo_layout(comm, topology, length, options)),
-      segment_(comm, layout_.bytes(), options.force_put),
+      transport_(comm, layout_.bytes(), options.force_put, options.put_floats),
       length_(length),
-      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
       slots_(options.slots),
       exact_(options.exact) {
   MPI_Comm_rank(comm, &rank_);
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank),
-                                  {topology, neighbour.rank, length, options.slots}, layout_.latest(in_edges_.size()),
-                                  options.force_put));
+                                  {topology, neighbour.rank, length, options.slots}, layout_.latest(in_edges_.size())));
   }
   for (const Neighbour& neighbour : topology.out_neighbours(rank_)) {
     out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank),
                                    {topology, neighbour.rank, length, options.slots},
-                                   layout_.acknowledged(out_edges_.size()), options.force_put));
-    if (out_edges_.back().shared != nullptr) ++stored_edges_;
+                                   layout_.acknowledged(out_edges_.size())));
+    if (out_edges_.back().peer.shared != nullptr) ++stored_edges_;
   }
   released_.assign(in_edges_.size(), 0);
 }
@@ -121,10 +84,8 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
 HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neighbour,
                                                                        const std::vector<Neighbour>& edges_there,
                                                                        HaloLayout layout_there,
-                                                                       std::size_t counter_here, bool force_put) {
-  std::byte* shared = force_put ? nullptr : segment_.of(neighbour);
-  if (shared == nullptr) needs_progress_ = true;
-  return {neighbour, position(edges_there, rank_), layout_there, shared, counter_at(segment_.own(), counter_here)};
+                                                                       std::size_t counter_here) {
+  return {transport_.peer(neighbour), position(edges_there, rank_), layout_there, transport_.counter(counter_here)};
 }
 
 void HaloWindow::Implementation::put(std::int64_t version, HostVector<const float> weights) {
@@ -135,75 +96,36 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   flushed_ = false;
   if (!exact_) std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before this data
   for (Edge& edge : out_edges_) {
-    if (exact_) await(edge, version - slots_, "acknowledgement of ");
-    write(edge, version, weights);
-    if (edge.shared != nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version);
+    if (exact_) transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
+    transport_.write(edge.peer, edge.layout_there.slot(edge.number_there, version), weights);
+    if (edge.peer.shared != nullptr) {
+      transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
+    }
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
-}
-
-void HaloWindow::Implementation::write(const Edge& edge, std::int64_t version, const HostVector<const float>& weights) {
-  const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
-  if (edge.shared != nullptr) {
-    const HostVector<float> halo(reinterpret_cast<float*>(edge.shared + slot), length_);
-    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), halo, weights);
-    Kokkos::DefaultHostExecutionSpace().fence();
-    return;
-  }
-  for (std::size_t begin = 0; begin < length_; begin += put_floats_) {
-    const int count = static_cast<int>(std::min(put_floats_, length_ - begin));
-    const auto place = static_cast<MPI_Aint>(slot + begin * sizeof(float));
-    MPI_Rput(weights.data() + begin, count, MPI_FLOAT, edge.rank, place, count, MPI_FLOAT, segment_.window(),
-             &puts_.emplace_back());
-  }
-}
-
-void HaloWindow::Implementation::set_counter(Edge& edge, std::size_t offset_there, std::int64_t version) {
-  if (edge.shared != nullptr) {
-    segment_.sync_node();  // what was read or written before the counter stays before it
-    store(counter_at(edge.shared, offset_there), version);
-    return;
-  }
-  complete(edge);  // before its origin is written to again
-  edge.message = version;
-  MPI_Accumulate(&edge.message, 1, MPI_INT64_T, edge.rank, static_cast<MPI_Aint>(offset_there), 1, MPI_INT64_T,
-                 MPI_REPLACE, segment_.window());
-  edge.in_flight = true;
-}
-
-void HaloWindow::Implementation::complete(Edge& edge) {
-  if (!edge.in_flight) return;
-  MPI_Win_flush(edge.rank, segment_.window());
-  edge.in_flight = false;
 }
 
 void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
-  if (!needs_progress_) return;
-  // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
-  // core, leaves it little to wait for.
-  const PolitePause time;
-  for (MPI_Request& request : puts_) wait_politely(request);
-  puts_.clear();
+  if (!transport_.uses_mpi()) return;
+  transport_.wait_for_puts();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const Edge& edge : out_edges_) {
-    if (edge.shared == nullptr) MPI_Win_flush(edge.rank, segment_.window());
-  }
+  for (const Edge& edge : out_edges_) transport_.flush(edge.peer);
   for (Edge& edge : out_edges_) {
-    if (edge.shared == nullptr) set_counter(edge, edge.layout_there.latest(edge.number_there), version_);
+    if (edge.peer.shared == nullptr) {
+      transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version_);
+    }
   }
-  for (Edge& edge : out_edges_) complete(edge);
-  for (Edge& edge : in_edges_) complete(edge);
-  wait_seconds_ += time.seconds();
+  for (Edge& edge : out_edges_) transport_.complete(edge.peer);
+  for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
-  await(in_edges_[edge], version, "");
-  const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
-  return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_);
+  transport_.await(in_edges_[edge].peer, in_edges_[edge].counter, version, "");
+  return transport_.values(layout_.slot(static_cast<std::size_t>(edge), version), length_);
 }
 
 void HaloWindow::Implementation::release(int edge, std::int64_t version) {
@@ -212,40 +134,7 @@ void HaloWindow::Implementation::release(int edge, std::int64_t version) {
   released_[edge] = version;
   Edge& in_edge = in_edges_[edge];
   // By MPI the acknowledgement is not waited for here: its target may be computing. It is complete by the next flush().
-  set_counter(in_edge, in_edge.layout_there.acknowledged(in_edge.number_there), version);
-}
-
-void HaloWindow::Implementation::await(const Edge& edge, std::int64_t version, const char* purpose) {
-  if (load(edge.counter) < version) {
-    PolitePause pause;
-    bool reported = false;
-    do {
-      make_progress();
-      pause();
-      if (!reported && pause.seconds() > report_seconds) {
-        reported = true;
-        std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.0f s\n", rank_, edge.rank,
-                     purpose, static_cast<long long>(version), static_cast<long long>(load(edge.counter)),
-                     pause.seconds());
-      }
-    } while (load(edge.counter) < version);
-    wait_seconds_ += pause.seconds();
-  }
-  sync(edge);
-}
-
-void HaloWindow::Implementation::make_progress() {
-  if (!needs_progress_) return;
-  int found = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
-}
-
-void HaloWindow::Implementation::sync(const Edge& edge) {
-  if (edge.shared != nullptr) {
-    segment_.sync_node();
-  } else {
-    segment_.sync();
-  }
+  transport_.set_counter(in_edge.peer, in_edge.layout_there.acknowledged(in_edge.number_there), version);
 }
 
 // While version l is the latest, l + 1 may be on its way into its slot, which was that of l + 1 - slots. So what was
@@ -253,18 +142,17 @@ void HaloWindow::Implementation::sync(const Edge& edge) {
 std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
   const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
-  make_progress();
+  transport_.make_progress();
   for (;;) {  // again only after the writer has published another one
-    const std::int64_t version = load(in_edge.counter);
+    const std::int64_t version = HaloTransport::load(in_edge.counter);
     if (version <= have) return have;
-    sync(in_edge);
-    const std::size_t slot = layout_.slot(static_cast<std::size_t>(edge), version);
+    transport_.sync(in_edge.peer);
     Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to,
-                      HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + slot), length_));
+                      transport_.values(layout_.slot(static_cast<std::size_t>(edge), version), length_));
     Kokkos::DefaultHostExecutionSpace().fence();
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
-    sync(in_edge);
-    if (load(in_edge.counter) < version + slots_ - 1) return version;
+    transport_.sync(in_edge.peer);
+    if (HaloTransport::load(in_edge.counter) < version + slots_ - 1) return version;
   }
 }
 
@@ -272,12 +160,10 @@ void HaloWindow::Implementation::start_at(std::int64_t version) {
   HALOGRAD_REQUIRE(version_ == 0 && flushed_, "halo window: start_at after the first put");
   HALOGRAD_REQUIRE(version >= 0, "halo window: start_at version ", version, "; expected 0 or more");
   version_ = version;
-  for (const Edge& edge : in_edges_) store(edge.counter, version);
-  for (const Edge& edge : out_edges_) store(edge.counter, version);
+  for (const Edge& edge : in_edges_) HaloTransport::store(edge.counter, version);
+  for (const Edge& edge : out_edges_) HaloTransport::store(edge.counter, version);
   released_.assign(in_edges_.size(), version);
-  segment_.sync();
-  segment_.sync_node();
-  barrier(segment_.comm());  // no neighbour's first put may come before
+  transport_.start();
 }
 
 HaloWindow::HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)

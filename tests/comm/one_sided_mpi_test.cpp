@@ -7,6 +7,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/halo_window.hpp"
+#include "comm/port_window.hpp"
 #include "support/wait.hpp"
 
 namespace {
@@ -99,6 +100,32 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
   EXPECT_EQ(synchronising_calls, 0);
   EXPECT_EQ(put_calls, 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
   barrier(MPI_COMM_WORLD);
+}
+
+TEST_P(OneSided, StepsOfThePortWindowSynchroniseWithNobodyButThePeers) {
+  for (const std::string& kind : DynamicTopology::kinds()) {
+    TopologyConfig config;
+    config.kind = kind;
+    const DynamicTopology topology(config, ranks_);
+    synchronising_calls = 0;
+    PortWindow window(MPI_COMM_WORLD, topology, 1000, 0, {2, GetParam()});
+    EXPECT_GT(synchronising_calls, 0);
+    const std::vector<float> values(1000, 1.0F);
+    synchronising_calls = put_calls = 0;
+    int sent = 0;
+    for (std::int64_t step = 0; step < 20; ++step) {
+      window.put(step, HostVector<const float>(values.data(), values.size()));
+      window.flush();
+      window.wait(step);
+      window.release(step);
+      sent += static_cast<int>(topology.at(step)->out[static_cast<std::size_t>(rank_)].size());
+    }
+    EXPECT_EQ(synchronising_calls, 0) << kind;
+    if (GetParam()) {
+      EXPECT_EQ(put_calls, 2 * sent) << kind;  // the halo and the number
+    }
+    barrier(MPI_COMM_WORLD);
+  }
 }
 
 TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbours) {
