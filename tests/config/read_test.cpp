@@ -242,10 +242,10 @@ TEST(ReadConfig, ValuesOutOfRangeAreRefused) {
 }
 
 TEST(ReadConfig, UnknownChoicesAreListed) {
-  expect_message(
-      "[averager]\nname = \"neighbor\"\n",
-      "run.toml:2:8: averager.name is \"neighbor\", must be one of \"none\", \"allreduce\", \"neighbour\"; did "
-      "you mean \"neighbour\"?\n  2 | name = \"neighbor\"\n    |        ^^^^^^^^^^");
+  const std::string message = message_of("[averager]\nname = \"neighbor\"\n");
+  expect_part(message,
+              "run.toml:2:8: averager.name is \"neighbor\", must be one of \"none\", \"allreduce\", \"neighbour\"");
+  expect_part(message, "; did you mean \"neighbour\"?\n  2 | name = \"neighbor\"\n    |        ^^^^^^^^^^");
   expect_part(message_of("data.format = \"png\""),
               "must be one of \"idx\", \"cifar10\", \"cifar100\", \"hdf5\", \"synthetic\"");
 }
