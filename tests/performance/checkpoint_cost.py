@@ -53,7 +53,7 @@ def train(options, run, folder, every):
     with h5py.File(os.path.join(folder, "cost", "metrics.h5"), "r") as file:
         seconds = (options.batch / options.ranks / file["step/images_per_second"][()])[1:]
     # A rank that waits for another has the other's checkpoint in its step too: the slowest rank counts.
-    return float(seconds.sum(axis=0).max()), [line.strip() for line in out.splitlines() if "checkpoint " in line]
+    return float(seconds.sum(axis=0).max()), [line.strip() for line in out.splitlines() if "checkpoint " in line and "step_" in line]
 
 
 def main():
