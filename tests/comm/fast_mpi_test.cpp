@@ -65,7 +65,8 @@ TEST(Fast, LeavesAGradientOutThatItsRankHasLeftOut) {
   averager->before_update(exec, 0, weights.device(), gradient.device(), this_rank() == 0 ? 0 : 1);
   averager->after_update(exec, 0, weights.device());
   int steps = 0;
-  for (const Neighbour& neighbour : topology_of("torus2d").in_neighbours(this_rank())) {
+  const Topology topology = topology_of("torus2d");
+  for (const Neighbour& neighbour : topology.in_neighbours(this_rank())) {
     if (neighbour.rank != 0) ++steps;
   }
   const std::vector<float> start = start_of(this_rank(), length), found = weights.get();
