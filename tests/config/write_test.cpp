@@ -109,6 +109,12 @@ RunConfig random_config(std::mt19937_64& random) {
   RunConfig config;
   Scrambler scramble(random);
   visit(scramble, config);
+  // Not all keys of an averager go together: some of the one that goes with every graph.
+  AveragerConfig averager;
+  averager.order = config.averager.order;
+  averager.age_factor = config.averager.age_factor;
+  config.averager = averager;
+  if (config.topology.weights == "out_degree") config.topology.weights = "uniform";
   config.schedule.milestones = {0.1 + 0.2, 1.0 / 3.0, 7};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
   if (averager_conflict(config)) make_sensible(config, random() % 2 == 0);
