@@ -6,7 +6,7 @@
 namespace halograd {
 namespace {
 
-constexpr std::size_t parameters = 101;
+constexpr std::size_t length = 101;
 
 AveragerConfig config_of(double elasticity) {
   AveragerConfig config;
@@ -16,7 +16,7 @@ AveragerConfig config_of(double elasticity) {
 }
 
 std::unique_ptr<Averager> make(const AveragerConfig& config, std::int64_t first_step = 0) {
-  return make_averager({config, CommConfig(), topology_of("ring"), MPI_COMM_WORLD, parameters, first_step});
+  return make_averager({config, CommConfig(), topology_of("ring"), MPI_COMM_WORLD, length, first_step});
 }
 
 /// The rule as the paper has it, in double.
@@ -45,7 +45,7 @@ TEST(Elastic, FollowsItsRuleAndSendsWhatAnAllreduceDoes) {
   for (const int every : {1, 3}) {
     AveragerConfig config = config_of(0.9);
     config.every = every;
-    Values weights(start_of(this_rank(), parameters));
+    Values weights(start_of(this_rank(), length));
     const auto averager = make(config);
     Elastic expected(length, 0.9);
     if (every == 3) {  // the centre begins at the first exchange
@@ -56,7 +56,7 @@ TEST(Elastic, FollowsItsRuleAndSendsWhatAnAllreduceDoes) {
       Elastic later(length, 0.9);
       later.x = expected.x;
       std::fill(later.centre.begin(), later.centre.end(), 0.0);
-      for (std::size_t i = 0; i < later.x.size(); ++i) later.centre[i % parameters] += later.x[i] / later.ranks;
+      for (std::size_t i = 0; i < later.x.size(); ++i) later.centre[i % length] += later.x[i] / later.ranks;
       expected = later;
     }
     train(*averager, weights, 0, 12, 1);
@@ -67,16 +67,16 @@ TEST(Elastic, FollowsItsRuleAndSendsWhatAnAllreduceDoes) {
     }
     EXPECT_LT(expected.error(expected.x, weights.get()), 3e-6) << every;
     EXPECT_DOUBLE_EQ(static_cast<double>(averager->bytes_sent()),
-                     12 * bytes_per_step(config, topology_of("ring"), this_rank(), parameters));
+                     12 * bytes_per_step(config, topology_of("ring"), this_rank(), length));
   }
 }
 
 /// With the whole elasticity, the centre is the mean of the replicas before; without gradients nothing is lost.
 TEST(Elastic, ReplicasAndCentreTogetherKeepTheirSum) {
-  Values weights(start_of(this_rank(), parameters));
+  Values weights(start_of(this_rank(), length));
   const Consensus start = consensus_of(weights.get());
   const auto averager = make(config_of(1));
-  const Buffer<float> gradient("gradient", parameters);
+  const Buffer<float> gradient("gradient", length);
   for (int step = 0; step < 40; ++step) {
     averager->before_gradient(ExecutionSpace(), step, weights.device());
     averager->before_update(ExecutionSpace(), step, weights.device(), gradient, 1);
@@ -88,7 +88,7 @@ TEST(Elastic, ReplicasAndCentreTogetherKeepTheirSum) {
 }
 
 TEST(Elastic, GoesOnWithTheSameBits) {
-  Values straight(start_of(this_rank(), parameters)), stopped(start_of(this_rank(), parameters));
+  Values straight(start_of(this_rank(), length)), stopped(start_of(this_rank(), length));
   train(*make(config_of(0.8)), straight, 0, 9, 1);
   auto averager = make(config_of(0.8));
   train(*averager, stopped, 0, 5, 1);
