@@ -27,7 +27,7 @@ std::size_t words_of(std::size_t bytes) {
 
 double step_of(const AveragerConfig& averager) {
   if (averager.consensus_step > 0) return averager.consensus_step;
-  return averager.codec == "top_k" ? std::min(1.0, 4 * averager.kept_share) : 1.0;
+  return averager.codec == "top_k" ? std::min(1.0, 2 * averager.kept_share) : 1.0;
 }
 
 /// CHOCO-SGD (Koloskova, Stich, Jaggi, 2019). Every rank keeps an estimate of its own replica and of each neighbour's.

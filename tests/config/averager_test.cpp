@@ -31,7 +31,7 @@ void expect_refused(const std::string& averager, const std::vector<std::string>&
 
 TEST(AveragerConfigTest, StalenessIsRefusedWithAveragersThatWaitForAll) {
   for (const std::string name : {"allreduce", "easgd", "hierarchical", "fast"}) {
-    expect_refused("name = \"" + name + "\"\nstaleness = 2", {"averager.staleness", "\"" + name + "\"", "run.toml:9"});
+    expect_refused("name = \"" + name + "\"\nstaleness = 2", {"averager.staleness", "\"" + name + "\"", "run.toml:10"});
     expect_refused("name = \"" + name + "\"\npatience = 0.5", {"averager.patience", "\"" + name + "\""});
   }
   expect_refused("staleness = -1\nglobal_every = 10", {"averager.staleness", "averager.global_every"});
