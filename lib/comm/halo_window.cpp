@@ -4,6 +4,7 @@
 #include <atomic>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "comm/halo_layout.hpp"
 #include "comm/halo_transport.hpp"
 #include "comm/injector.hpp"
@@ -15,12 +16,6 @@
 namespace halograd {
 
 namespace {
-
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
 
 std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   const auto found =
