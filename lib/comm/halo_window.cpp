@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -111,7 +112,8 @@ HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neigh
                                                                        const std::vector<Neighbour>& edges_there,
                                                                        HaloLayout layout_there,
                                                                        std::size_t counter_here) {
-  return {transport_.peer(neighbour), position(edges_there, rank_), layout_there, transport_.counter(counter_here)};
+  return {transport_.peer(neighbour), position(edges_there, rank_), std::move(layout_there),
+          transport_.counter(counter_here)};
 }
 
 void HaloWindow::Implementation::put(std::int64_t version, HostVector<const float> weights) {
