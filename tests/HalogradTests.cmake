@@ -65,7 +65,7 @@ function(halograd_add_tests folder label)
       set(name ${folder}.mpi.${ranks})
       add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
         $<TARGET_FILE:${target}> ${MPIEXEC_POSTFLAGS})
-      set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS ${ranks} TIMEOUT 600
+      set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS ${ranks} TIMEOUT 900
         ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=${ranks}")
     endforeach()
   endif()
