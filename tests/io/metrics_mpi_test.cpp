@@ -1,7 +1,9 @@
 #include "io/metrics.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -101,14 +103,14 @@ void write_edges(MetricsFile& file, std::int64_t first, std::int64_t last) {
   }
 }
 
-void expect_edges(const std::string& path, std::int64_t epochs) {
+void expect_edges(const std::string& path, std::int64_t epochs, std::int64_t first = 0) {
   meet();
   on_root([&] {
     const auto lock = hdf5_session();
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
     const std::vector<EdgeRow> rows = read_edges(file, 1000, path);
     std::size_t at = 0;
-    for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
+    for (std::int64_t epoch = first; epoch < epochs; ++epoch) {
       for (int to = 0; to < ranks_of(); ++to) {
         for (int number = 0; number < to % 3; ++number, ++at) {
           ASSERT_LT(at, rows.size());
@@ -182,6 +184,29 @@ TEST(Metrics, ManyRowsCrossChunks) {
     file.flush();
   }
   expect_rows(folder.file("metrics.h5"), steps, 0);
+}
+
+TEST(Metrics, AShortRunLeavesASmallFile) {
+  const Folder folder;
+  const std::string path = folder.file("metrics.h5");
+  const auto most = static_cast<blkcnt_t>(192 * 1024 + 29 * 64 * 8 * std::max(0, ranks_of() - 8));
+  {
+    MetricsFile file(MPI_COMM_WORLD, path);
+    write_epochs(file, 0, 2);
+    write_edges(file, 2, 4);
+    on_root([&] {
+      struct stat status {};
+      ASSERT_EQ(::stat(path.c_str(), &status), 0);
+      EXPECT_LE(512 * status.st_blocks, 4 * most);  // with what the next flush may need
+    });
+  }
+  on_root([&] {
+    struct stat status {};
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_LE(512 * status.st_blocks, most);
+    EXPECT_LE(status.st_size, most);
+  });
+  expect_edges(path, 4, 2);
 }
 
 TEST(Metrics, AnEmptyFileIsWhole) {
