@@ -54,6 +54,8 @@ class Trainer {
   void resume(const std::string& checkpoint);
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
+  /// Collective: deals the next epoch's batches by how fast each rank was in the last (step.cpp).
+  void share_by_speed();
   StepMetrics train_step(const Batch& batch);
   LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
@@ -89,6 +91,11 @@ class Trainer {
   std::unique_ptr<Stop> stop_;
   std::unique_ptr<FiniteGuard> guard_;
   Replica replica_, mean_;
+
+  struct Speed {
+    double images = 0, seconds = 0;
+  };
+  Speed speed_;  ///< of this rank's computing since shares were measured
 
   std::int64_t step_ = 0;                        ///< steps done
   std::int64_t epoch_ = 0;                       ///< whole epochs done
