@@ -4,8 +4,8 @@
     straggler.py [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 2]
 
 Prints for each way of averaging the throughput of all ranks and of those that are not slowed (medians over the steps of
-the last epochs), with and without the straggler. Computing is made to last by sleeping, so that ranks that share cores
-do not lend each other theirs.
+the last epochs), with and without the straggler, which sleeps after computing: where ranks share cores, the others gain
+what it leaves idle.
 """
 
 import argparse
