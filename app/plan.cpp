@@ -71,9 +71,9 @@ void print_candidates(const std::vector<Candidate>& all, int batch) {
                 each.topology.empty() ? "-" : each.topology.c_str(), each.every, each.mixing(), 1e-6 * each.step.bytes,
                 1e3 * each.step.step_seconds, 100 * each.step.efficiency, each.images_per_second,
                 human_bytes(each.node_memory).c_str(),
-                !each.fits                        ? "  does not fit"
-                : each.mixing() < least_mixing    ? "  mixes too slowly"
-                                                  : "");
+                !each.fits                     ? "  does not fit"
+                : each.mixing() < least_mixing ? "  mixes too slowly"
+                                               : "");
   }
 }
 
@@ -85,11 +85,13 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
     if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
   }
   std::printf("\nRecommended\n");
-  std::printf("  training.batch = %d        # %d images a rank: the smallest batch with %.0f %% of the largest throughput\n",
-              best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
-  std::printf("  topology.kind = \"%s\"   # mixes best of those: %.3g of the distance between replicas a step, "
-              "a ring of 16 ranks %.2g\n",
-              best.topology.c_str(), best.mixing(), least_mixing);
+  std::printf(
+      "  training.batch = %d        # %d images a rank: the smallest batch with %.0f %% of the largest throughput\n",
+      best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
+  std::printf(
+      "  topology.kind = \"%s\"   # mixes best of those: %.3g of the distance between replicas a step, "
+      "a ring of 16 ranks %.2g\n",
+      best.topology.c_str(), best.mixing(), least_mixing);
   if (best.every == 1) {
     std::printf("  exchange in every step      # it costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
   } else {

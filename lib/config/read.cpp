@@ -135,6 +135,14 @@ void check(const RunConfig& config, const Places& places) {
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }
+  if (config.averager.name == "allreduce" && (config.averager.staleness != 0 || config.averager.patience != 0)) {
+    const char* key = config.averager.staleness != 0 ? "staleness" : "patience";
+    fail_at(places.of("averager", key),
+            std::string("averager.") + key +
+                " is neighbour averaging's; the averager \"allreduce\" is collective: each step "
+                "waits for all ranks",
+            "expected averager.name = \"neighbour\", or no " + std::string(key));
+  }
   const bool waits_for_halos = config.averager.staleness >= 0 && config.averager.patience == 0;
   if (config.comm.inject.drop_fraction > 0 && (config.averager.name != "neighbour" || waits_for_halos)) {
     fail_at(places.of("comm", "inject"),

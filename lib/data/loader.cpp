@@ -160,7 +160,7 @@ class BatchPlan {
   long window_blocks_ = 1;
   std::vector<double> weights_, next_weights_;  // empty: equal shares
   Range whole_;                                 // of this rank in a whole batch, where there are weights
-  std::vector<long> order_;  // what this rank reads in the epoch
+  std::vector<long> order_;                     // what this rank reads in the epoch
 };
 
 }  // namespace

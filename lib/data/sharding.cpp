@@ -45,7 +45,9 @@ Range share_by_weight(long count, int rank, const std::vector<double>& weights, 
     std::size_t best = ranks;
     for (std::size_t i = 0; i < ranks; ++i) {
       if (one > 0 ? sizes[i] >= most : sizes[i] <= 1) continue;
-      const auto lack = [&](std::size_t k) { return static_cast<double>(one) * (ideal[k] - static_cast<double>(sizes[k])); };
+      const auto lack = [&](std::size_t k) {
+        return static_cast<double>(one) * (ideal[k] - static_cast<double>(sizes[k]));
+      };
       if (best == ranks || lack(i) > lack(best)) best = i;
     }
     sizes[best] += one;

@@ -251,6 +251,10 @@ TEST(ReadConfig, MissingKeysAreNamed) {
 TEST(ReadConfig, KeysThatContradictEachOtherAreRefused) {
   expect_part(message_of(minimal + "optimizer.nesterov = true\n"),
               "run.toml:3:22: optimizer.nesterov needs optimizer.momentum above 0");
+  expect_part(message_of(minimal + "averager.name = \"allreduce\"\naverager.staleness = 2\n"),
+              "run.toml:4:22: averager.staleness is neighbour averaging's; the averager \"allreduce\" is collective");
+  expect_part(message_of(minimal + "averager.name = \"allreduce\"\naverager.patience = 0.5\n"),
+              "run.toml:4:21: averager.patience is neighbour averaging's");
   const std::string losses = minimal + "comm.inject.drop_fraction = 0.1\n";
   expect_part(message_of(losses),
               "comm.inject.drop_fraction loses halos, but with averager.staleness = 0 and no averager.patience");
