@@ -20,6 +20,12 @@ std::string extents_text(const std::vector<long>& extents) {
   return text.empty() ? "1" : text;
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 void print_json(const CheckpointSummary& summary) {
   JsonObject object;
   object.add("format", checkpoint_format);
@@ -35,6 +41,7 @@ void print_json(const CheckpointSummary& summary) {
   object.add("parameters", summary.parameters);
   object.add("optimizer_buffers", summary.optimizer_buffers);
   object.add("statistics", summary.statistics);
+  object.add("averager_state", summary.averager_state);
   std::vector<JsonObject> tensors;
   for (const TensorSummary& tensor : summary.tensors) {
     JsonObject& entry = tensors.emplace_back();
@@ -72,6 +79,7 @@ void print_table(const std::string& path, const CheckpointSummary& summary) {
   line("parameters", std::to_string(summary.parameters));
   line("optimizer buffers", std::to_string(summary.optimizer_buffers));
   line("statistics", std::to_string(summary.statistics));
+  if (!summary.averager_state.empty()) line("averager's state", joined(summary.averager_state));
   line("written by", summary.header.versions);
   std::printf("\n  %-20s %-18s %-20s %14s\n", "layer", "tensor", "extents", "norm of mean");
   for (const TensorSummary& tensor : summary.tensors) {

@@ -71,7 +71,7 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
   for (const int ranks : options.ranks) {
     for (const std::string& kind : options.topologies) add(neighbour_row(options, ranks, kind));
     add({ranks, "gossip", "one_peer_exponential", 1, -1,
-         steps_to_tolerance(options, one_peer_exponential_matrices(ranks)),
+         steps_to_tolerance(options, sparse_mixing_matrices({config_of(options, "one_peer_exponential"), ranks})),
          gossip_step(options.machine, options.work, ranks)});
     add({ranks, "ring_allreduce", "-", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, ranks)});
     add({ranks, "tree_allreduce", "-", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, ranks)});

@@ -1,3 +1,5 @@
+#include <mpi.h>
+
 #include <algorithm>
 #include <exception>
 #include <vector>
@@ -124,8 +126,8 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length) {
   return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
 }
 
-std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length, const InjectConfig& inject) {
-  return std::make_unique<AllreduceAverager>(comm, length, 1e-6 * inject.latency_us);
+std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context) {
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
 }
 
 }  // namespace halograd

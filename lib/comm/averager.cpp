@@ -5,15 +5,12 @@
 
 namespace halograd {
 
-std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport,
-                                        const Topology& topology, MPI_Comm comm, std::size_t length,
-                                        std::int64_t first_step) {
-  if (averager.name == "none") return make_none_averager();
-  if (averager.name == "allreduce") return make_allreduce_averager(comm, length, transport.inject);
-  if (averager.name == "neighbour") {
-    return make_neighbour_averager(averager, transport, topology, comm, length, first_step);
-  }
-  fail("averager.name is \"", averager.name, "\"; expected none, allreduce or neighbour");
+std::unique_ptr<Averager> make_averager(const AveragerContext& context) {
+  const std::string& name = context.averager.name;
+  if (name == "none") return make_none_averager();
+  if (name == "allreduce") return make_allreduce_averager(context);
+  if (name == "neighbour") return make_neighbour_averager(context);
+  fail("averager.name is \"", name, "\"; expected none, allreduce or neighbour");
 }
 
 std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length) {

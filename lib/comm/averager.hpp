@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,8 +11,24 @@
 #include "comm/topology.hpp"
 #include "config/comm_config.hpp"
 #include "kernels/types.hpp"
+#include "support/numbers.hpp"
 
 namespace halograd {
+
+/// What an averager is made of. The references need only last while it is made.
+struct AveragerContext {
+  const AveragerConfig& averager;
+  const CommConfig& transport;
+  const Topology& topology;
+  MPI_Comm comm;
+  std::size_t length;           ///< of the weights
+  std::int64_t first_step = 0;  ///< the step that comes next
+
+  /// The optimizer's buffers, each as long as the weights.
+  std::vector<Vector<float>> optimizer_state{};
+  /// Makes one more step of the optimizer at the current learning rate, with another gradient than the rank's own.
+  std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
+};
 
 /// Keeps the replicas of a communicator together. The Trainer calls the hooks in this order in every step;
 /// each algorithm uses those it needs. Steps count from 0; after a resume they go on from the checkpoint's.
@@ -33,6 +50,12 @@ class Averager {
   /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
   [[nodiscard]] virtual bool shares_gradients() const { return false; }
 
+  /// What the coming steps depend on beside weights and optimizer, as it is between two steps: a checkpoint keeps it,
+  /// so that a resumed run goes on with the same bits. Valid until the next step. After a resume the ranges are filled
+  /// with what the same averager on the same number of ranks had there, and restored() is called.
+  [[nodiscard]] virtual std::vector<SavedState> state() { return {}; }
+  virtual void restored() {}
+
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
@@ -40,10 +63,8 @@ class Averager {
   virtual std::vector<EdgeRecord> take_edges() { return {}; }
 };
 
-/// The one factory. Collective; `length` is the number of weights, `first_step` the step that comes next.
-std::unique_ptr<Averager> make_averager(const AveragerConfig& averager, const CommConfig& transport,
-                                        const Topology& topology, MPI_Comm comm, std::size_t length,
-                                        std::int64_t first_step);
+/// The one factory. Collective.
+std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
 /// Bytes that `rank` sends in a step of `length` weights.
 std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length);

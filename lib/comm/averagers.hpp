@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <memory>
 
@@ -15,7 +13,7 @@ std::unique_ptr<Averager> make_none_averager();
 
 /// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the
 /// batches of all. Collective.
-std::unique_ptr<Averager> make_allreduce_averager(MPI_Comm comm, std::size_t length, const InjectConfig& inject);
+std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context);
 
 /// What it sends a rank and step: that of a ring or reduce-scatter algorithm, which send least; MPI chooses, and does
 /// not tell.
@@ -23,8 +21,6 @@ std::int64_t allreduce_bytes(int ranks, std::size_t length);
 
 /// x_i <- W_ii x_i + sum_j W_ij x_j over the in-neighbours of a topology, synchronously, through a HaloWindow.
 /// Collective.
-std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager, const CommConfig& transport,
-                                                  const Topology& topology, MPI_Comm comm, std::size_t length,
-                                                  std::int64_t first_step);
+std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context);
 
 }  // namespace halograd

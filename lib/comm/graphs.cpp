@@ -164,13 +164,7 @@ int ranks_of_a_node(const std::vector<int>& node_of_rank, int ranks) {
 
 /// Gives position p of the graph to the p-th rank in the order of the nodes.
 Graph laid_out(const Graph& graph, const std::vector<int>& node_of_rank) {
-  std::vector<int> rank_at(graph.size());
-  std::iota(rank_at.begin(), rank_at.end(), 0);
-  if (!node_of_rank.empty()) {
-    std::stable_sort(rank_at.begin(), rank_at.end(), [&](int a, int b) {
-      return node_of_rank[static_cast<std::size_t>(a)] < node_of_rank[static_cast<std::size_t>(b)];
-    });
-  }
+  const std::vector<int> rank_at = ranks_by_node(static_cast<int>(graph.size()), node_of_rank);
   Graph result(graph.size());
   for (std::size_t position = 0; position < graph.size(); ++position) {
     for (const int neighbour : graph[position]) {
@@ -181,6 +175,19 @@ Graph laid_out(const Graph& graph, const std::vector<int>& node_of_rank) {
 }
 
 }  // namespace
+
+std::vector<int> ranks_by_node(int ranks, const std::vector<int>& node_of_rank) {
+  HALOGRAD_REQUIRE(node_of_rank.empty() || static_cast<int>(node_of_rank.size()) == ranks, "topology: the nodes of ",
+                   node_of_rank.size(), " ranks are given; expected ", ranks);
+  std::vector<int> rank_at(static_cast<std::size_t>(ranks));
+  std::iota(rank_at.begin(), rank_at.end(), 0);
+  if (!node_of_rank.empty()) {
+    std::stable_sort(rank_at.begin(), rank_at.end(), [&](int a, int b) {
+      return node_of_rank[static_cast<std::size_t>(a)] < node_of_rank[static_cast<std::size_t>(b)];
+    });
+  }
+  return rank_at;
+}
 
 Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank) {
   HALOGRAD_REQUIRE(node_of_rank.empty() || static_cast<int>(node_of_rank.size()) == ranks, "topology: the nodes of ",

@@ -15,6 +15,9 @@ using Graph = std::vector<std::vector<int>>;
 /// and grids and tori are cut into one tile a node. Throws Error for an unknown kind.
 Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank = {});
 
+/// The ranks in the order of their nodes, ranks of a node in their own: who gets which position in a graph.
+std::vector<int> ranks_by_node(int ranks, const std::vector<int>& node_of_rank);
+
 /// Whether every edge goes both ways.
 bool is_undirected(const Graph& graph);
 

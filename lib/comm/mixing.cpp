@@ -55,15 +55,15 @@ SparseMatrix sparse_mixing_matrix(const Topology& topology) {
   return sparse_matrix(rows);
 }
 
-std::vector<SparseMatrix> one_peer_exponential_matrices(int ranks) {
-  HALOGRAD_REQUIRE(ranks >= 1, "one-peer exponential graph: ", ranks, " ranks; expected at least 1");
-  if (ranks == 1) return {sparse_matrix({{{0, 1.0}}})};
+std::vector<SparseMatrix> sparse_mixing_matrices(const DynamicTopology& topology) {
+  HALOGRAD_REQUIRE(topology.period() > 0, "topology ", topology.kind(), ": its graphs do not repeat");
   std::vector<SparseMatrix> matrices;
-  for (long hop = 1; hop < ranks; hop *= 2) {
-    std::vector<std::vector<Neighbour>> rows;
-    rows.reserve(static_cast<std::size_t>(ranks));
-    for (int rank = 0; rank < ranks; ++rank) {
-      rows.push_back({{rank, 0.5}, {static_cast<int>((rank - hop + ranks) % ranks), 0.5}});
+  for (std::int64_t step = 0; step < topology.period(); ++step) {
+    const auto graph = topology.at(step);
+    std::vector<std::vector<Neighbour>> rows(graph->in.size());
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+      rows[rank].push_back({static_cast<int>(rank), graph->weight(static_cast<int>(rank))});
+      for (const int from : graph->in[rank]) rows[rank].push_back({from, graph->weight(from)});
     }
     matrices.push_back(sparse_matrix(rows));
   }

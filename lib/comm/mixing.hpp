@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "comm/dynamic_topology.hpp"
 #include "comm/topology.hpp"
 #include "kernels/sparse_product.hpp"
 
@@ -11,9 +12,8 @@ namespace halograd {
 /// The mixing matrix of a topology.
 SparseMatrix sparse_mixing_matrix(const Topology& topology);
 
-/// The mixing matrices of the one-peer exponential graph, one a step, over and over: x_i <- (x_i + x_(i - 2^k)) / 2 mod
-/// P for k = 0, 1, ... (Assran et al., 2019; Ying et al., 2021). One matrix of the whole weight for one rank.
-std::vector<SparseMatrix> one_peer_exponential_matrices(int ranks);
+/// The mixing matrices of the steps in which the topology's graphs repeat.
+std::vector<SparseMatrix> sparse_mixing_matrices(const DynamicTopology& topology);
 
 struct MixingOptions {
   int columns = 16;         ///< parameters of a simulated replica

@@ -25,17 +25,16 @@ int rank_of(MPI_Comm comm) {
 /// weights. Adapt-then-combine (Chen, Sayed, 2012) mixes what the update has left.
 class NeighbourAverager : public Averager {
  public:
-  NeighbourAverager(const AveragerConfig& averager, const HaloWindow::Options& options, const Topology& topology,
-                    MPI_Comm comm, std::size_t length, std::int64_t first_step)
-      : combine_first_(averager.order == "combine_then_adapt"),
-        out_degree_(topology.out_neighbours(rank_of(comm)).size()),
-        staging_(length),
-        window_(comm, topology, length, options),
-        neighbours_(topology.in_neighbours(rank_of(comm))),
-        self_weight_(topology.self_weight(rank_of(comm))),
-        mixer_(length, neighbours_.size()) {
+  NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
+      : combine_first_(context.averager.order == "combine_then_adapt"),
+        out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
+        staging_(context.length),
+        window_(context.comm, context.topology, context.length, options),
+        neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
+        self_weight_(context.topology.self_weight(rank_of(context.comm))),
+        mixer_(context.length, neighbours_.size()) {
     halos_.reserve(neighbours_.size());
-    window_.start_at(first_step);
+    window_.start_at(context.first_step);
   }
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
@@ -104,17 +103,18 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
 /// Such a late neighbour enters again in each step in which it has published something new.
 class StaleNeighbourAverager final : public NeighbourAverager {
  public:
-  StaleNeighbourAverager(const AveragerConfig& averager, const HaloWindow::Options& options, const Topology& topology,
-                         MPI_Comm comm, std::size_t length, std::int64_t first_step)
-      : NeighbourAverager(averager, options, topology, comm, length, first_step),
-        staleness_(averager.staleness),
-        age_factor_(averager.age_factor),
-        patience_(averager.patience),
+  StaleNeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
+      : NeighbourAverager(context, options),
+        staleness_(context.averager.staleness),
+        age_factor_(context.averager.age_factor),
+        patience_(context.averager.patience),
         report_seconds_(options.report_seconds),
-        first_version_(first_step),
-        have_(neighbours_.size(), first_step),
+        first_version_(context.first_step),
+        have_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
-    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) copies_.emplace_back("halograd::halo", length);
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      copies_.emplace_back("halograd::halo", context.length);
+    }
   }
 
   [[nodiscard]] double wait_seconds() const override { return NeighbourAverager::wait_seconds() + waited_; }
@@ -178,19 +178,16 @@ class StaleNeighbourAverager final : public NeighbourAverager {
 
 }  // namespace
 
-std::unique_ptr<Averager> make_neighbour_averager(const AveragerConfig& averager, const CommConfig& transport,
-                                                  const Topology& topology, MPI_Comm comm, std::size_t length,
-                                                  std::int64_t first_step) {
+std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context) {
+  const AveragerConfig& averager = context.averager;
   HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
                    "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
-  HaloWindow::Options options{transport.slots, transport.force_put};
+  HaloWindow::Options options{context.transport.slots, context.transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;
-  options.report_seconds = transport.report_seconds;
-  options.inject = transport.inject;
-  if (options.exact) {
-    return std::make_unique<SynchronousNeighbourAverager>(averager, options, topology, comm, length, first_step);
-  }
-  return std::make_unique<StaleNeighbourAverager>(averager, options, topology, comm, length, first_step);
+  options.report_seconds = context.transport.report_seconds;
+  options.inject = context.transport.inject;
+  if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
+  return std::make_unique<StaleNeighbourAverager>(context, options);
 }
 
 }  // namespace halograd

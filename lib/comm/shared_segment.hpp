@@ -21,7 +21,6 @@ class SharedSegment {
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
 
-  [[nodiscard]] int rank() const { return rank_; }
   /// This rank's region.
   [[nodiscard]] std::byte* own() const { return of_rank_[rank_]; }
   /// Another rank's region; null where it does not share memory with this one.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/types.hpp"
+#include "support/numbers.hpp"
 
 namespace halograd {
 
@@ -50,6 +51,7 @@ struct ReplicaState {
   std::vector<HostVector<float>> optimizer;  ///< each (P): momentum, second moment, ...
   HostVector<float> statistics;              ///< (Q) batch-norm running mean and variance; may be empty
   EpochSums sums{};                          ///< kept where the header's step_in_epoch is not 0
+  std::vector<SavedState> averager{};        ///< names without '/'
 };
 
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
@@ -65,6 +67,14 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
 /// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
 EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+
+/// Any number of ranks, each for itself: why the file's /replica/averager is not of these names, types and counts;
+/// empty where it is. Throws Error where the file is no checkpoint.
+std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state);
+
+/// Collective; `comm` has the checkpoint's number of ranks, and the file holds this state. Fills it with this rank's
+/// rows. Throws Error on all ranks where a checksum is wrong.
+void read_averager_state(MPI_Comm comm, const std::string& path, const std::vector<SavedState>& state);
 
 /// Any number of ranks, each for itself: one replica's parameters and statistics. Throws Error as above.
 void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,

@@ -34,8 +34,21 @@ constexpr const char* epoch_sums = "/replica/epoch_sums";
 constexpr hsize_t epoch_sum_count = 4;
 static_assert(sizeof(EpochSums) == epoch_sum_count * sizeof(double), "a row is written as it lies in memory");
 
-std::uint32_t checksum(const EpochSums& row) {
-  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(&row), sizeof(row)));
+std::uint32_t checksum_of(const EpochSums& row) {
+  return checksum(std::as_bytes(std::span(&row, 1)));
+}
+
+hid_t native_type(NumberType type) {
+  if (type == NumberType::float32) return H5T_NATIVE_FLOAT;
+  return type == NumberType::float64 ? H5T_NATIVE_DOUBLE : H5T_NATIVE_INT64;
+}
+
+NumberType read_number_type(const Hdf5Dataset& dataset, const std::string& object, const std::string& file) {
+  const Hdf5Type type(HALOGRAD_HDF5(H5Dget_type(dataset), file, object));
+  for (const NumberType known : {NumberType::float32, NumberType::float64, NumberType::int64}) {
+    if (H5Tequal(type, file_type(known)) > 0) return known;
+  }
+  fail(file, ": ", object, " holds values of an unknown type");
 }
 
 template <class Transfer>
@@ -57,13 +70,36 @@ std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout) {
     datasets.push_back({"/replica/optimizer", layout.ranks, layout.optimizer_buffers, layout.parameters, true});
   }
   if (layout.statistics > 0) datasets.push_back({"/replica/statistics", layout.ranks, 1, layout.statistics, false});
+  for (ReplicaDataset& each : state_datasets(layout.ranks, layout.averager)) datasets.push_back(std::move(each));
   return datasets;
 }
 
-std::vector<std::vector<HostVector<float>>> replica_buffers(const ReplicaState& state) {
-  std::vector<std::vector<HostVector<float>>> buffers{{state.parameters}};
-  if (!state.optimizer.empty()) buffers.push_back(state.optimizer);
-  if (state.statistics.size() > 0) buffers.push_back({state.statistics});
+std::vector<ReplicaDataset> state_datasets(std::int64_t ranks, const std::vector<StateLayout>& states) {
+  std::vector<ReplicaDataset> datasets;
+  for (const StateLayout& state : states) {
+    const std::string path = std::string(averager_group) + "/" + state.name;
+    datasets.push_back({path, ranks, 1, state.length, false, state.type});
+  }
+  return datasets;
+}
+
+std::vector<StateLayout> state_layouts(const std::vector<SavedState>& states) {
+  std::vector<StateLayout> layouts;
+  layouts.reserve(states.size());
+  for (const SavedState& each : states) {
+    layouts.push_back({each.name, type_of(each.values), static_cast<std::int64_t>(count_of(each.values))});
+  }
+  return layouts;
+}
+
+std::vector<std::vector<Numbers>> replica_buffers(const ReplicaState& state) {
+  std::vector<std::vector<Numbers>> buffers{{numbers(state.parameters)}};
+  if (!state.optimizer.empty()) {
+    std::vector<Numbers>& parts = buffers.emplace_back();
+    for (const HostVector<float>& part : state.optimizer) parts.push_back(numbers(part));
+  }
+  if (state.statistics.size() > 0) buffers.push_back({numbers(state.statistics)});
+  for (const SavedState& each : state.averager) buffers.push_back({each.values});
   return buffers;
 }
 
@@ -74,7 +110,7 @@ CheckpointLayout layout_of(const ReplicaState& state, int ranks) {
   }
   HALOGRAD_REQUIRE(state.parameters.size() > 0, "a replica without parameters has no checkpoint");
   return {ranks, static_cast<std::int64_t>(state.parameters.size()), static_cast<std::int64_t>(state.optimizer.size()),
-          static_cast<std::int64_t>(state.statistics.size())};
+          static_cast<std::int64_t>(state.statistics.size()), state_layouts(state.averager)};
 }
 
 CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
@@ -118,11 +154,32 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
     HALOGRAD_REQUIRE(statistics[0] == parameters[0], path, ": /replica/statistics does not fit /replica/parameters");
     layout.statistics = static_cast<std::int64_t>(statistics[1]);
   }
+  if (!has_link(file, averager_group, path)) return layout;
+  for (const std::string& name : link_names(open_group(file, averager_group, path), path)) {
+    const std::string object = std::string(averager_group) + "/" + name;
+    const auto extents = extents_of(object.c_str(), 2);
+    HALOGRAD_REQUIRE(extents[0] == parameters[0], path, ": ", object, " does not fit /replica/parameters");
+    const NumberType type = read_number_type(open_dataset(file, object, path), object, path);
+    layout.averager.push_back({name, type, static_cast<std::int64_t>(extents[1])});
+  }
   return layout;
 }
 
-std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start) {
-  return static_cast<std::uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(values), count * sizeof(float)));
+Numbers numbers(HostVector<float> values) {
+  return std::span<float>(values.data(), values.size());
+}
+
+hid_t file_type(NumberType type) {
+  if (type == NumberType::float32) return H5T_IEEE_F32LE;
+  return type == NumberType::float64 ? H5T_IEEE_F64LE : H5T_STD_I64LE;
+}
+
+std::uint32_t checksum(std::span<const std::byte> values, std::uint32_t start) {
+  return static_cast<std::uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(values.data()), values.size()));
+}
+
+std::uint32_t checksum(const float* values, std::size_t count) {
+  return checksum(std::as_bytes(std::span(values, count)));
 }
 
 void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path) {
@@ -132,7 +189,7 @@ void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, 
   HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
   std::vector<std::uint32_t> checksums;
   checksums.reserve(rows.size());
-  for (const EpochSums& row : rows) checksums.push_back(checksum(row));
+  for (const EpochSums& row : rows) checksums.push_back(checksum_of(row));
   write_attribute(dataset, "crc32", checksums, path);
 }
 
@@ -146,30 +203,34 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
   HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
   const auto checksums = read_checksums_attribute(dataset, "crc32", path);
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    HALOGRAD_REQUIRE(rank < checksums.size() && checksum(rows[rank]) == checksums[rank], path, ": ", epoch_sums,
+    HALOGRAD_REQUIRE(rank < checksums.size() && checksum_of(rows[rank]) == checksums[rank], path, ": ", epoch_sums,
                      ", row ", rank, ": the checksum is wrong; the file is damaged");
   }
   return rows;
 }
 
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-                HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece) {
-  in_pieces(values.size(), piece, [&](std::size_t begin, std::size_t count) {
+                const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece) {
+  const std::span<std::byte> bytes = bytes_of(values);
+  const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
+  in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
     const auto lock = hdf5_session();
     const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
     const Hdf5Space memory = make_space({count});
-    HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
-                  shape.path);
+    HALOGRAD_HDF5(H5Dwrite(dataset, native_type(shape.type), memory, selection, transfer, bytes.data() + begin * size),
+                  file, shape.path);
   });
 }
 
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-               HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece) {
-  in_pieces(values.size(), piece, [&](std::size_t begin, std::size_t count) {
+               const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece) {
+  const std::span<std::byte> bytes = bytes_of(values);
+  const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
+  in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
     const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
     const Hdf5Space memory = make_space({count});
-    HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_FLOAT, memory, selection, transfer, values.data() + begin), file,
-                  shape.path);
+    HALOGRAD_HDF5(H5Dread(dataset, native_type(shape.type), memory, selection, transfer, bytes.data() + begin * size),
+                  file, shape.path);
   });
 }
 
@@ -183,17 +244,20 @@ std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLa
     const auto expected = read_checksums_attribute(dataset, "crc32", path);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
                      expected.size(), " checksums, expected ", shape.ranks);
-    std::vector<float> values(static_cast<std::size_t>(shape.length));
-    const HostVector<float> view(values.data(), values.size());
+    const auto length = static_cast<std::size_t>(shape.length);
+    std::vector<std::byte> room(length * sizeof(std::int64_t));  // the largest numbers there are
+    Numbers values = std::span(reinterpret_cast<float*>(room.data()), length);
+    if (shape.type == NumberType::float64) values = std::span(reinterpret_cast<double*>(room.data()), length);
+    if (shape.type == NumberType::int64) values = std::span(reinterpret_cast<std::int64_t*>(room.data()), length);
     for (std::int64_t row = first; row < shape.ranks; row += stride) {
       std::uint32_t crc = 0;
       for (std::int64_t part = 0; part < shape.parts; ++part) {
-        read_part(dataset, shape, row, part, view, H5P_DEFAULT, path);
-        crc = checksum(values.data(), values.size(), crc);
-        use(i, row, part, view);
+        read_part(dataset, shape, row, part, values, H5P_DEFAULT, path);
+        crc = checksum(bytes_of(values), crc);
+        use(i, row, part, values);
       }
       if (crc != expected[static_cast<std::size_t>(row)]) {
-        damaged.push_back(std::string(shape.path) + ", row " + std::to_string(row));
+        damaged.push_back(shape.path + ", row " + std::to_string(row));
       }
     }
   }

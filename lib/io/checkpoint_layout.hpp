@@ -8,6 +8,7 @@
 #include "io/checkpoint.hpp"
 #include "io/formats.hpp"
 #include "io/hdf5.hpp"
+#include "support/numbers.hpp"
 
 /// What the writer and the readers of a checkpoint share: names, extents, checksums and the transfer of rows.
 namespace halograd {
@@ -16,30 +17,46 @@ namespace halograd {
 /// longer than for one for the HDF5 lock.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 22;
 
+inline constexpr const char* averager_group = "/replica/averager";
+
+/// One of its datasets.
+struct StateLayout {
+  std::string name;
+  NumberType type = NumberType::float32;
+  std::int64_t length = 0;
+  bool operator==(const StateLayout&) const = default;
+};
+
 /// Extents of the datasets of /replica.
 struct CheckpointLayout {
   std::int64_t ranks = 0;              ///< R
   std::int64_t parameters = 0;         ///< P
   std::int64_t optimizer_buffers = 0;  ///< S
   std::int64_t statistics = 0;         ///< Q
+  std::vector<StateLayout> averager{};
   bool operator==(const CheckpointLayout&) const = default;
 };
 
 /// One dataset of /replica: row r is rank r's, `parts` flat ranges of `length` values each.
 struct ReplicaDataset {
-  const char* path;
+  std::string path;
   std::int64_t ranks = 0;
   std::int64_t parts = 1;
   std::int64_t length = 0;
   bool by_part = false;  ///< (R, parts, length) instead of (R, length)
+  NumberType type = NumberType::float32;
   [[nodiscard]] std::vector<hsize_t> extents() const;
 };
 
 /// The datasets that a checkpoint of this layout has (those without values are left out), always in this order.
 std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout);
 
+/// Those of /replica/averager alone, and what they are made of.
+std::vector<ReplicaDataset> state_datasets(std::int64_t ranks, const std::vector<StateLayout>& states);
+std::vector<StateLayout> state_layouts(const std::vector<SavedState>& states);
+
 /// The rank's buffers that belong to each of them, in the same order.
-std::vector<std::vector<HostVector<float>>> replica_buffers(const ReplicaState& state);
+std::vector<std::vector<Numbers>> replica_buffers(const ReplicaState& state);
 
 /// The layout of a rank's state. Throws Error where the optimizer's buffers are not as long as the parameters.
 CheckpointLayout layout_of(const ReplicaState& state, int ranks);
@@ -50,8 +67,15 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path);
 /// Throws Error where a dataset of /replica is missing or of other extents than the rest.
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);
 
+/// How a file holds them.
+hid_t file_type(NumberType type);
+
+/// A buffer of floats as such a range.
+Numbers numbers(HostVector<float> values);
+
 /// CRC-32 (zlib) of the values' little-endian bytes, continued from `start`.
-std::uint32_t checksum(const float* values, std::size_t count, std::uint32_t start = 0);
+std::uint32_t checksum(std::span<const std::byte> values, std::uint32_t start = 0);
+std::uint32_t checksum(const float* values, std::size_t count);
 
 /// /replica/epoch_sums (R, 4): a row a rank; for one process. Reading throws Error where a checksum is wrong, and
 /// returns `ranks` rows of 0 where the file, written between epochs, has none.
@@ -60,15 +84,14 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
 
 /// Rows of a dataset of /replica, in pieces of at most `piece` values.
 void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-                HostVector<float> values, hid_t transfer, const std::string& file,
-                std::size_t piece = checkpoint_piece);
+                const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-               HostVector<float> values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
+               const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
 
 /// For one process: reads rows first, first + stride, ... of all datasets of /replica, and hands each part to
 /// `use(dataset, row, part, values)`, where `dataset` counts as replica_datasets() does. Returns the rows whose
 /// checksum is wrong: "/replica/parameters, row 3".
-using UseRow = std::function<void(std::size_t dataset, std::int64_t row, std::int64_t part, HostVector<float> values)>;
+using UseRow = std::function<void(std::size_t dataset, std::int64_t row, std::int64_t part, const Numbers& values)>;
 std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLayout& layout, std::int64_t first,
                                         std::int64_t stride, const UseRow& use, const std::string& path);
 

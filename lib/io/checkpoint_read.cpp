@@ -58,12 +58,12 @@ void look_for_damage(const std::string& path, int rank, int ranks) {
 }
 
 /// Collective: sums over the ranks and divides, in double.
-void mean_over(MPI_Comm comm, std::vector<double>& sums, double count, HostVector<float> means) {
+void mean_over(MPI_Comm comm, std::vector<double>& sums, double count, std::span<float> means) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   for (std::size_t begin = 0; begin < sums.size(); begin += piece) {
     sum_over_ranks(comm, sums.data() + begin, static_cast<int>(std::min(piece, sums.size() - begin)));
   }
-  for (std::size_t i = 0; i < sums.size(); ++i) means(i) = static_cast<float>(sums[i] / count);
+  for (std::size_t i = 0; i < sums.size(); ++i) means[i] = static_cast<float>(sums[i] / count);
 }
 
 }  // namespace
@@ -104,6 +104,31 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
   return sums;
 }
 
+std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state) {
+  const auto lock = hdf5_session();
+  std::vector<StateLayout> found = read_layout(open_hdf5(path, H5F_ACC_RDONLY), path).averager;
+  std::vector<StateLayout> expected = state_layouts(state);
+  if (found == expected) return "";
+  const auto listed = [](const std::vector<StateLayout>& states) {
+    std::string text;
+    for (const StateLayout& each : states) {
+      text += (text.empty() ? "" : ", ") + each.name + " (" + std::to_string(each.length) + ")";
+    }
+    return text.empty() ? "none" : text;
+  };
+  return "the checkpoint holds " + listed(found) + ", this averager keeps " + listed(expected);
+}
+
+void read_averager_state(MPI_Comm comm, const std::string& path, const std::vector<SavedState>& state) {
+  if (state.empty()) return;
+  int ranks = 1;
+  MPI_Comm_size(comm, &ranks);
+  ParallelFile file(comm, path, H5F_ACC_RDONLY);
+  const std::vector<ReplicaDataset> datasets = state_datasets(ranks, state_layouts(state));
+  for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], {state[i].values});
+  file.close();
+}
+
 void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
                              HostVector<float> statistics) {
   const auto lock = hdf5_session();
@@ -117,12 +142,12 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
     const std::string name = shape.path;
     const bool of_statistics = name == "/replica/statistics";
     if (!of_statistics && name != "/replica/parameters") continue;
-    const HostVector<float> values = of_statistics ? statistics : parameters;
+    const Numbers values = numbers(of_statistics ? statistics : parameters);
     const Hdf5Dataset dataset = open_dataset(file, name, path);
     const auto expected = read_checksums_attribute(dataset, "crc32", path);
     read_part(dataset, shape, replica, 0, values, H5P_DEFAULT, path);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks &&
-                         checksum(values.data(), values.size()) == expected[static_cast<std::size_t>(replica)],
+                         checksum(bytes_of(values)) == expected[static_cast<std::size_t>(replica)],
                      path, ": ", name, " row ", replica, ": the checksum is wrong; the file is damaged");
   }
 }
@@ -134,7 +159,7 @@ EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const 
   const auto buffers = replica_buffers(state);
   std::vector<std::vector<std::vector<double>>> sums(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    for (const HostVector<float>& buffer : buffers[i]) sums[i].emplace_back(buffer.size(), 0.0);
+    for (const Numbers& buffer : buffers[i]) sums[i].emplace_back(count_of(buffer), 0.0);
   }
   double rows = 0;
   EpochSums share;
@@ -149,15 +174,19 @@ EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const 
     }
     const auto lock = hdf5_session();
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
-    const auto add = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t part, HostVector<float> values) {
+    const auto add = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t part, const Numbers& values) {
+      if (dataset >= sums.size()) return;  // the averager's
+      const auto row = std::get<std::span<float>>(values);
       std::vector<double>& sum = sums[dataset][static_cast<std::size_t>(part)];
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values(i);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += row[i];
     };
     const auto damaged = read_every_row(file, read_layout(file, path), rank, ranks, add, path);
     HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
   });
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    for (std::size_t part = 0; part < buffers[i].size(); ++part) mean_over(comm, sums[i][part], rows, buffers[i][part]);
+    for (std::size_t part = 0; part < buffers[i].size(); ++part) {
+      mean_over(comm, sums[i][part], rows, std::get<std::span<float>>(buffers[i][part]));
+    }
   }
   return share;
 }

@@ -64,7 +64,7 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const R
   std::vector<std::vector<std::uint32_t>> rows;
   for (const auto& buffers : replica_buffers(state)) {
     std::uint32_t crc = 0;
-    for (const HostVector<float>& buffer : buffers) crc = checksum(buffer.data(), buffer.size(), crc);
+    for (const Numbers& buffer : buffers) crc = checksum(bytes_of(buffer), crc);
     std::vector<std::uint32_t> column(rank == 0 ? ranks : 0);
     MPI_Igather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm, &request);
     wait_politely(request);
@@ -88,15 +88,24 @@ std::vector<EpochSums> sums_on_root(MPI_Comm comm, const EpochSums& mine) {
 
 void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
   // the largest of x and of -x in one reduction
-  const std::array<std::int64_t, 3> mine{layout.parameters, layout.optimizer_buffers, layout.statistics};
-  const std::array<std::int64_t, 6> both{mine[0], mine[1], mine[2], -mine[0], -mine[1], -mine[2]};
-  std::array<std::int64_t, 6> most{};
+  std::uint32_t states = 0;
+  for (const StateLayout& each : layout.averager) {
+    const std::array<std::int64_t, 2> numbers{static_cast<std::int64_t>(each.type), each.length};
+    states = checksum(std::as_bytes(std::span(numbers)), checksum(std::as_bytes(std::span(each.name)), states));
+  }
+  const std::array<std::int64_t, 4> mine{layout.parameters, layout.optimizer_buffers, layout.statistics, states};
+  std::array<std::int64_t, 8> both{}, most{};
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    both[i] = mine[i];
+    both[i + mine.size()] = -mine[i];
+  }
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(both.data(), most.data(), 6, MPI_INT64_T, MPI_MAX, comm, &request);
+  MPI_Iallreduce(both.data(), most.data(), 8, MPI_INT64_T, MPI_MAX, comm, &request);
   wait_politely(request);
-  const bool same = most[0] == -most[3] && most[1] == -most[4] && most[2] == -most[5];
-  HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", -most[3], " to ", most[0], " parameters, ", -most[4],
-                   " to ", most[1], " optimizer buffers, ", -most[5], " to ", most[2], " statistics");
+  const bool same = most[0] == -most[4] && most[1] == -most[5] && most[2] == -most[6];
+  HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", -most[4], " to ", most[0], " parameters, ", -most[5],
+                   " to ", most[1], " optimizer buffers, ", -most[6], " to ", most[2], " statistics");
+  HALOGRAD_REQUIRE(most[3] == -most[7], "the ranks' averagers differ in what they keep");
 }
 
 Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& file) {
@@ -106,13 +115,13 @@ Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& f
 }
 
 Hdf5Dataset make_dataset(hid_t parent, const std::string& name, const std::vector<hsize_t>& extents,
-                         const std::string& file) {
+                         const std::string& file, NumberType type = NumberType::float32) {
   // all the room is taken now and never filled, so that a parallel write later touches raw data only
   const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), file, name));
   HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), file, name);
   HALOGRAD_HDF5(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), file, name);
   return Hdf5Dataset(HALOGRAD_HDF5(
-      H5Dcreate2(parent, name.c_str(), H5T_IEEE_F32LE, make_space(extents), H5P_DEFAULT, creation, H5P_DEFAULT), file,
+      H5Dcreate2(parent, name.c_str(), file_type(type), make_space(extents), H5P_DEFAULT, creation, H5P_DEFAULT), file,
       name));
 }
 
@@ -165,9 +174,13 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
   const std::int64_t row = layout.parameters * (1 + layout.optimizer_buffers) + layout.statistics;
   const std::int64_t mean = layout.parameters + layout.statistics;
   const auto values = static_cast<std::size_t>(layout.ranks * row + mean) * sizeof(float);
+  std::size_t states = 0;
+  for (const StateLayout& each : layout.averager) {
+    states += static_cast<std::size_t>(layout.ranks * each.length) * sizeof(double) + mebibyte;
+  }
   const std::size_t gaps = std::min(tensors + 3, values / mebibyte + 1) * mebibyte;
   const auto a_rank = static_cast<std::size_t>(layout.ranks) * (4 * sizeof(std::uint32_t) + sizeof(EpochSums));
-  return values + gaps + tensors * 4096 + a_rank + header.config.size() + header.versions.size() + mebibyte;
+  return values + states + gaps + tensors * 4096 + a_rank + header.config.size() + header.versions.size() + mebibyte;
 }
 
 }  // namespace
@@ -197,9 +210,11 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
     write_header(file, header, ranks, partial);
     {
       const Hdf5Group replica = make_group(file, "replica", partial);
+      if (!layout.averager.empty()) make_group(file, averager_group, partial);
       const auto datasets = replica_datasets(layout);
       for (std::size_t i = 0; i < datasets.size(); ++i) {
-        write_attribute(make_dataset(file, datasets[i].path, datasets[i].extents(), partial), "crc32", checksums[i],
+        const ReplicaDataset& each = datasets[i];
+        write_attribute(make_dataset(file, each.path, each.extents(), partial, each.type), "crc32", checksums[i],
                         partial);
       }
       if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);

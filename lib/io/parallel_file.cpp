@@ -22,7 +22,7 @@ ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : co
   together(comm, [&] { file_ = Hdf5File(HALOGRAD_HDF5(H5Fopen(path_.c_str(), flags, access), path_, "file")); });
 }
 
-void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers) {
+void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   Hdf5Dataset dataset;
   together(comm_, [&] {
     const auto lock = hdf5_session();
@@ -35,7 +35,7 @@ void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Hos
   }
 }
 
-void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers) {
+void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   const auto lock = hdf5_session();
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
@@ -50,7 +50,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Host
     together(comm_, [&] {
       read_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
     });
-    crc = checksum(buffers[part].data(), buffers[part].size(), crc);
+    crc = checksum(bytes_of(buffers[part]), crc);
   }
   together(comm_, [&] {
     HALOGRAD_REQUIRE(crc == expected[rank_], path_, ": ", shape.path, ", row ", rank_,

@@ -17,10 +17,10 @@ class ParallelFile {
   ParallelFile(MPI_Comm comm, std::string path, unsigned flags);
 
   /// Each rank its own row: `buffers` are the row's parts.
-  void write_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers);
+  void write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
 
   /// The same, inwards. Throws Error naming dataset and row where a checksum is wrong.
-  void read_rows(const ReplicaDataset& shape, const std::vector<HostVector<float>>& buffers);
+  void read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
 
   /// Flushes and closes.
   void close();

@@ -46,11 +46,13 @@ CheckpointSummary summarize_checkpoint(const std::string& path) {
   summary.parameters = layout.parameters;
   summary.optimizer_buffers = layout.optimizer_buffers;
   summary.statistics = layout.statistics;
+  for (const StateLayout& state : layout.averager) summary.averager_state.push_back(state.name);
   const std::vector<float> mean = summarize_mean(file, path, summary);
   double squares = 0;
-  const auto compare = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t /*part*/, HostVector<float> values) {
+  const auto compare = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t /*part*/, const Numbers& values) {
     if (dataset != 0) return;  // the first are the parameters
-    std::vector<float> replica(values.data(), values.data() + values.size());
+    const auto row = std::get<std::span<float>>(values);
+    std::vector<float> replica(row.begin(), row.end());
     const double norm = norm_of(replica);
     for (std::size_t i = 0; i < replica.size(); ++i) replica[i] -= mean[i];
     summary.replicas.push_back({norm, norm_of(replica)});

@@ -27,10 +27,11 @@ struct CheckpointSummary {
   std::int64_t parameters = 0;         ///< values a replica
   std::int64_t optimizer_buffers = 0;  ///< each as long as the parameters
   std::int64_t statistics = 0;
-  std::vector<TensorSummary> tensors;    ///< in the network's order
-  std::vector<ReplicaSummary> replicas;  ///< by rank
-  double consensus_distance = 0;         ///< sqrt(mean_i ||x_i - mean x||^2) of the parameters
-  std::vector<std::string> damaged;      ///< datasets and rows whose checksum is wrong; empty: the file is sound
+  std::vector<std::string> averager_state;  ///< names
+  std::vector<TensorSummary> tensors;       ///< in the network's order
+  std::vector<ReplicaSummary> replicas;     ///< by rank
+  double consensus_distance = 0;            ///< sqrt(mean_i ||x_i - mean x||^2) of the parameters
+  std::vector<std::string> damaged;         ///< datasets and rows whose checksum is wrong; empty: the file is sound
 };
 
 /// Throws Error where the file is no checkpoint of this program.

@@ -44,6 +44,8 @@ void Trainer::resume(const std::string& checkpoint) {
   // Epochs are dealt in the same order on every number of ranks: only the size of a step can move the position.
   const std::int64_t images = header.step_in_epoch * before.training.batch;
   step_in_epoch_ = std::min<std::int64_t>(images / config_.training.batch, loader_->steps());
+  start_averager();
+  const std::string dropped = restore_averager(checkpoint, header, before);
   files_->go_on(header);
 
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -64,6 +66,26 @@ void Trainer::resume(const std::string& checkpoint) {
   if (averaging(before) != averaging(config_)) {
     report_.line("NOTE: the averager was " + averaging(before) + " and is " + averaging(config_));
   }
+  if (!dropped.empty()) report_.line("NOTE: the averager's own state starts anew: " + dropped);
+}
+
+std::string Trainer::restore_averager(const std::string& checkpoint, const CheckpointHeader& header,
+                                      const RunConfig& before) {
+  const std::vector<SavedState> state = averager_->state();
+  std::string difference;
+  comm_.together([&] {
+    if (comm_.rank() == 0) difference = averager_state_difference(checkpoint, state);
+  });
+  difference = comm_.broadcast(difference);
+  const bool same = header.ranks == comm_.ranks() && averaging(before) == averaging(config_);
+  if (difference.empty() && same) {
+    read_averager_state(comm_.handle(), checkpoint, state);
+    averager_->restored();
+    return "";
+  }
+  if (!difference.empty()) return difference;
+  if (state.empty()) return "";
+  return header.ranks == comm_.ranks() ? "it is of another averager" : "it is of another number of ranks";
 }
 
 }  // namespace halograd

@@ -147,14 +147,28 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
   rows_.clear();
 }
 
-void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer, const EpochSums& sums,
-                    const std::string& failure) {
+void RunFiles::copy(const std::vector<SavedState>& averager) {
+  state_.averager.clear();
+  averager_copies_.resize(averager.size());
+  for (std::size_t i = 0; i < averager.size(); ++i) {
+    const std::span<const std::byte> bytes = bytes_of(averager[i].values);
+    averager_copies_[i].assign(bytes.begin(), bytes.end());
+    const auto copied = [&](auto range) -> Numbers {
+      return std::span(reinterpret_cast<decltype(range.data())>(averager_copies_[i].data()), range.size());
+    };
+    state_.averager.push_back({averager[i].name, std::visit(copied, averager[i].values)});
+  }
+}
+
+void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
+                    const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
   worker_.wait();  // the copies are in use until then
   Kokkos::deep_copy(state_.parameters, replica.parameters);
   Kokkos::deep_copy(state_.statistics, replica.statistics);
   for (std::size_t i = 0; i < state_.optimizer.size(); ++i) {
     Kokkos::deep_copy(state_.optimizer[i], optimizer.state()[i]);
   }
+  copy(averager);
   state_.sums = sums;
   header.ranks = comm_.ranks();
   header.config = to_toml(config_);
@@ -173,6 +187,7 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
     });
     double bytes = 0;
     for (const HostBuffer& copy : copies_) bytes += static_cast<double>(copy.size() * sizeof(float)) * comm_.ranks();
+    for (const auto& copy : averager_copies_) bytes += static_cast<double>(copy.size()) * comm_.ranks();
     const std::lock_guard<std::mutex> lock(mutex_);
     written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
   });

@@ -60,8 +60,8 @@ class RunFiles {
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
   /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
   /// on all ranks.
-  void save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer, const EpochSums& sums,
-            const std::string& failure);
+  void save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
+            const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure);
 
   /// Of what was asked for so far and has failed; else empty. It may come at a different step on each rank.
   [[nodiscard]] std::string error() const { return worker_.error(); }
@@ -79,6 +79,7 @@ class RunFiles {
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
+  void copy(const std::vector<SavedState>& averager);
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator& comm_;
@@ -87,6 +88,7 @@ class RunFiles {
   std::vector<NamedTensor> parameters_, statistics_;
   std::vector<HostBuffer> copies_;  ///< of the replica and the optimizer's state: what is being written
   ReplicaState state_;              ///< the same
+  std::vector<std::vector<std::byte>> averager_copies_;  ///< what its averager part points to
   std::vector<StepMetrics> rows_;
   std::vector<std::string> damaged_;
   Best best_;                      // rank 0

@@ -38,7 +38,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   StepMetrics row;
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
-  const double rate =
+  rate_ =
       config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
                                                         loader_->steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
@@ -52,7 +52,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const double share = static_cast<double>(batch.size) / batch.global_size;
   // The mean of the replicas is to move by the gradient of the whole batch, sum_i share_i g_i.
   const bool uneven = config_.training.shares == "measured" && !averager_->shares_gradients();
-  const double own_rate = uneven ? rate * share * comm_.ranks() : rate;
+  const double own_rate = uneven ? rate_ * share * comm_.ranks() : rate_;
   const LossSum loss = compute_gradient(batch, random_key, share);
   injector_.slow_down(comm_.rank(), now() - exchanged);
   const bool finite = guard_->finite(exec_, loss.loss);
@@ -71,7 +71,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
   row.loss = loss.loss / batch.size;
   row.skipped = finite ? 0 : 1;
-  row.learning_rate = rate;
+  row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));

@@ -192,14 +192,23 @@ void Trainer::open_run(const TrainOptions& options) {
   } else {
     if (!options.init.empty()) comm_.together([&] { load_mean(options.init, replica_); });
     files_->begin(options.overwrite);
+    start_averager();
     if (options.resume) {
       report_.line("No checkpoint in " + files_->folder().path + " yet: starting from the beginning");
     }
   }
   const auto values = static_cast<double>(network_->parameter_count() * (1 + optimizer_->state().size()));
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
-  averager_ =
-      make_averager(config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_);
+}
+
+void Trainer::start_averager() {
+  AveragerContext context{
+      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
+  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
+  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
+    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
+  };
+  averager_ = make_averager(context);
 }
 
 StopReason Trainer::train_epoch() {
@@ -290,7 +299,7 @@ void Trainer::save(CheckpointHeader header) {
   header.topology = topology_->kind();
   header.versions = versions_;
   header.input = to_string(train_set_->shape());
-  files_->save(std::move(header), replica_, *optimizer_, sums_, stop_->failure());
+  files_->save(std::move(header), replica_, *optimizer_, averager_->state(), sums_, stop_->failure());
 }
 
 void Trainer::look_after_files() {

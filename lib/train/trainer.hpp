@@ -52,6 +52,10 @@ class Trainer {
   void open_run(const TrainOptions& options);
   /// Collective (resume.cpp).
   void resume(const std::string& checkpoint);
+  /// Collective.
+  void start_averager();
+  /// Collective. Why the checkpoint's is not taken over; empty where it is, or neither has any (resume.cpp).
+  std::string restore_averager(const std::string& checkpoint, const CheckpointHeader& header, const RunConfig& before);
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
   /// Collective: deals the next epoch's batches by how fast each rank was in the last (step.cpp).
@@ -97,6 +101,7 @@ class Trainer {
   };
   Speed speed_;  ///< of this rank's computing since shares were measured
 
+  double rate_ = 0;                              ///< learning rate of the step
   std::int64_t step_ = 0;                        ///< steps done
   std::int64_t epoch_ = 0;                       ///< whole epochs done
   std::int64_t step_in_epoch_ = 0;               ///< steps done of the epoch after these

@@ -34,7 +34,7 @@ class Death(ProgramTest):
     def check(self, environment=None, **settings):
         run = self.write("run.toml", RUN_FILE)
         words = [PROGRAM, "train", run, "--overwrite", *sets(training__epochs=1000000, **settings)]
-        script = self.write("rank.sh", '"$@"\necho $? > status.$PMI_RANK\n')
+        script = self.write("rank.sh", 'trap : USR1 TERM\n"$@"\necho $? > status.$PMI_RANK\n')
         launch = [os.environ["HALOGRAD_MPIEXEC"], "-disable-auto-cleanup", "-n", str(RANKS), "bash", script, *words]
         with open(self.path("log"), "w", encoding="utf-8") as log:
             job = subprocess.Popen(launch, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,

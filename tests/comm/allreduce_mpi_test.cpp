@@ -25,7 +25,7 @@ float gradient_of(int rank, std::size_t i) {
 std::unique_ptr<Averager> make() {
   AveragerConfig config;
   config.name = "allreduce";
-  return make_averager(config, CommConfig(), make_topology(TopologyConfig(), all_ranks()), MPI_COMM_WORLD, length, 0);
+  return make_averager({config, CommConfig(), make_topology(TopologyConfig(), all_ranks()), MPI_COMM_WORLD, length});
 }
 
 /// What a backward pass and the averager make of the gradient; layers are completed at these places, from the end on.

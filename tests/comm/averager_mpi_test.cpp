@@ -70,8 +70,8 @@ std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::in
   AveragerConfig config;
   config.name = choice.name;
   config.order = choice.order;
-  return make_averager(config, CommConfig{choice.force_put, choice.slots}, topology_of(choice.topology), MPI_COMM_WORLD,
-                       length, first_step);
+  return make_averager({config, CommConfig{choice.force_put, choice.slots}, topology_of(choice.topology),
+                        MPI_COMM_WORLD, length, first_step});
 }
 
 /// Steps of plain gradient descent as the Trainer makes them: the gradient is taken at the weights before the exchange.

@@ -139,7 +139,7 @@ TEST(LostHalos, AreCountedAndTheRestIsMixed) {
   for (const bool force_put : {false, true}) {
     if (force_put && all_ranks() > 4) continue;
     transport.force_put = force_put;
-    const auto averager = make_averager(config, transport, ring(), MPI_COMM_WORLD, 8, 0);
+    const auto averager = make_averager({config, transport, ring(), MPI_COMM_WORLD, 8, 0});
     const Buffer<float> weights("weights", 8), gradient("gradient", 8);
     Kokkos::deep_copy(weights, 1.0F);
     const ExecutionSpace exec;

@@ -7,6 +7,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/halo_window.hpp"
+#include "comm/port_window.hpp"
 #include "support/wait.hpp"
 
 namespace {
@@ -97,8 +98,34 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
     for (int edge = 0; edge < edges; ++edge) window.release(edge, version);
   }
   EXPECT_EQ(synchronising_calls, 0);
-  EXPECT_EQ(put_calls, 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
+  EXPECT_EQ(put_calls, 2 * 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
   barrier(MPI_COMM_WORLD);
+}
+
+TEST_P(OneSided, StepsOfThePortWindowSynchroniseWithNobodyButThePeers) {
+  for (const std::string& kind : DynamicTopology::kinds()) {
+    TopologyConfig config;
+    config.kind = kind;
+    const DynamicTopology topology(config, ranks_);
+    synchronising_calls = 0;
+    PortWindow window(MPI_COMM_WORLD, topology, 1000, 0, {2, GetParam()});
+    EXPECT_GT(synchronising_calls, 0);
+    const std::vector<float> values(1000, 1.0F);
+    synchronising_calls = put_calls = 0;
+    int sent = 0;
+    for (std::int64_t step = 0; step < 20; ++step) {
+      window.put(step, HostVector<const float>(values.data(), values.size()));
+      window.flush();
+      window.wait(step);
+      window.release(step);
+      sent += static_cast<int>(topology.at(step)->out[static_cast<std::size_t>(rank_)].size());
+    }
+    EXPECT_EQ(synchronising_calls, 0) << kind;
+    if (GetParam()) {
+      EXPECT_EQ(put_calls, 2 * sent) << kind;  // the halo and the number
+    }
+    barrier(MPI_COMM_WORLD);
+  }
 }
 
 TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbours) {
@@ -108,7 +135,7 @@ TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbour
     transport.force_put = GetParam();
     AveragerConfig config;
     config.order = order;
-    const auto averager = make_averager(config, transport, topology, MPI_COMM_WORLD, 1000, 0);
+    const auto averager = make_averager({config, transport, topology, MPI_COMM_WORLD, 1000});
     const ExecutionSpace exec;
     const Buffer<float> weights("weights", 1000), gradient("gradient", 1000);
     synchronising_calls = 0;

@@ -133,7 +133,7 @@ std::unique_ptr<Averager> make(const AveragerConfig& config, const std::string& 
   CommConfig transport;
   transport.force_put = force_put;
   transport.slots = 3;
-  return make_averager(config, transport, topology_of(kind), MPI_COMM_WORLD, length, first_step);
+  return make_averager({config, transport, topology_of(kind), MPI_COMM_WORLD, length, first_step});
 }
 
 void steps(Averager& averager, const Buffer<float>& weights, std::int64_t first, std::int64_t last) {

@@ -102,10 +102,10 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
     const Hdf5File file(H5Fcreate(folder.file("p.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
     const Hdf5Dataset dataset(
         H5Dcreate2(file, "/rows", H5T_IEEE_F32LE, make_space(shape.extents()), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-    write_part(dataset, shape, 1, 2, range(written), H5P_DEFAULT, "p.h5", 7);
-    read_part(dataset, shape, 1, 2, range(read), H5P_DEFAULT, "p.h5", 13);
+    write_part(dataset, shape, 1, 2, std::span(written), H5P_DEFAULT, "p.h5", 7);
+    read_part(dataset, shape, 1, 2, std::span(read), H5P_DEFAULT, "p.h5", 13);
     EXPECT_TRUE(same_bits(read, written));
-    read_part(dataset, shape, 1, 1, range(read), H5P_DEFAULT, "p.h5", 13);
+    read_part(dataset, shape, 1, 1, std::span(read), H5P_DEFAULT, "p.h5", 13);
     EXPECT_TRUE(same_bits(read, std::vector<float>(40, 0.0F)));  // no other row was touched
   });
 }

@@ -16,6 +16,7 @@ CHECKPOINT_ATTRIBUTES = {
     "format": str, "format_version": np.integer, "step": np.integer, "epoch": np.integer, "step_in_epoch": np.integer,
     "ranks": np.integer, "network": str, "averager": str, "topology": str, "config": str, "versions": str, "input": str,
 }
+AVERAGER_STATE = {"/replica/averager/weight": "<f8", "/replica/averager/period": "<i8"}
 STEP = {
     "loss": "1", "learning_rate": "1", "images_per_second": "1/s", "wait_seconds": "s", "compute_seconds": "s",
     "update_seconds": "s", "data_seconds": "s", "bytes_sent": "B", "skipped": "1",
@@ -43,8 +44,10 @@ def check_checkpoint(path, ranks):
         require(file.attrs["ranks"] == ranks, f"{path}: {file.attrs['ranks']} ranks, expected {ranks}")
         parameters = file["replica/parameters"]
         require(parameters.shape[0] == ranks, f"{path}: /replica/parameters has {parameters.shape[0]} rows")
-        for dataset in file["replica"].values():
-            kind = "<f8" if dataset.name == "/replica/epoch_sums" else "<f4"
+        datasets = [item for item in file["replica"].values() if isinstance(item, h5py.Dataset)]
+        datasets += list(file.get("replica/averager", {}).values())
+        for dataset in datasets:
+            kind = AVERAGER_STATE.get(dataset.name, "<f8" if dataset.name == "/replica/epoch_sums" else "<f4")
             require(dataset.dtype == np.dtype(kind), f"{path}: {dataset.name} is {dataset.dtype}")
             for row, expected in zip(dataset[:], dataset.attrs["crc32"]):
                 require(zlib.crc32(row.tobytes()) == expected, f"{path}: {dataset.name}: a checksum is wrong")

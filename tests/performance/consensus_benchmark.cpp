@@ -50,7 +50,7 @@ void measure(const Communicator& comm, const std::string& kind, std::size_t leng
 
   halograd::AveragerConfig averaging;
   averaging.name = "neighbour";
-  const auto averager = halograd::make_averager(averaging, halograd::CommConfig(), topology, comm.handle(), length, 0);
+  const auto averager = halograd::make_averager({averaging, halograd::CommConfig(), topology, comm.handle(), length});
   const halograd::ExecutionSpace exec;
   double before = 0;
   for (int step = 0; step < last; ++step) {
