@@ -119,7 +119,9 @@ void plan(const PlanArguments& arguments, Session& session) {
               description.nodes, description.ranks_per_node, description.latency_us, description.bandwidth_gb);
   double model_bytes = 0;
   const std::vector<MeasuredBatch> batches = measure(arguments, model_bytes);
-  Cluster cluster{.ranks = ranks, .node_memory = 1e9 * description.memory_gb};
+  Cluster cluster;
+  cluster.ranks = ranks;
+  cluster.node_memory = 1e9 * description.memory_gb;
   cluster.machine = {1e-6 * description.latency_us, 1e9 * description.bandwidth_gb,
                      measure_memory_bandwidth(ExecutionSpace()), description.ranks_per_node};
   const std::vector<Candidate> all = candidates(cluster, model_bytes, batches, planned_slots);

@@ -44,7 +44,10 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
     const int most_every = std::max(1, static_cast<int>(std::floor(gap / least_mixing)));
     for (const MeasuredBatch& batch : batches) {
       StepWork work{batch.step_seconds, model_bytes};
-      Candidate candidate{.averager = "neighbour", .topology = kind, .gap = gap};
+      Candidate candidate;
+      candidate.averager = "neighbour";
+      candidate.topology = kind;
+      candidate.gap = gap;
       for (work.every = 1;; work.every = std::min(2 * work.every, most_every)) {
         candidate.every = work.every;
         candidate.step = neighbour_step(cluster.machine, work, load);
@@ -55,7 +58,9 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
   }
   for (const MeasuredBatch& batch : batches) {
     const StepWork work{batch.step_seconds, model_bytes};
-    Candidate ring{.averager = "ring_allreduce"}, tree{.averager = "tree_allreduce"};
+    Candidate ring, tree;
+    ring.averager = "ring_allreduce";
+    tree.averager = "tree_allreduce";
     ring.step = ring_allreduce_step(cluster.machine, work, ranks);
     tree.step = tree_allreduce_step(cluster.machine, work, ranks);
     add(ring, batch, model_bytes);

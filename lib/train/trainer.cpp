@@ -48,7 +48,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.seed = seed;
     options.prefetch = config_.data.prefetch;
     const bool shared_by_speed = config_.training.shares == "measured";
-    if (shared_by_speed) options.most = 2 * ((options.global_batch + options.ranks - 1) / options.ranks);
+    if (shared_by_speed) options.most = 2L * ((options.global_batch + options.ranks - 1) / options.ranks);
     loader_ = std::make_unique<Loader>(*train_set_, config_.data, options);
     const int largest = loader_->largest_batch();
     options.training = false;
