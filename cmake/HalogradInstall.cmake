@@ -1,4 +1,4 @@
-# The program, the two libraries, their headers, and a CMake package for outside projects:
+# The program, the two libraries, their headers, jobscripts, and a CMake package for outside projects:
 #   find_package(halograd CONFIG REQUIRED); target_link_libraries(... halograd::halograd)
 include(CMakePackageConfigHelpers)
 set(halograd_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/halograd)
@@ -9,6 +9,11 @@ install(TARGETS halograd_kernels halograd EXPORT halogradTargets)
 install(DIRECTORY kernels DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp)
 install(DIRECTORY lib/ DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp)
 install(FILES ${halograd_generated_dir}/version.hpp DESTINATION ${halograd_header_dir})
+
+install(CODE "set(SOURCE ${PROJECT_SOURCE_DIR})
+set(PREFIX \${CMAKE_INSTALL_PREFIX})
+set(BINDIR ${CMAKE_INSTALL_BINDIR})
+include(${PROJECT_SOURCE_DIR}/cmake/HalogradInstallJobscripts.cmake)")
 
 install(EXPORT halogradTargets NAMESPACE halograd:: DESTINATION ${halograd_package_dir})
 configure_package_config_file(cmake/halogradConfig.cmake.in ${PROJECT_BINARY_DIR}/halogradConfig.cmake

@@ -1,4 +1,5 @@
 #include "kernels/batch_norm_strips.hpp"
+#include "kernels/column_sums.hpp"
 
 namespace halograd {
 
@@ -36,12 +37,6 @@ struct SumGradients {
     });
   }
 };
-
-KOKKOS_INLINE_FUNCTION double sum_over_blocks(const Partition& partition, const double* workspace, long entry) {
-  double sum = 0;
-  for (long block = 0; block < partition.blocks; ++block) sum += workspace[block * 2 * partition.channels + entry];
-  return sum;
-}
 
 /// dx = scale inverse_std (dy - mean(dy) - (x - mean) mean(dy (x - mean)) inverse_std^2), zero where x is not positive
 /// if Mask. The two means lie in the workspace's first block.
@@ -106,8 +101,8 @@ void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Ve
       label("halograd::batch_norm_parameters"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const double inverse_std = static_cast<double>(saved_inverse_std(c));
-        const double sum = sum_over_blocks(partition, sums, c);
-        const double products = sum_over_blocks(partition, sums, channels + c);
+        const double sum = sum_of_blocks(sums, partition.blocks, 2L * channels, c);
+        const double products = sum_of_blocks(sums, partition.blocks, 2L * channels, channels + c);
         dshift(c) = static_cast<T>(sum);
         dscale(c) = static_cast<T>(products * inverse_std);
         sums[c] = sum / count;

@@ -58,8 +58,10 @@ struct ValueTerm {
   static constexpr int sums = 1;
   const T* x;
   int channels;
-  KOKKOS_FUNCTION void add(long row, int channel, double* sum) const {
-    sum[0] += static_cast<double>(x[row * channels + channel]);
+  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* totals) const {
+    const T* const values = x + row * channels;
+    HALOGRAD_IVDEP
+    for (int c = first; c < last; ++c) totals[c] += static_cast<double>(values[c]);
   }
 };
 

@@ -22,8 +22,8 @@ inline std::size_t column_sums_workspace(long rows, int channels, int sums) {
   return static_cast<std::size_t>(blocks) * static_cast<std::size_t>(channels) * static_cast<std::size_t>(sums);
 }
 
-/// A host's work item is a block, an accelerator's one channel of it. Terms::add(row, channel, sums) adds to
-/// Terms::sums numbers.
+/// A host's work item is a block, an accelerator's one channel of it. Terms::add_row(row, first, last, sums) adds what
+/// channels [first, last) of a row give to Terms::sums rows of numbers (sums, C).
 template <class Terms>
 struct ColumnSums {
   Terms terms;
@@ -39,13 +39,7 @@ struct ColumnSums {
     for (int i = 0; i < Terms::sums; ++i) {
       for (int c = first; c < last; ++c) sums[i * channels + c] = 0;
     }
-    for (long row = block * length; row < end; ++row) {
-      for (int c = first; c < last; ++c) {
-        double values[Terms::sums] = {};
-        terms.add(row, c, values);
-        for (int i = 0; i < Terms::sums; ++i) sums[i * channels + c] += values[i];
-      }
-    }
+    for (long row = block * length; row < end; ++row) terms.add_row(row, first, last, sums);
   }
 };
 

@@ -18,6 +18,12 @@ ConvShape::Spatial ConvShape::out_extent() const {
   return out;
 }
 
+ConvShape ConvShape::with_batch(int size) const {
+  ConvShape shape = *this;
+  shape.batch = size;
+  return shape;
+}
+
 long ConvShape::in_pixels() const {
   return static_cast<long>(batch) * extent[0] * extent[1] * extent[2];
 }

@@ -23,6 +23,7 @@ struct ConvShape {
 
   /// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; not positive where the kernel does not fit.
   [[nodiscard]] Spatial out_extent() const;
+  [[nodiscard]] ConvShape with_batch(int size) const;
   [[nodiscard]] long in_pixels() const;   ///< N D H W
   [[nodiscard]] long out_pixels() const;  ///< N D' H' W'
   [[nodiscard]] int taps() const { return kernel[0] * kernel[1] * kernel[2]; }

@@ -109,12 +109,24 @@ struct ParameterTerms {
   const T* inverse_std;
   long rows;
   int channels, groups, width;
-  KOKKOS_FUNCTION void add(long row, int channel, double* sum) const {
-    const long group = row / rows * groups + channel / width;
-    const double gradient = static_cast<double>(dy[row * channels + channel]);
-    const double distance = static_cast<double>(x[row * channels + channel]) - static_cast<double>(mean[group]);
-    sum[0] += gradient;
-    sum[1] += gradient * distance * static_cast<double>(inverse_std[group]);
+  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* totals) const {
+    const long first_group = row / rows * groups;
+    const T* const values = x + row * channels;
+    const T* const gradients = dy + row * channels;
+    double* const products = totals + channels;
+    for (int c = first; c < last;) {
+      const int group = c / width;
+      const int end = (group + 1) * width < last ? (group + 1) * width : last;
+      const double centre = static_cast<double>(mean[first_group + group]);
+      const double spread = static_cast<double>(inverse_std[first_group + group]);
+      HALOGRAD_IVDEP
+      for (int i = c; i < end; ++i) {
+        const double gradient = static_cast<double>(gradients[i]);
+        totals[i] += gradient;
+        products[i] += gradient * (static_cast<double>(values[i]) - centre) * spread;
+      }
+      c = end;
+    }
   }
 };
 

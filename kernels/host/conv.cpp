@@ -108,8 +108,8 @@ std::size_t conv_workspace(const ConvShape& shape) {
     take_padded<T>(scratch, shape);
     bytes = std::max(bytes, scratch.used() + host::conv_workspace<T>(with_padded_images(shape)));
   }
-  ConvShape swappable = shape;
-  swappable.batch = static_cast<int>(std::min<long>(shape.batch, largest_swapped_batch(shape)));
+  const ConvShape swappable =
+      shape.with_batch(static_cast<int>(std::min<long>(shape.batch, largest_swapped_batch(shape))));
   if (swappable.batch > 0) {
     Scratch scratch(nullptr);
     take_transposed<T>(scratch, swappable);

@@ -1,7 +1,5 @@
 #include "kernels/host/winograd.hpp"
 
-#include <limits>
-
 #include "kernels/host/panel.hpp"
 #include "kernels/host/winograd_tiles.hpp"
 
@@ -27,7 +25,7 @@ struct WinogradCut {
   PanelBlocks<T> blocks;
 
   explicit WinogradCut(const TilePass& pass) : input_columns(whole_packs<T>(pass.depth)), blocks{pass.columns} {
-    constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
+    const long plane = pass.planes() * static_cast<long>(sizeof(T));
     keeps_kernels = plane * pass.depth * blocks.count() * blocks.width <= kept_kernel_bytes;
     const long block = task_bytes / (plane * (keeps_kernels ? input_columns + blocks.width : blocks.width));
     tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
@@ -49,12 +47,12 @@ struct WinogradScratch {
   T* inputs;
   T* products;
   WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
-      : zeros(scratch.take<T>(static_cast<long>(winograd_points) * cut.input_columns)),
+      : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * cut.input_columns)),
         bias(scratch.take<T>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
-        kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * winograd_planes *
+        kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
                                 cut.kernel_pitch(pass.depth))),
-        inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * winograd_planes * cut.input_pitch())),
-        products(scratch.take<T>(static_cast<long>(concurrency()) * winograd_planes * cut.product_pitch())) {}
+        inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
+        products(scratch.take<T>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
 };
 
 /// G g G^T of a block of columns and values [begin, end) of the depth, to (plane, depth, column in block). `turned`: of
@@ -94,74 +92,59 @@ void transform_kernels(const ConvShape& shape, const T* weights, bool turned, in
   }
 }
 
-/// Where the outputs go, and what is done to them there.
-template <class T>
-struct OutputImage {
-  T* out;  ///< (images, height, width, columns)
-  bool relu;
-  bool accumulate;
-  const T* relu_output;  ///< of out's layout, or null
-};
-
 /// A^T p A of a pack of columns, at one tile.
-template <int m, class T>
-void store_tile(const TilePass& pass, const OutputImage<T>& image, const TileAt& at, int column, const T* products,
-                long pitch, const T* bias) {
+template <int r, class T>
+void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int column, const T* products, long pitch,
+                const T* bias) {
+  constexpr int m = winograd_outputs;
   const auto product = [&](int plane) {
     const Pack<T> value = load<T>(products + plane * pitch);
-    return plane == winograd_sum_plane ? value + load<T>(bias) : value;
+    return plane == winograd_sum_plane(r) ? value + load<T>(bias) : value;
   };
   const long pixel = pass.columns, row = pass.out_width * pixel;
   const long offset =
       ((static_cast<long>(at.n) * pass.out_height + at.i * m) * pass.out_width + at.j * m) * pixel + column;
   const int valid_rows = pass.out_height - at.i * m, valid_columns = pass.out_width - at.j * m;
   const int count = pass.columns - column;
-  const T lowest = image.relu ? T(0) : -std::numeric_limits<T>::infinity();
-  const Pack<T> floor = Pack<T>{} + lowest;
-  T* out = image.out + offset;
-  if (valid_rows >= m && valid_columns >= m && count >= lanes<T> && !image.accumulate && image.relu_output == nullptr) {
-    transform_output<m, T>(product, [&](int i, int j, const Pack<T>& value) {
-      store<T>(value < floor ? floor : value, out + (i * row + j * pixel));
+  const Target<T> target = to.from(offset);
+  if (valid_rows >= m && valid_columns >= m && count >= lanes<T>) {
+    target.store_whole([&](const auto& store_pack) {
+      transform_output<r, T>(product,
+                             [&](int i, int j, const Pack<T>& value) { store_pack(value, i * row + j * pixel); });
     });
     return;
   }
-  const LaneMask mask = first_lanes<T>(count);
-  transform_output<m, T>(product, [&](int i, int j, Pack<T> value) {
-    if (i >= valid_rows || j >= valid_columns) return;
-    const long to = i * row + j * pixel;
-    if (image.accumulate) value += load_lanes<T>(out + to, mask);
-    value = value < floor ? floor : value;
-    if (image.relu_output != nullptr) {
-      value = load_lanes<T>(image.relu_output + offset + to, mask) > Pack<T>{} ? value : Pack<T>{};
-    }
-    store_part(value, out + to, count);
-  });
+  Pack<T> tile[m][m];
+  transform_output<r, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value; });
+  for (int i = 0; i < std::min(m, valid_rows); ++i) {
+    for (int j = 0; j < std::min(m, valid_columns); ++j) target.store(tile[i][j], i * row + j * pixel, count);
+  }
 }
 
-template <int m, class T>
+template <int r, class T>
 struct WinogradProduct {
-  static constexpr int r = winograd_points + 1 - m;
+  static constexpr int planes = winograd_planes(r);
   const ConvShape& shape;
   const TilePass pass;
   const WinogradCut<T> cut;
   const T* in;
   const T* weights;
   bool turned;
-  OutputImage<T> image;
+  Target<T> target;
   WinogradScratch<T> scratch;
 
   void transform_inputs(long first, int count, T* to) const {
-    transform_patches<winograd_points>(
+    transform_patches<winograd_points(r)>(
         PatchSource<T>{in, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros}, pass,
         first, count, to, cut.input_columns,
-        [&](const auto& pixels, T* at) { transform_input<T>(pixels, at, cut.input_pitch()); });
+        [&](const auto& pixels, T* at) { transform_input<r, T>(pixels, at, cut.input_pitch()); });
   }
 
   /// The outputs of tiles [first, first + count), count <= cut.tiles, in a block of columns.
   void compute(long first, int count, int block, const T* inputs, const T* kernels, T* products) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
-    for (int plane = 0; plane < winograd_planes; ++plane) {
+    for (int plane = 0; plane < planes; ++plane) {
       multiply_panel<false>(packs, count,
                             PanelTile<T>{pass.depth, inputs + plane * cut.input_pitch(), cut.input_columns,
                                          kernels + plane * cut.kernel_pitch(pass.depth), width,
@@ -171,19 +154,17 @@ struct WinogradProduct {
     for (int t = 0; t < count; ++t, at.next(pass)) {
       for (int v = 0; v < packs; ++v) {
         const int column = cut.blocks.begin(block) + v * lanes<T>;
-        store_tile<m, T>(pass, image, at, column, products + static_cast<long>(t) * width + v * lanes<T>,
+        store_tile<r, T>(pass, target, at, column, products + static_cast<long>(t) * width + v * lanes<T>,
                          cut.product_pitch(), scratch.bias + column);
       }
     }
   }
 
-  [[nodiscard]] T* products_of(int task) const {
-    return scratch.products + task * winograd_planes * cut.product_pitch();
-  }
+  [[nodiscard]] T* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
 
   void run_by_tiles(const Exec& exec, const char* label) const {
     const int tasks = concurrency();
-    const long block_values = winograd_planes * cut.kernel_pitch(pass.depth);
+    const long block_values = planes * cut.kernel_pitch(pass.depth);
     parallel_tasks(exec, "halograd::winograd_kernels", tasks, [&](int task) {
       const Share share(static_cast<long>(cut.blocks.count()) * pass.depth, task, tasks);
       for (long unit = share.begin; unit < share.end;) {
@@ -196,7 +177,7 @@ struct WinogradProduct {
     });
     parallel_tasks(exec, label, tasks, [&](int task) {
       const Share share(pass.tiles(), task, tasks);
-      T* inputs = scratch.inputs + task * winograd_planes * cut.input_pitch();
+      T* inputs = scratch.inputs + task * planes * cut.input_pitch();
       for (long first = share.begin; first < share.end; first += cut.tiles) {
         const int count = static_cast<int>(std::min<long>(cut.tiles, share.end - first));
         transform_inputs(first, count, inputs);
@@ -218,7 +199,7 @@ struct WinogradProduct {
       });
       parallel_tasks(exec, label, tasks, [&](int task) {
         const Share share(cut.blocks.count(), task, tasks);
-        T* kernels = scratch.kernels + task * winograd_planes * cut.kernel_pitch(pass.depth);
+        T* kernels = scratch.kernels + task * planes * cut.kernel_pitch(pass.depth);
         for (int block = static_cast<int>(share.begin); block < share.end; ++block) {
           transform_kernels<r>(shape, weights, turned, cut.blocks.begin(block), cut.blocks.packs(block), 0, pass.depth,
                                kernels, cut.kernel_pitch(pass.depth));
@@ -232,16 +213,16 @@ struct WinogradProduct {
   }
 };
 
-template <int m, class T>
+template <int r, class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
+         const T* weights, bool turned, const T* bias, const Target<T>& target, std::byte* workspace) {
   const WinogradCut<T> cut(pass);
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
-  std::fill(scratch.zeros, scratch.zeros + winograd_points * cut.input_columns, T(0));
+  std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * cut.input_columns, T(0));
   std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, T(0));
   if (bias != nullptr) std::copy(bias, bias + pass.columns, scratch.bias);
-  const WinogradProduct<m, T> product{shape, pass, cut, in, weights, turned, image, scratch};
+  const WinogradProduct<r, T> product{shape, pass, cut, in, weights, turned, target, scratch};
   if (cut.keeps_kernels) {
     product.run_by_tiles(exec, label);
   } else {
@@ -251,11 +232,11 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 
 template <class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const OutputImage<T>& image, std::byte* workspace) {
-  if (pass.outputs == 4) {
-    run<4, T>(exec, label, shape, pass, in, weights, turned, bias, image, workspace);
+         const T* weights, bool turned, const T* bias, const Target<T>& target, std::byte* workspace) {
+  if (pass.kernel == 3) {
+    run<3, T>(exec, label, shape, pass, in, weights, turned, bias, target, workspace);
   } else {
-    run<2, T>(exec, label, shape, pass, in, weights, turned, bias, image, workspace);
+    run<5, T>(exec, label, shape, pass, in, weights, turned, bias, target, workspace);
   }
 }
 
@@ -272,13 +253,14 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
   if (!winograd_applies(shape) || std::min(shape.channels, shape.filters) < fewest_channels) return false;
   // In multiplications of 16 values: what a transform of a pack costs at a tile (loads and stores included), and how
   // much closer to the peak the direct kernels run.
-  constexpr double transform = 100, handicap = 1.3;
+  constexpr double transform_of_six_points = 100, handicap = 1.3;
   const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
   const auto packs = [](int channels) { return (channels + 15) / 16; };
   const int columns = packs(tiles.columns);
   // The sums of the weight gradient have channels as rows, taken eight at a time.
   const int depth = pass == ConvPass::weights ? (tiles.depth + 7) / 8 * 8 : tiles.depth;
-  const double a_tile = winograd_planes * static_cast<double>(depth) * columns + transform * (packs(depth) + columns);
+  const double transform = transform_of_six_points * tiles.planes() / winograd_planes(3);
+  const double a_tile = tiles.planes() * static_cast<double>(depth) * columns + transform * (packs(depth) + columns);
   const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * depth * columns;
   // Direct kernels pass over the kernel rows that are outside the image for all of a register tile's pixels.
   long row_taps = 0;
@@ -313,14 +295,14 @@ template <class T>
 void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                       T* y, std::byte* workspace) {
   run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, false, bias,
-         OutputImage<T>{y, relu, false, nullptr}, workspace);
+         Target<T>{y, nullptr, false, relu}, workspace);
 }
 
 template <class T>
 void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, true, nullptr,
-         OutputImage<T>{dx, false, accumulate, relu_output}, workspace);
+         Target<T>{dx, relu_output, accumulate, false}, workspace);
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \

@@ -9,17 +9,18 @@
 namespace halograd::host {
 
 /// The images that a pass reads and writes, (images, height, width, depth or columns), and the tiles over the written
-/// ones: tile (n, i, j) computes outputs from (m i, m j) on and reads 6 x 6 pixels from (m i - pad, m j - pad) on.
+/// ones: tile (n, i, j) computes 4 x 4 outputs from (4 i, 4 j) on, and reads from pixel (4 i - pad, 4 j - pad) on.
 struct TilePass {
   int images;
   int height, width, depth;
   int out_height, out_width, columns;
   int pad_height, pad_width;
-  int outputs;  ///< m
+  int kernel;  ///< r
 
-  [[nodiscard]] int rows() const { return (out_height + outputs - 1) / outputs; }
-  [[nodiscard]] int row_tiles() const { return (out_width + outputs - 1) / outputs; }
+  [[nodiscard]] int rows() const { return (out_height + winograd_outputs - 1) / winograd_outputs; }
+  [[nodiscard]] int row_tiles() const { return (out_width + winograd_outputs - 1) / winograd_outputs; }
   [[nodiscard]] long tiles() const { return static_cast<long>(images) * rows() * row_tiles(); }
+  [[nodiscard]] int planes() const { return winograd_planes(kernel); }
 
   static TilePass forward(const ConvShape& shape) {
     const ConvShape::Spatial out = shape.out_extent();
@@ -32,7 +33,7 @@ struct TilePass {
             shape.filters,
             shape.padding[1],
             shape.padding[2],
-            winograd_points + 1 - shape.kernel[1]};
+            shape.kernel[1]};
   }
   /// The gradient with respect to the input is the convolution of dy with the kernel turned by half a turn.
   static TilePass data(const ConvShape& shape) {
@@ -46,7 +47,7 @@ struct TilePass {
             shape.channels,
             shape.kernel[1] - 1 - shape.padding[1],
             shape.kernel[2] - 1 - shape.padding[2],
-            winograd_points + 1 - shape.kernel[1]};
+            shape.kernel[1]};
   }
 };
 
@@ -96,8 +97,8 @@ inline Pack<T> load_lanes(const T* from, LaneMask mask) {
 }
 #endif
 
-/// An image (images, height, width, channels) cut into patches of size x size pixels, each `outputs` pixels after the
-/// one before; zero outside.
+/// An image (images, height, width, channels) cut into patches of size x size pixels, each winograd_outputs
+/// pixels after the one before; zero outside.
 template <class T>
 struct PatchSource {
   const T* data;
@@ -114,7 +115,7 @@ void transform_patches(const PatchSource<T>& source, const TilePass& pass, long 
   const long pixel = source.channels;
   TileAt at(pass, first);
   for (int t = 0; t < count; ++t, at.next(pass), to += to_pitch) {
-    const int h = at.i * pass.outputs + source.top, w = at.j * pass.outputs + source.left;
+    const int h = at.i * winograd_outputs + source.top, w = at.j * winograd_outputs + source.left;
     const bool inside = h >= 0 && w >= 0 && h + size <= source.height && w + size <= source.width;
     const T* row[size];
     for (int i = 0; i < size; ++i) {

@@ -8,20 +8,29 @@
 #endif
 
 /// The linear maps of Winograd's minimal filtering, y = A^T [(G g G^T) . (B^T d B)] A (A. Lavin and S. Gray, "Fast
-/// Algorithms for Convolutional Neural Networks", 2016), with the six points 0, 1, -1, 2, -2 and infinity. These serve
-/// every output tile of m x m under a kernel of r x r with m + r - 1 = 6: F(4x4, 3x3) and F(2x2, 5x5) share B, and A
-/// and G of the one are rows of the other's. Lanes are channels, so a transform is additions of whole packs. Each map
-/// is written for one axis and applied to the two axes in turn; the first axis is done in two halves, whose
-/// intermediate values then fit in the registers.
+/// Algorithms for Convolutional Neural Networks", 2016), for tiles of 4x4 outputs: under 3x3 kernels with the six
+/// points 0, 1, -1, 2, -2 and infinity; under 5x5 kernels with the eight points 0, 1, -1, infinity, 2, -2, 1/2 and
+/// -1/2. In these orders the rows of a half of B^T share their sums. Lanes are channels, so a transform is additions of
+/// whole packs. Each map is written for one axis and applied to the two axes in turn; the first axis is done in two
+/// halves, whose intermediate values then fit in the registers.
 namespace halograd::host {
 
-constexpr int winograd_points = 6;                                  ///< on an axis
-constexpr int winograd_planes = winograd_points * winograd_points;  ///< matrix products a tile takes part in
+constexpr int winograd_outputs = 4;  ///< of a tile, on an axis
+/// Points on an axis, for kernels of r x r.
+constexpr int winograd_points(int r) {
+  return winograd_outputs + r - 1;
+}
+/// Matrix products that a tile takes part in.
+constexpr int winograd_planes(int r) {
+  return winograd_points(r) * winograd_points(r);
+}
 /// The plane of points (1, 1): there A and A^T are ones, so what is added to it is added to every output of the tile,
 /// and what A y A^T puts into it is the sum of the tile's y.
-constexpr int winograd_sum_plane = winograd_points + 1;
+constexpr int winograd_sum_plane(int r) {
+  return winograd_points(r) + 1;
+}
 
-/// Rows 0 to 2 (low) or 3 to 5 (high) of B^T d.
+/// The low or high half of the rows of B^T d.
 template <bool high, class P>
 [[gnu::always_inline]] inline void input_half(const P (&d)[6], P (&to)[3]) {
   if constexpr (!high) {
@@ -36,206 +45,270 @@ template <bool high, class P>
     to[2] = (d[5] - d[3]) - 4 * odd;
   }
 }
-
-/// Outputs 0, 2 (odd false) or 1, 3 of A^T p; with two outputs 0 or 1.
-template <int m, bool odd, class P>
-[[gnu::always_inline]] inline void output_half(const P (&p)[6], P (&to)[m / 2]) {
-  if constexpr (!odd) {
-    const P one = p[1] + p[2], two = p[3] + p[4];
-    to[0] = p[0] + (one + two);
-    if constexpr (m == 4) to[1] = one + 4 * two;
+template <bool high, class P>
+[[gnu::always_inline]] inline void input_half(const P (&d)[8], P (&to)[4]) {
+  using T = std::remove_cvref_t<decltype(d[0][0])>;
+  if constexpr (!high) {
+    const P even = (d[2] + d[6]) - T(4.25) * d[4], odd = (d[1] + d[5]) - T(4.25) * d[3];
+    to[0] = (d[0] - d[6]) + T(5.25) * (d[4] - d[2]);
+    to[1] = even + odd;
+    to[2] = even - odd;
+    to[3] = (d[7] - d[1]) + T(5.25) * (d[3] - d[5]);
   } else {
-    const P one = p[1] - p[2], two = p[3] - p[4];
-    to[0] = one + 2 * two;
-    if constexpr (m == 4) to[1] = (one + 8 * two) + p[5];
-    if constexpr (m == 2) to[0] += p[5];
+    const P two = (d[6] - T(1.25) * d[4]) + T(0.25) * d[2], odd_two = 2 * d[5] - T(2.5) * d[3] + T(0.5) * d[1];
+    const P half = (d[6] - 5 * d[4]) + 4 * d[2], odd_half = T(0.5) * d[5] - T(2.5) * d[3] + 2 * d[1];
+    to[0] = two + odd_two;
+    to[1] = two - odd_two;
+    to[2] = half + odd_half;
+    to[3] = half - odd_half;
   }
 }
 
-/// Rows 0 to 2 (low) or 3 to 5 (high) of A y.
-template <int m, bool high, class P>
-[[gnu::always_inline]] inline void gradient_half(const P (&y)[m], P (&to)[3]) {
-  P even = y[0], odd = y[1];
-  if constexpr (m == 4 && !high) {
-    even += y[2];
-    odd += y[3];
+/// Outputs 0, 2 (odd false) or 1, 3 of A^T p.
+template <bool odd, class P>
+[[gnu::always_inline]] inline void output_half(const P (&p)[6], P (&to)[2]) {
+  if constexpr (!odd) {
+    const P one = p[1] + p[2], two = p[3] + p[4];
+    to[0] = p[0] + (one + two);
+    to[1] = one + 4 * two;
+  } else {
+    const P one = p[1] - p[2], two = p[3] - p[4];
+    to[0] = one + 2 * two;
+    to[1] = (one + 8 * two) + p[5];
   }
-  if constexpr (m == 4 && high) {
-    even += 4 * y[2];
-    odd += 4 * y[3];
+}
+template <bool odd, class P>
+[[gnu::always_inline]] inline void output_half(const P (&p)[8], P (&to)[2]) {
+  using T = std::remove_cvref_t<decltype(p[0][0])>;
+  if constexpr (!odd) {
+    const P one = p[1] + p[2], two = p[4] + p[5], half = p[6] + p[7];
+    to[0] = (p[0] + one) + (two + half);
+    to[1] = one + 4 * two + T(0.25) * half;
+  } else {
+    const P one = p[1] - p[2], two = p[4] - p[5], half = p[6] - p[7];
+    to[0] = one + 2 * two + T(0.5) * half;
+    to[1] = (one + p[3]) + 8 * two + T(0.125) * half;
   }
+}
+
+/// The low or high half of the rows of A y.
+template <bool high, class P>
+[[gnu::always_inline]] inline void gradient_half(const P (&y)[4], P (&to)[3]) {
   if constexpr (!high) {
+    const P even = y[0] + y[2], odd = y[1] + y[3];
     to[0] = y[0];
     to[1] = even + odd;
     to[2] = even - odd;
   } else {
+    const P even = y[0] + 4 * y[2], odd = y[1] + 4 * y[3];
     to[0] = even + 2 * odd;
     to[1] = even - 2 * odd;
-    to[2] = y[m - 1];
+    to[2] = y[3];
+  }
+}
+template <bool high, class P>
+[[gnu::always_inline]] inline void gradient_half(const P (&y)[4], P (&to)[4]) {
+  using T = std::remove_cvref_t<decltype(y[0][0])>;
+  if constexpr (!high) {
+    const P even = y[0] + y[2], odd = y[1] + y[3];
+    to[0] = y[0];
+    to[1] = even + odd;
+    to[2] = even - odd;
+    to[3] = y[3];
+  } else {
+    const P two = y[0] + 4 * y[2], odd_two = 2 * y[1] + 8 * y[3];
+    const P half = y[0] + T(0.25) * y[2], odd_half = T(0.5) * y[1] + T(0.125) * y[3];
+    to[0] = two + odd_two;
+    to[1] = two - odd_two;
+    to[2] = half + odd_half;
+    to[3] = half - odd_half;
   }
 }
 
 /// G g.
-template <int r, class T, class P>
-[[gnu::always_inline]] inline void kernel_points(const P (&g)[r], P (&to)[6]) {
-  P even = g[0] + g[2], odd = g[1], even_two = g[0] + 4 * g[2], odd_two = 2 * g[1];
-  if constexpr (r == 5) {
-    even += g[4];
-    odd += g[3];
-    even_two += 16 * g[4];
-    odd_two += 8 * g[3];
-  }
+template <class T, class P>
+[[gnu::always_inline]] inline void kernel_points(const P (&g)[3], P (&to)[6]) {
+  const P even = g[0] + g[2], even_two = g[0] + 4 * g[2], odd_two = 2 * g[1];
   to[0] = g[0] * (T(1) / 4);
-  to[1] = (even + odd) * (T(-1) / 6);
-  to[2] = (even - odd) * (T(-1) / 6);
+  to[1] = (even + g[1]) * (T(-1) / 6);
+  to[2] = (even - g[1]) * (T(-1) / 6);
   to[3] = (even_two + odd_two) * (T(1) / 24);
   to[4] = (even_two - odd_two) * (T(1) / 24);
-  to[5] = g[r - 1];
+  to[5] = g[2];
+}
+template <class T, class P>
+[[gnu::always_inline]] inline void kernel_points(const P (&g)[5], P (&to)[8]) {
+  const P even = g[0] + g[2] + g[4], odd = g[1] + g[3];
+  const P two = g[0] + 4 * g[2] + 16 * g[4], odd_two = 2 * g[1] + 8 * g[3];
+  const P half = 16 * g[0] + 4 * g[2] + g[4], odd_half = 8 * g[1] + 2 * g[3];
+  to[0] = g[0];
+  to[1] = (even + odd) * (T(-2) / 9);
+  to[2] = (even - odd) * (T(-2) / 9);
+  to[3] = g[4];
+  to[4] = (two + odd_two) * (T(1) / 90);
+  to[5] = (two - odd_two) * (T(1) / 90);
+  to[6] = (half + odd_half) * (T(2) / 45);
+  to[7] = (half - odd_half) * (T(2) / 45);
 }
 
 /// G^T p.
-template <int r, class T, class P>
-[[gnu::always_inline]] inline void kernel_gradient(const P (&p)[6], P (&to)[r]) {
+template <class T, class P>
+[[gnu::always_inline]] inline void kernel_gradient(const P (&p)[6], P (&to)[3]) {
   const P even = (p[1] + p[2]) * (T(-1) / 6), odd = (p[1] - p[2]) * (T(-1) / 6);
   const P even_two = (p[3] + p[4]) * (T(1) / 24), odd_two = (p[3] - p[4]) * (T(1) / 24);
   to[0] = p[0] * (T(1) / 4) + (even + even_two);
   to[1] = odd + 2 * odd_two;
-  to[2] = even + 4 * even_two;
-  if constexpr (r == 5) {
-    to[3] = odd + 8 * odd_two;
-    to[4] = even + 16 * even_two;
-  }
-  to[r - 1] += p[5];
+  to[2] = even + 4 * even_two + p[5];
+}
+template <class T, class P>
+[[gnu::always_inline]] inline void kernel_gradient(const P (&p)[8], P (&to)[5]) {
+  const P even = (p[1] + p[2]) * (T(-2) / 9), odd = (p[1] - p[2]) * (T(-2) / 9);
+  const P two = (p[4] + p[5]) * (T(1) / 90), odd_two = (p[4] - p[5]) * (T(1) / 90);
+  const P half = (p[6] + p[7]) * (T(2) / 45), odd_half = (p[6] - p[7]) * (T(2) / 45);
+  to[0] = (p[0] + even) + (two + 16 * half);
+  to[1] = odd + 2 * odd_two + 8 * odd_half;
+  to[2] = even + 4 * two + 4 * half;
+  to[3] = odd + 8 * odd_two + 2 * odd_half;
+  to[4] = (p[3] + even) + (16 * two + half);
 }
 
-/// Half of the planes of B^T d B: load(i, j) gives the 6 x 6 values d; plane p of the result goes to to[p * pitch].
-template <bool high, class T, class Load>
+/// Half of the planes of B^T d B for kernels of r x r: load(i, j) gives the values d; plane p of the result goes to
+/// to[p * pitch].
+template <int r, bool high, class T, class Load>
 inline void transform_input_half(const Load& load, T* to, long pitch) {
-  Pack<T> middle[3][6];
-#pragma GCC unroll 6
-  for (int j = 0; j < 6; ++j) {
-    Pack<T> d[6]{}, half[3];
-#pragma GCC unroll 6
-    for (int i = high ? 1 : 0; i < (high ? 6 : 5); ++i) d[i] = load(i, j);
+  constexpr int points = winograd_points(r), half_points = points / 2;
+  // The six points' halves leave out a row each; the eight points' high half leaves out the outer rows.
+  constexpr int first = high ? 1 : 0, end = points == 6 ? (high ? 6 : 5) : (high ? 7 : 8);
+  Pack<T> middle[half_points][points];
+#pragma GCC unroll 8
+  for (int j = 0; j < points; ++j) {
+    Pack<T> d[points]{}, half[half_points];
+#pragma GCC unroll 8
+    for (int i = first; i < end; ++i) d[i] = load(i, j);
     input_half<high>(d, half);
-#pragma GCC unroll 3
-    for (int a = 0; a < 3; ++a) middle[a][j] = half[a];
+#pragma GCC unroll 4
+    for (int a = 0; a < half_points; ++a) middle[a][j] = half[a];
   }
-#pragma GCC unroll 3
-  for (int a = 0; a < 3; ++a) {
-    T* row = to + ((high ? 3 : 0) + a) * winograd_points * pitch;
-    Pack<T> half[3];
+#pragma GCC unroll 4
+  for (int a = 0; a < half_points; ++a) {
+    T* row = to + ((high ? half_points : 0) + a) * points * pitch;
+    Pack<T> half[half_points];
     input_half<false>(middle[a], half);
-#pragma GCC unroll 3
-    for (int b = 0; b < 3; ++b) store<T>(half[b], row + b * pitch);
+#pragma GCC unroll 4
+    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + b * pitch);
     input_half<true>(middle[a], half);
-#pragma GCC unroll 3
-    for (int b = 0; b < 3; ++b) store<T>(half[b], row + (b + 3) * pitch);
+#pragma GCC unroll 4
+    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + (b + half_points) * pitch);
   }
 }
 
-template <class T, class Load>
+template <int r, class T, class Load>
 inline void transform_input(const Load& load, T* to, long pitch) {
-  transform_input_half<false>(load, to, pitch);
-  transform_input_half<true>(load, to, pitch);
+  transform_input_half<r, false>(load, to, pitch);
+  transform_input_half<r, true>(load, to, pitch);
 }
 
-/// Half of the planes of A y A^T: load(i, j) gives the m x m values y.
-template <int m, bool high, class T, class Load>
+/// Half of the planes of A y A^T: load(i, j) gives the 4 x 4 values y.
+template <int r, bool high, class T, class Load>
 inline void transform_gradient_half(const Load& load, T* to, long pitch) {
-  Pack<T> middle[3][m];
+  constexpr int points = winograd_points(r), half_points = points / 2;
+  Pack<T> middle[half_points][4];
 #pragma GCC unroll 4
-  for (int j = 0; j < m; ++j) {
-    Pack<T> y[m], half[3];
+  for (int j = 0; j < 4; ++j) {
+    Pack<T> y[4], half[half_points];
 #pragma GCC unroll 4
-    for (int i = 0; i < m; ++i) y[i] = load(i, j);
-    gradient_half<m, high>(y, half);
-#pragma GCC unroll 3
-    for (int a = 0; a < 3; ++a) middle[a][j] = half[a];
+    for (int i = 0; i < 4; ++i) y[i] = load(i, j);
+    gradient_half<high>(y, half);
+#pragma GCC unroll 4
+    for (int a = 0; a < half_points; ++a) middle[a][j] = half[a];
   }
-#pragma GCC unroll 3
-  for (int a = 0; a < 3; ++a) {
-    T* row = to + ((high ? 3 : 0) + a) * winograd_points * pitch;
-    Pack<T> half[3];
-    gradient_half<m, false>(middle[a], half);
-#pragma GCC unroll 3
-    for (int b = 0; b < 3; ++b) store<T>(half[b], row + b * pitch);
-    gradient_half<m, true>(middle[a], half);
-#pragma GCC unroll 3
-    for (int b = 0; b < 3; ++b) store<T>(half[b], row + (b + 3) * pitch);
+#pragma GCC unroll 4
+  for (int a = 0; a < half_points; ++a) {
+    T* row = to + ((high ? half_points : 0) + a) * points * pitch;
+    Pack<T> half[half_points];
+    gradient_half<false>(middle[a], half);
+#pragma GCC unroll 4
+    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + b * pitch);
+    gradient_half<true>(middle[a], half);
+#pragma GCC unroll 4
+    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + (b + half_points) * pitch);
   }
 }
 
-/// A^T p A: load(plane) gives the 6 x 6 values p; store_output(i, j, pack) takes the m x m outputs.
-template <int m, bool odd, class T, class Load, class Store>
+/// A^T p A: load(plane) gives the values p; store_output(i, j, pack) takes the 4 x 4 outputs.
+template <int r, bool odd, class T, class Load, class Store>
 [[gnu::always_inline]] inline void transform_output_half(const Load& load, const Store& store_output) {
-  Pack<T> middle[m / 2][6];
-#pragma GCC unroll 6
-  for (int b = 0; b < 6; ++b) {
-    Pack<T> p[6]{}, half[m / 2];
-#pragma GCC unroll 6
-    for (int a = odd ? 1 : 0; a < (odd ? 6 : 5); ++a) p[a] = load(a * winograd_points + b);
-    output_half<m, odd>(p, half);
+  constexpr int points = winograd_points(r);
+  constexpr int first = odd ? 1 : 0, end = points == 6 && !odd ? 5 : points;
+  Pack<T> middle[2][points];
+#pragma GCC unroll 8
+  for (int b = 0; b < points; ++b) {
+    Pack<T> p[points]{}, half[2];
+#pragma GCC unroll 8
+    for (int a = first; a < end; ++a) p[a] = load(a * points + b);
+    output_half<odd>(p, half);
 #pragma GCC unroll 2
-    for (int i = 0; i < m / 2; ++i) middle[i][b] = half[i];
+    for (int i = 0; i < 2; ++i) middle[i][b] = half[i];
   }
 #pragma GCC unroll 2
-  for (int i = 0; i < m / 2; ++i) {
-    Pack<T> half[m / 2];
-    output_half<m, false>(middle[i], half);
+  for (int i = 0; i < 2; ++i) {
+    Pack<T> half[2];
+    output_half<false>(middle[i], half);
 #pragma GCC unroll 2
-    for (int j = 0; j < m / 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j, half[j]);
-    output_half<m, true>(middle[i], half);
+    for (int j = 0; j < 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j, half[j]);
+    output_half<true>(middle[i], half);
 #pragma GCC unroll 2
-    for (int j = 0; j < m / 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j + 1, half[j]);
+    for (int j = 0; j < 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j + 1, half[j]);
   }
 }
 
-template <int m, class T, class Load, class Store>
+template <int r, class T, class Load, class Store>
 inline void transform_output(const Load& load, const Store& store_output) {
-  transform_output_half<m, false, T>(load, store_output);
-  transform_output_half<m, true, T>(load, store_output);
+  transform_output_half<r, false, T>(load, store_output);
+  transform_output_half<r, true, T>(load, store_output);
 }
 
 /// G g G^T: load(tap) gives the r x r values g.
 template <int r, class T, class Load>
 inline void transform_kernel(const Load& load, T* to, long pitch) {
-  Pack<T> middle[6][r];
+  constexpr int points = winograd_points(r);
+  Pack<T> middle[points][r];
 #pragma GCC unroll 5
   for (int j = 0; j < r; ++j) {
-    Pack<T> g[r], points[6];
+    Pack<T> g[r], at[points];
 #pragma GCC unroll 5
     for (int i = 0; i < r; ++i) g[i] = load(i * r + j);
-    kernel_points<r, T>(g, points);
-#pragma GCC unroll 6
-    for (int a = 0; a < 6; ++a) middle[a][j] = points[a];
+    kernel_points<T>(g, at);
+#pragma GCC unroll 8
+    for (int a = 0; a < points; ++a) middle[a][j] = at[a];
   }
-#pragma GCC unroll 6
-  for (int a = 0; a < 6; ++a) {
-    Pack<T> points[6];
-    kernel_points<r, T>(middle[a], points);
-#pragma GCC unroll 6
-    for (int b = 0; b < 6; ++b) store<T>(points[b], to + (a * winograd_points + b) * pitch);
+#pragma GCC unroll 8
+  for (int a = 0; a < points; ++a) {
+    Pack<T> at[points];
+    kernel_points<T>(middle[a], at);
+#pragma GCC unroll 8
+    for (int b = 0; b < points; ++b) store<T>(at[b], to + (a * points + b) * pitch);
   }
 }
 
-/// G^T p G: load(plane) gives the 6 x 6 values p; store_tap(tap, pack) takes the r x r results.
+/// G^T p G: load(plane) gives the values p; store_tap(tap, pack) takes the r x r results.
 template <int r, class T, class Load, class Store>
 inline void transform_kernel_gradient(const Load& load, const Store& store_tap) {
-  Pack<T> middle[r][6];
-#pragma GCC unroll 6
-  for (int b = 0; b < 6; ++b) {
-    Pack<T> p[6], taps[r];
-#pragma GCC unroll 6
-    for (int a = 0; a < 6; ++a) p[a] = load(a * winograd_points + b);
-    kernel_gradient<r, T>(p, taps);
+  constexpr int points = winograd_points(r);
+  Pack<T> middle[r][points];
+#pragma GCC unroll 8
+  for (int b = 0; b < points; ++b) {
+    Pack<T> p[points], taps[r];
+#pragma GCC unroll 8
+    for (int a = 0; a < points; ++a) p[a] = load(a * points + b);
+    kernel_gradient<T>(p, taps);
 #pragma GCC unroll 5
     for (int i = 0; i < r; ++i) middle[i][b] = taps[i];
   }
 #pragma GCC unroll 5
   for (int i = 0; i < r; ++i) {
     Pack<T> taps[r];
-    kernel_gradient<r, T>(middle[i], taps);
+    kernel_gradient<T>(middle[i], taps);
 #pragma GCC unroll 5
     for (int j = 0; j < r; ++j) store_tap(i * r + j, taps[j]);
   }

@@ -34,7 +34,7 @@ struct GradientCut {
         input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(PanelBlocks<T>{shape.filters}.count() * PanelBlocks<T>::width),
         blocks{shape.filters} {
-    constexpr long plane = winograd_planes * static_cast<long>(sizeof(T));
+    const long plane = pass.planes() * static_cast<long>(sizeof(T));
     const long tile_bytes = plane * (input_columns + gradient_columns);
     const long sum_bytes = plane * input_columns * gradient_columns;
     keeps_sums = sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
@@ -60,16 +60,16 @@ struct GradientPieces {
   T* inputs;
   T* gradients;
   T* sums;
-  GradientPieces(Scratch& scratch, const GradientCut<T>& cut)
-      : zeros(scratch.take<T>(winograd_points * std::max(cut.input_columns, cut.gradient_columns))),
-        inputs(scratch.take<T>(winograd_planes * cut.input_pitch())),
-        gradients(scratch.take<T>(winograd_planes * cut.gradient_pitch())),
-        sums(scratch.take<T>((cut.keeps_sums ? cut.units() : concurrency()) * winograd_planes * cut.sum_pitch())) {}
+  GradientPieces(Scratch& scratch, const TilePass& pass, const GradientCut<T>& cut)
+      : zeros(scratch.take<T>(winograd_points(pass.kernel) * std::max(cut.input_columns, cut.gradient_columns))),
+        inputs(scratch.take<T>(pass.planes() * cut.input_pitch())),
+        gradients(scratch.take<T>(pass.planes() * cut.gradient_pitch())),
+        sums(scratch.take<T>((cut.keeps_sums ? cut.units() : concurrency()) * pass.planes() * cut.sum_pitch())) {}
 };
 
-template <int m, class T>
+template <int r, class T>
 struct WinogradGradient {
-  static constexpr int r = winograd_points + 1 - m;
+  static constexpr int planes = winograd_planes(r);
   const ConvShape& shape;
   const TilePass pass;
   const GradientCut<T> cut;
@@ -82,14 +82,14 @@ struct WinogradGradient {
   /// Planes of the low (high) half of B^T x B and A dy A^T of tiles [first, first + count), to row `at` of the planes.
   template <bool high>
   void transform_half(long first, int count, long at) const {
-    transform_patches<winograd_points>(
+    transform_patches<winograd_points(r)>(
         PatchSource<T>{x, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros}, pass,
         first, count, pieces.inputs + at * cut.input_columns, cut.input_columns,
-        [&](const auto& pixels, T* to) { transform_input_half<high>(pixels, to, cut.input_pitch()); });
-    transform_patches<m>(
+        [&](const auto& pixels, T* to) { transform_input_half<r, high>(pixels, to, cut.input_pitch()); });
+    transform_patches<winograd_outputs>(
         PatchSource<T>{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros}, pass, first, count,
         pieces.gradients + at * cut.gradient_columns, cut.gradient_columns,
-        [&](const auto& pixels, T* to) { transform_gradient_half<m, high>(pixels, to, cut.gradient_pitch()); });
+        [&](const auto& pixels, T* to) { transform_gradient_half<r, high>(pixels, to, cut.gradient_pitch()); });
   }
 
   /// A task's share of the transforms of `count` tiles. A half of the planes after the other, as in the sums: of two
@@ -138,13 +138,13 @@ struct WinogradGradient {
   /// The bias gradient of filters [begin, end): one plane of A dy A^T holds the sums of the tiles.
   void sum_bias(int begin, int end, long count, bool accumulate) const {
     if (!accumulate) std::fill(dbias + begin, dbias + end, T(0));
-    const T* tile = pieces.gradients + winograd_sum_plane * cut.gradient_pitch();
+    const T* tile = pieces.gradients + winograd_sum_plane(r) * cut.gradient_pitch();
     for (long t = 0; t < count; ++t, tile += cut.gradient_columns) {
       for (int k = begin; k < end; ++k) dbias[k] += tile[k];
     }
   }
 
-  [[nodiscard]] T* sums_of(int index) const { return pieces.sums + index * winograd_planes * cut.sum_pitch(); }
+  [[nodiscard]] T* sums_of(int index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
 
   void run(const Exec& exec) const {
     const int tasks = concurrency();
@@ -158,7 +158,7 @@ struct WinogradGradient {
           sum_bias(static_cast<int>(share.begin), static_cast<int>(share.end), count, first > 0);
         }
         if (cut.keeps_sums) {
-          const Share share(static_cast<long>(cut.units()) * winograd_planes, task, tasks);
+          const Share share(static_cast<long>(cut.units()) * planes, task, tasks);
           for (long i = share.begin; i < share.end; ++i) {
             const int unit = static_cast<int>(i % cut.units());
             sum_tiles(unit, static_cast<int>(i / cut.units()), count, first > 0, sums_of(unit));
@@ -167,7 +167,7 @@ struct WinogradGradient {
         }
         const Share share(cut.units(), task, tasks);
         for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {
-          for (int plane = 0; plane < winograd_planes; ++plane) sum_tiles(unit, plane, count, false, sums_of(task));
+          for (int plane = 0; plane < planes; ++plane) sum_tiles(unit, plane, count, false, sums_of(task));
           finish(unit, 0, cut.rows(unit), sums_of(task));
         }
       });
@@ -189,7 +189,8 @@ struct WinogradGradient {
 template <class T>
 std::size_t winograd_weights_workspace(const ConvShape& shape) {
   Scratch scratch(nullptr);
-  GradientPieces<T>(scratch, GradientCut<T>(shape, TilePass::forward(shape)));
+  const TilePass pass = TilePass::forward(shape);
+  GradientPieces<T>(scratch, pass, GradientCut<T>(shape, pass));
   return scratch.used();
 }
 
@@ -199,12 +200,13 @@ void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T
   const TilePass pass = TilePass::forward(shape);
   const GradientCut<T> cut(shape, pass);
   Scratch scratch(workspace);
-  const GradientPieces<T> pieces(scratch, cut);
-  std::fill(pieces.zeros, pieces.zeros + winograd_points * std::max(cut.input_columns, cut.gradient_columns), T(0));
-  if (pass.outputs == 4) {
-    WinogradGradient<4, T>{shape, pass, cut, pieces, x, dy, dweights, dbias}.run(exec);
+  const GradientPieces<T> pieces(scratch, pass, cut);
+  std::fill(pieces.zeros,
+            pieces.zeros + winograd_points(pass.kernel) * std::max(cut.input_columns, cut.gradient_columns), T(0));
+  if (pass.kernel == 3) {
+    WinogradGradient<3, T>{shape, pass, cut, pieces, x, dy, dweights, dbias}.run(exec);
   } else {
-    WinogradGradient<2, T>{shape, pass, cut, pieces, x, dy, dweights, dbias}.run(exec);
+    WinogradGradient<5, T>{shape, pass, cut, pieces, x, dy, dweights, dbias}.run(exec);
   }
 }
 

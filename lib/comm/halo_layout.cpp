@@ -1,7 +1,10 @@
 #include "comm/halo_layout.hpp"
 
+#include <algorithm>
+#include <numeric>
 #include <string>
 
+#include "comm/communicator.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
 
@@ -22,11 +25,24 @@ std::int64_t fingerprint(const Topology& topology, std::size_t length, const Hal
 
 }  // namespace
 
-HaloLayout checked_halo_layout(MPI_Comm comm, const Topology& topology, std::size_t length,
+HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length,
+                       int slots)
+    : counter_bytes_(line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size())),
+      slots_(static_cast<std::size_t>(slots)),
+      slot_bytes_((length * sizeof(float) + line - 1) / line * line + line) {
+  const auto near = [&](const Neighbour& neighbour) { return node_of_rank[neighbour.rank] == node_of_rank[rank]; };
+  const auto& readers = topology.out_neighbours(rank);
+  if (std::any_of(readers.begin(), readers.end(), near)) ++halos_;
+  for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
+    in_slots_.push_back(halos_);
+    if (!near(neighbour)) ++halos_;
+  }
+}
+
+std::vector<int> checked_nodes(MPI_Comm comm, const Topology& topology, std::size_t length,
                                const HaloWindow::Options& options) {
-  int ranks = 0, rank = 0;
-  MPI_Comm_size(comm, &ranks);
-  MPI_Comm_rank(comm, &rank);
+  const Communicator all(comm);
+  const int ranks = all.ranks();
   const std::int64_t mine = fingerprint(topology, length, options);
   std::int64_t range[2] = {mine, -mine};
   MPI_Request request = MPI_REQUEST_NULL;
@@ -43,7 +59,9 @@ HaloLayout checked_halo_layout(MPI_Comm comm, const Topology& topology, std::siz
     message = "halo window: ranks differ in topology, length, slots or force_put";
   }
   fail_together(comm, message);
-  return {topology, rank, length, options.slots};
+  std::vector<int> nodes = all.node_of_rank();
+  if (options.force_put) std::iota(nodes.begin(), nodes.end(), 0);
+  return nodes;
 }
 
 }  // namespace halograd

@@ -18,6 +18,12 @@ std::int64_t* counter_at(std::byte* region, std::size_t offset) {
   return reinterpret_cast<std::int64_t*>(region + offset);
 }
 
+void copy(std::byte* to, const HostVector<const float>& values) {
+  const Kokkos::DefaultHostExecutionSpace exec;
+  Kokkos::deep_copy(exec, HostVector<float>(reinterpret_cast<float*>(to), values.extent(0)), values);
+  exec.fence();
+}
+
 }  // namespace
 
 HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, bool force_put, std::size_t put_floats)
@@ -41,6 +47,18 @@ HostVector<const float> HaloTransport::values(std::size_t offset, std::size_t le
   return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + offset), length);
 }
 
+std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
+  return counter_at(peer.shared, offset);
+}
+
+HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offset, std::size_t length) {
+  return HostVector<const float>(reinterpret_cast<const float*>(peer.shared + offset), length);
+}
+
+void HaloTransport::write_own(std::size_t offset, HostVector<const float> values) {
+  copy(segment_.own() + offset, values);
+}
+
 std::int64_t HaloTransport::load(std::int64_t* counter) {
   return std::atomic_ref<std::int64_t>(*counter).load(std::memory_order_acquire);
 }
@@ -52,9 +70,7 @@ void HaloTransport::store(std::int64_t* counter, std::int64_t value) {
 void HaloTransport::write(const Peer& peer, std::size_t offset, HostVector<const float> values) {
   const std::size_t length = values.extent(0);
   if (peer.shared != nullptr) {
-    const HostVector<float> halo(reinterpret_cast<float*>(peer.shared + offset), length);
-    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), halo, values);
-    Kokkos::DefaultHostExecutionSpace().fence();
+    copy(peer.shared + offset, values);
     return;
   }
   for (std::size_t begin = 0; begin < length; begin += put_floats_) {

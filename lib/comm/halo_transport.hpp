@@ -36,9 +36,13 @@ class HaloTransport {
   // In this rank's region.
   [[nodiscard]] std::int64_t* counter(std::size_t offset) const;
   [[nodiscard]] HostVector<const float> values(std::size_t offset, std::size_t length) const;
+  void write_own(std::size_t offset, HostVector<const float> values);
   static std::int64_t load(std::int64_t* counter);
   static void store(std::int64_t* counter, std::int64_t value);
 
+  /// In the region of a peer that shares memory.
+  static std::int64_t* counter(const Peer& peer, std::size_t offset);
+  static HostVector<const float> values(const Peer& peer, std::size_t offset, std::size_t length);
   /// Writes into a peer's region. By MPI, `values` stay as they are until wait_for_puts() and flush() of that peer.
   void write(const Peer& peer, std::size_t offset, HostVector<const float> values);
   /// The same for one number, which likewise stays as it is.

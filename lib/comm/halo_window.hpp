@@ -12,10 +12,11 @@
 
 namespace halograd {
 
-/// The ghost copies of the neighbours' weights: one flat RMA window a rank for all parameters and all edges
-/// (docs/algorithms.md, "Halo window"). Per in-neighbour it holds `slots` versioned copies, the latest version, and on
-/// the writer's side an acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all
-/// lasts for the window's life; no collective, barrier or exclusive lock after construction until destruction.
+/// The neighbours' weights as a rank mixes them: one flat RMA window a rank for all parameters and all edges
+/// (docs/algorithms.md, "Halo window"). It holds `slots` versions of the rank's own weights, which neighbours that
+/// share memory read there, and of each other in-neighbour's; per in-edge the latest version, and per out-edge an
+/// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's
+/// life; no collective, barrier or exclusive lock after construction until destruction.
 ///
 /// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
 /// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
@@ -38,9 +39,9 @@ class HaloWindow {
   HaloWindow(const HaloWindow&) = delete;
   HaloWindow& operator=(const HaloWindow&) = delete;
 
-  /// Writes this version, the one after the last, to every out-neighbour: plain stores, published at once, to ranks
-  /// that share memory, MPI_Put to the others. In an exact window, waits (giving up the core) while a neighbour has not
-  /// yet acknowledged version - slots. `weights` must stay as they are until flush().
+  /// Writes this version, the one after the last, for every out-neighbour: by plain stores, once for all that share
+  /// memory and published at once, by MPI_Put to each of the others. In an exact window, waits (giving up the core)
+  /// while a neighbour has not yet acknowledged version - slots. `weights` must stay as they are until flush().
   void put(std::int64_t version, HostVector<const float> weights);
 
   /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.

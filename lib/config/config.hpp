@@ -19,6 +19,7 @@ struct OutputConfig {
   int checkpoint_steps = 0;     ///< and every so many steps; 0: none within epochs
   int keep = 2;                 ///< checkpoints that are kept, the newest
   bool keep_best = true;        ///< and the one whose mean model is best on the test set
+  bool compress = false;        ///< without loss
   int print_steps = 100;        ///< without a terminal: a line every so many steps; 0: only the epochs' rows
   bool operator==(const OutputConfig&) const = default;
 };

@@ -275,6 +275,7 @@ void visit(Visitor& v, OutputConfig& c) {
     at_least(0));
   v("keep", c.keep, "checkpoints that are kept, the newest ones", at_least(1));
   v("keep_best", c.keep_best, "the checkpoint of the best mean model on the test set is kept too", Allowed{});
+  v("compress", c.compress, "checkpoints are compressed without loss: smaller, and slower to write", Allowed{});
   v("print_steps", c.print_steps, "without a terminal: a line every so many steps; 0: only the epochs' rows",
     at_least(0));
 }

@@ -10,12 +10,18 @@ namespace {
 
 /// Whether the order of features does not matter to the layer, or its tensors can be put into another.
 bool passes_features(const std::string& type) {
-  for (const char* name : {"relu", "dropout", "batch_norm", "add", "flatten"})
+  for (const char* name : {"dropout", "batch_norm", "add", "flatten"})
     if (type == name) return true;
-  return false;
+  return is_activation(type);
 }
 
 }  // namespace
+
+bool is_activation(const std::string& type) {
+  for (const char* name : {"relu", "relu6", "leaky_relu", "sigmoid", "tanh", "gelu", "silu"})
+    if (type == name) return true;
+  return false;
+}
 
 std::vector<ChainLink> chain_layers(const NetworkConfig& config, const Shape& input) {
   std::map<std::string, int> value_of{{"input", 0}};

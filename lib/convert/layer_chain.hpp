@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "config/network_config.hpp"
@@ -16,6 +17,9 @@ struct ChainLink {
   /// Pixels that a flatten has folded into the features that come in, channels fastest; 1: none.
   long folded_pixels = 1;
 };
+
+/// Whether a layer of this type changes each value by itself.
+bool is_activation(const std::string& type);
 
 /// The layers of a network in their order, for those who write it in another form. Throws Error where shapes do not
 /// chain, or a layer of other than one value a feature comes after a flatten.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convert/layer_chain.hpp"
-#include "convert/protobuf.hpp"
+#include "convert/onnx_graph.hpp"
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 #include "version.hpp"
@@ -15,22 +15,6 @@
 namespace halograd {
 namespace {
 
-// Field numbers and codes of onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto).
-namespace model {
-enum { ir_version = 1, producer_name = 2, producer_version = 3, graph = 7, operator_set = 8, metadata = 14 };
-}
-namespace graph {
-enum { node = 1, name = 2, initializer = 5, input = 11, output = 12 };
-}
-namespace node {
-enum { input = 1, output = 2, name = 3, operation = 4, attribute = 5 };
-}
-namespace attribute {
-enum { name = 1, f = 2, i = 3, ints = 8, type = 20, type_float = 1, type_int = 2, type_ints = 7 };
-}
-namespace tensor {
-enum { dims = 1, data_type = 2, name = 8, raw_data = 9, type_float = 1 };
-}
 constexpr std::int64_t ir_version = 7, operator_set = 13;
 
 /// What is said of the axes D, H, W, for those that a shape has.
@@ -41,41 +25,6 @@ std::vector<std::int64_t> of_axes(const std::array<int, 3>& extents, const Shape
   return values;
 }
 
-class NodeWriter {
- public:
-  NodeWriter(const std::string& operation, const std::string& name, const std::vector<std::string>& inputs,
-             const std::string& output) {
-    for (const std::string& input : inputs) message_.add(node::input, input);
-    message_.add(node::output, output);
-    message_.add(node::name, name);
-    message_.add(node::operation, operation);
-  }
-  NodeWriter& set(const std::string& name, std::int64_t value) {
-    return set(name, attribute::type_int, [&](ProtobufMessage& m) { m.add(attribute::i, value); });
-  }
-  NodeWriter& set(const std::string& name, float value) {
-    return set(name, attribute::type_float, [&](ProtobufMessage& m) { m.add(attribute::f, value); });
-  }
-  NodeWriter& set(const std::string& name, const std::vector<std::int64_t>& values) {
-    return set(name, attribute::type_ints, [&](ProtobufMessage& m) {
-      for (const std::int64_t value : values) m.add(attribute::ints, value);
-    });
-  }
-  [[nodiscard]] const ProtobufMessage& message() const { return message_; }
-
- private:
-  template <class AddValue>
-  NodeWriter& set(const std::string& name, int type, const AddValue& add_value) {
-    ProtobufMessage entry;
-    entry.add(attribute::name, name);
-    add_value(entry);
-    entry.add(attribute::type, std::int64_t{type});
-    message_.add(node::attribute, entry);
-    return *this;
-  }
-  ProtobufMessage message_;
-};
-
 /// A value's name, float type and extents; extent 0 is the free `batch`.
 ProtobufMessage value_info(const std::string& name, const std::vector<std::int64_t>& extents) {
   ProtobufMessage shape, tensor_type, type, info;
@@ -84,7 +33,7 @@ ProtobufMessage value_info(const std::string& name, const std::vector<std::int64
     extent == 0 ? dimension.add(2, std::string("batch")) : dimension.add(1, extent);
     shape.add(1, dimension);
   }
-  tensor_type.add(1, std::int64_t{tensor::type_float});
+  tensor_type.add(1, std::int64_t{onnx::tensor::type_float});
   tensor_type.add(2, shape);
   type.add(1, tensor_type);
   info.add(1, name);
@@ -101,14 +50,20 @@ class GraphWriter {
 
   ProtobufMessage write(const std::string& name, const StateDict& state) {
     for (const ChainLink& link : links_) add_layer(link);
-    const std::string last = as_flat(static_cast<int>(links_.size()));
-    graph_.add(graph::node, NodeWriter("Identity", "logits", {last}, "logits").message());
-    graph_.add(graph::name, name);
+    // Outputs a pixel keep their axes, those of an image are features.
+    const bool a_pixel = links_.back().output.pixels() > 1 && !flat_.back();
+    graph_.add("Identity", "logits", {a_pixel ? names_.back() : as_flat(static_cast<int>(links_.size()))});
     for (const StateTensor& tensor : state)
-      if (tensor.integers.empty()) add_tensor(tensor);
-    graph_.add(graph::input, value_info("images", channels_first(input_)));
-    graph_.add(graph::output, value_info("logits", {0, static_cast<std::int64_t>(links_.back().output.values())}));
-    return graph_;
+      if (tensor.integers.empty()) graph_.floats(tensor.name, tensor.extents, tensor.values);
+    const Shape& output = links_.back().output;
+    ProtobufMessage& message = graph_.message();
+    message.add(onnx::graph::name, name);
+    message.add(onnx::graph::input, value_info("images", channels_first(input_)));
+    message.add(
+        onnx::graph::output,
+        value_info("logits", a_pixel ? channels_first(output)
+                                     : std::vector<std::int64_t>{0, static_cast<std::int64_t>(output.values())}));
+    return message;
   }
 
  private:
@@ -119,72 +74,74 @@ class GraphWriter {
   }
   static std::vector<std::int64_t> spatial(const Shape& shape) { return of_axes(shape.extents(), shape); }
 
-  void add_tensor(const StateTensor& tensor) {
-    ProtobufMessage message;
-    for (const long extent : tensor.extents) message.add(tensor::dims, static_cast<std::int64_t>(extent));
-    message.add(tensor::data_type, std::int64_t{tensor::type_float});
-    message.add(tensor::name, tensor.name);
-    message.add(tensor::raw_data,
-                std::string(reinterpret_cast<const char*>(tensor.values.data()), 4 * tensor.values.size()));
-    graph_.add(graph::initializer, message);
-  }
-
   /// The name of a value of features, by a Flatten where it still has pixels.
   std::string as_flat(int value) {
     const auto at = static_cast<std::size_t>(value);
     if (flat_[at]) return names_[at];
     std::string name = names_[at] + "_features";
     if (flattened_.insert(name).second)
-      graph_.add(graph::node, NodeWriter("Flatten", name, {names_[at]}, name).set("axis", std::int64_t{1}).message());
+      graph_.add(OnnxNode("Flatten", name, {names_[at]}, name).set("axis", std::int64_t{1}));
     return name;
   }
 
   void add_layer(const ChainLink& link) {
     const LayerConfig& layer = link.config;
     const std::string& type = layer.type;
-    const auto input = [&](std::size_t i) { return names_[static_cast<std::size_t>(link.inputs[i])]; };
-    bool flat = flat_[static_cast<std::size_t>(link.inputs.front())];
-    if (type == "flatten" || type == "dense") {
-      const std::string features = as_flat(link.inputs.front());
-      flat = true;
-      if (type == "flatten") {
-        add(NodeWriter("Identity", layer.name, {features}, layer.name));
-      } else {
-        add(NodeWriter("Gemm", layer.name, with_parameters({features}, layer, {"weight"}), layer.name)
-                .set("transB", std::int64_t{1}));
-      }
-    } else if (type == "conv") {
-      add(windowed(NodeWriter("Conv", layer.name, with_parameters({input(0)}, layer, {"weight"}), layer.name), link)
-              .set("dilations", along(layer, "dilation", layer.dilation, link.input_shapes.front()))
-              .set("group", std::int64_t{layer.groups}));
+    const std::string& name = layer.name;
+    const Shape& shape = link.input_shapes.front();
+    // Where one input has no pixels any more, those of the others are folded too.
+    bool flat = type == "flatten" || type == "dense";
+    for (const int value : link.inputs) flat = flat || flat_[static_cast<std::size_t>(value)];
+    std::vector<std::string> inputs;
+    for (const int value : link.inputs)
+      inputs.push_back(flat ? as_flat(value) : names_[static_cast<std::size_t>(value)]);
+    const std::string& x = inputs.front();
+    if (is_activation(type)) {
+      add_activation(graph_, type, layer.slope, name, x);
+    } else if (type == "flatten" || type == "dropout") {  // dropout: nothing in inference
+      graph_.add("Identity", name, {x});
+    } else if (type == "dense") {
+      graph_.add(OnnxNode("Gemm", name, with_parameters({x}, layer, {"weight"}), name).set("transB", std::int64_t{1}));
+    } else if (type == "conv" || type == "conv_transpose") {
+      const bool transposed = type == "conv_transpose";
+      OnnxNode node = windowed(
+          OnnxNode(transposed ? "ConvTranspose" : "Conv", name, with_parameters({x}, layer, {"weight"}), name), link);
+      node.set("dilations", along(layer, "dilation", layer.dilation, shape)).set("group", std::int64_t{layer.groups});
+      if (transposed) node.set("output_padding", along(layer, "output_padding", layer.output_padding, shape));
+      graph_.add(node);
     } else if (type == "max_pool") {
-      add(windowed(NodeWriter("MaxPool", layer.name, {input(0)}, layer.name), link));
+      graph_.add(windowed(OnnxNode("MaxPool", name, {x}, name), link));
     } else if (type == "avg_pool") {
-      add(windowed(NodeWriter("AveragePool", layer.name, {input(0)}, layer.name), link)
-              .set("count_include_pad", std::int64_t{1}));
+      graph_.add(windowed(OnnxNode("AveragePool", name, {x}, name), link).set("count_include_pad", std::int64_t{1}));
     } else if (type == "global_avg_pool") {
-      add(NodeWriter("GlobalAveragePool", layer.name, {input(0)}, layer.name));
+      graph_.add("GlobalAveragePool", name, {x});
+    } else if (type == "upsample") {
+      std::vector<float> scales{1, 1};
+      for (const std::int64_t factor : along(layer, "factor", layer.factor, shape))
+        scales.push_back(static_cast<float>(factor));
+      const auto count = static_cast<long>(scales.size());
+      graph_.add(OnnxNode("Resize", name, {x, "", graph_.floats(name + "/scales", {count}, scales)}, name)
+                     .set("mode", std::string("nearest"))
+                     .set("coordinate_transformation_mode", std::string("asymmetric"))
+                     .set("nearest_mode", std::string("floor")));
     } else if (type == "batch_norm") {
-      std::vector<std::string> inputs{input(0)};
-      for (const char* tensor : {".weight", ".bias", ".running_mean", ".running_var"})
-        inputs.push_back(layer.name + tensor);
-      add(NodeWriter("BatchNormalization", layer.name, inputs, layer.name)
-              .set("epsilon", static_cast<float>(layer.epsilon)));
-    } else if (type == "relu") {
-      add(NodeWriter("Relu", layer.name, {input(0)}, layer.name));
-    } else if (type == "dropout") {  // nothing in inference
-      add(NodeWriter("Identity", layer.name, {input(0)}, layer.name));
+      for (const char* tensor : {".weight", ".bias", ".running_mean", ".running_var"}) inputs.push_back(name + tensor);
+      graph_.add(OnnxNode("BatchNormalization", name, inputs, name).set("epsilon", static_cast<float>(layer.epsilon)));
+    } else if (type == "group_norm" || type == "layer_norm") {
+      add_norm(graph_,
+               {name, type == "group_norm" ? layer.groups : 0, layer.epsilon, shape.channels,
+                flat ? std::vector<std::int64_t>() : spatial(shape)},
+               x);
     } else if (type == "add") {
-      std::string sum = input(0);
-      for (std::size_t i = 1; i < link.inputs.size(); ++i) {
-        const std::string next = i + 1 == link.inputs.size() ? layer.name : layer.name + "_" + std::to_string(i);
-        add(NodeWriter("Add", next, {sum, input(i)}, next));
-        sum = next;
-      }
+      std::string sum = x;
+      for (std::size_t i = 1; i < inputs.size(); ++i)
+        sum = graph_.add("Add", i + 1 == inputs.size() ? name : name + "_" + std::to_string(i), {sum, inputs[i]});
+    } else if (type == "concat") {
+      graph_.add(OnnxNode("Concat", name, inputs, name).set("axis", std::int64_t{1}));
     } else {
-      fail("layer ", layer.name, " (", type, "): ONNX export does not know this type");
+      fail("layer ", name, " (", type, "): ONNX export does not know this type");
     }
-    names_.push_back(layer.name);
+    names_.push_back(name);
     flat_.push_back(flat);
   }
 
@@ -201,7 +158,7 @@ class GraphWriter {
     return of_axes(along_axes(layer, key, numbers, input, 1), input);
   }
 
-  static NodeWriter windowed(NodeWriter writer, const ChainLink& link) {
+  static OnnxNode windowed(OnnxNode writer, const ChainLink& link) {
     const LayerConfig& layer = link.config;
     const Shape& input = link.input_shapes.front();
     std::vector<std::int64_t> pads = along(layer, "padding", layer.padding, input);
@@ -212,11 +169,9 @@ class GraphWriter {
         .set("pads", pads);
   }
 
-  void add(const NodeWriter& writer) { graph_.add(graph::node, writer.message()); }
-
   std::vector<ChainLink> links_;
   Shape input_;
-  ProtobufMessage graph_;
+  OnnxGraph graph_;
   std::vector<std::string> names_;  ///< of the values
   std::vector<bool> flat_;          ///< whether ONNX's value has no spatial axes
   std::set<std::string> flattened_;
@@ -229,16 +184,16 @@ std::string onnx_model(const NetworkConfig& config, const Shape& input, const St
   ProtobufMessage operators, message;
   operators.add(1, std::string());
   operators.add(2, operator_set);
-  message.add(model::ir_version, ir_version);
-  message.add(model::producer_name, std::string("halograd"));
-  message.add(model::producer_version, std::string(HALOGRAD_VERSION));
-  message.add(model::graph, GraphWriter(config, input).write(config.name, state));
-  message.add(model::operator_set, operators);
+  message.add(onnx::model::ir_version, ir_version);
+  message.add(onnx::model::producer_name, std::string("halograd"));
+  message.add(onnx::model::producer_version, std::string(HALOGRAD_VERSION));
+  message.add(onnx::model::graph, GraphWriter(config, input).write(config.name, state));
+  message.add(onnx::model::operator_set, operators);
   for (const auto& [key, value] : facts) {
     ProtobufMessage entry;
     entry.add(1, key);
     entry.add(2, value);
-    message.add(model::metadata, entry);
+    message.add(onnx::model::metadata, entry);
   }
   constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
   HALOGRAD_REQUIRE(message.bytes().size() <= most, "the ONNX model of '", config.name, "' would have ",

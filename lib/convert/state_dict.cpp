@@ -18,7 +18,8 @@ long folded_place(long j, long features, long pixels) {
   return j % pixels * channels + j / pixels;
 }
 
-/// Ours (S..., C, K) as PyTorch's (K, C, S...); a dense layer has no S and may come behind a flatten.
+/// Ours (S..., C, K) as PyTorch's (K, C, S...), where K are a convolution's outputs and a transposed one's inputs; a
+/// dense layer has no S and may come behind a flatten.
 void map_weight(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
   const auto spatial_end = tensor.extents.end() - 2;
   const long taps = std::accumulate(tensor.extents.begin(), spatial_end, 1L, std::multiplies<>());
@@ -44,9 +45,9 @@ void map_vector(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
 std::string torch_name(const ChainLink& link, const std::string& tensor) {
   const std::string& type = link.config.type;
   const std::string& layer = link.config.name;
-  if (type == "conv" || type == "dense") return layer + "." + tensor;
-  HALOGRAD_REQUIRE(type == "batch_norm", "layer ", layer, " (", type, "): no counterpart in PyTorch is known for its ",
-                   tensor);
+  if (type == "conv" || type == "conv_transpose" || type == "dense") return layer + "." + tensor;
+  HALOGRAD_REQUIRE(type == "batch_norm" || type == "group_norm" || type == "layer_norm", "layer ", layer, " (", type,
+                   "): no counterpart in PyTorch is known for its ", tensor);
   if (tensor == "scale") return layer + ".weight";
   if (tensor == "shift") return layer + ".bias";
   return layer + "." + tensor;

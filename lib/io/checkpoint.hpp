@@ -55,10 +55,11 @@ struct ReplicaState {
 };
 
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
-/// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. Throws Error on all ranks, with
-/// `path` as it was.
+/// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. `compress`: without loss, by HDF5's
+/// own filters. Throws Error on all ranks, with `path` as it was.
 void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
-                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics);
+                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics,
+                      bool compress = false);
 
 /// Reads the attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
 CheckpointHeader read_checkpoint_header(const std::string& path);

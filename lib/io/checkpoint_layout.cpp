@@ -64,6 +64,12 @@ std::vector<hsize_t> ReplicaDataset::extents() const {
   return {rows, static_cast<hsize_t>(length)};
 }
 
+std::vector<hsize_t> ReplicaDataset::chunk() const {
+  std::vector<hsize_t> extents(by_part ? 3 : 2, 1);
+  extents.back() = std::min(static_cast<hsize_t>(length), static_cast<hsize_t>(checkpoint_chunk));
+  return extents;
+}
+
 std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout) {
   std::vector<ReplicaDataset> datasets{{"/replica/parameters", layout.ranks, 1, layout.parameters, false}};
   if (layout.optimizer_buffers > 0) {

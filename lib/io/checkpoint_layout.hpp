@@ -17,6 +17,9 @@ namespace halograd {
 /// longer than for one for the HDF5 lock.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 22;
 
+/// Values of a chunk of a compressed row, and of one transfer of it: the HDF5 lock is held while they are compressed.
+inline constexpr std::size_t checkpoint_chunk = std::size_t{1} << 18, compressed_piece = 4 * checkpoint_chunk;
+
 inline constexpr const char* averager_group = "/replica/averager";
 
 /// One of its datasets.
@@ -46,6 +49,7 @@ struct ReplicaDataset {
   bool by_part = false;  ///< (R, parts, length) instead of (R, length)
   NumberType type = NumberType::float32;
   [[nodiscard]] std::vector<hsize_t> extents() const;
+  [[nodiscard]] std::vector<hsize_t> chunk() const;  ///< where it is compressed: never of two rows
 };
 
 /// The datasets that a checkpoint of this layout has (those without values are left out), always in this order.

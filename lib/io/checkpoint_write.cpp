@@ -114,12 +114,21 @@ Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& f
   return Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), file, name));
 }
 
+/// `chunk`: empty where the values are not compressed.
 Hdf5Dataset make_dataset(hid_t parent, const std::string& name, const std::vector<hsize_t>& extents,
-                         const std::string& file, NumberType type = NumberType::float32) {
-  // all the room is taken now and never filled, so that a parallel write later touches raw data only
+                         const std::string& file, NumberType type = NumberType::float32,
+                         const std::vector<hsize_t>& chunk = {}) {
   const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), file, name));
-  HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), file, name);
   HALOGRAD_HDF5(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), file, name);
+  if (chunk.empty()) {
+    // all the room is taken now and never filled, so that a parallel write later touches raw data only
+    HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), file, name);
+  } else {
+    HALOGRAD_HDF5(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), file, name);
+    HALOGRAD_HDF5(H5Pset_shuffle(creation), file, name);  // signs and exponents together: they are what deflates
+    HALOGRAD_HDF5(H5Pset_deflate(creation, 1), file, name);
+    HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_INCR), file, name);
+  }
   return Hdf5Dataset(HALOGRAD_HDF5(
       H5Dcreate2(parent, name.c_str(), file_type(type), make_space(extents), H5P_DEFAULT, creation, H5P_DEFAULT), file,
       name));
@@ -186,7 +195,8 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
 }  // namespace
 
 void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
-                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics) {
+                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics,
+                      bool compress) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
@@ -205,8 +215,8 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
     if (rank != 0) return;
     ::unlink(partial.c_str());  // a process of a killed job may still have that one open
     const auto lock = hdf5_session();
-    Hdf5File file =
-        create_hdf5(partial, H5F_LIBVER_V18, file_bytes(layout, header, parameters.size() + statistics.size()));
+    const std::size_t bytes = file_bytes(layout, header, parameters.size() + statistics.size());
+    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
     write_header(file, header, ranks, partial);
     {
       const Hdf5Group replica = make_group(file, "replica", partial);
@@ -214,7 +224,8 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
       const auto datasets = replica_datasets(layout);
       for (std::size_t i = 0; i < datasets.size(); ++i) {
         const ReplicaDataset& each = datasets[i];
-        write_attribute(make_dataset(file, each.path, each.extents(), partial, each.type), "crc32", checksums[i],
+        const auto chunk = compress ? each.chunk() : std::vector<hsize_t>();
+        write_attribute(make_dataset(file, each.path, each.extents(), partial, each.type, chunk), "crc32", checksums[i],
                         partial);
       }
       if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
@@ -223,6 +234,7 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
       write_mean(mean, statistics, mean_statistics, "statistic", partial);
     }
     HALOGRAD_HDF5(file.close(), partial, "file");
+    if (compress) reserve_file(partial, bytes);  // closing gave the rows' room back; what they leave of it goes later
   };
   try {
     together(comm, create);

@@ -28,9 +28,20 @@ void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Num
     const auto lock = hdf5_session();
     dataset = open_dataset(file_, shape.path, path_);
   });
+  Hdf5PropertyList collective;
+  together(comm_, [&] {
+    const auto lock = hdf5_session();
+    const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), path_, shape.path));
+    if (H5Pget_nfilters(creation) == 0) return;
+    // chunks find their places once their compressed sizes are known on all ranks
+    collective = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), path_, "transfer"));
+    HALOGRAD_HDF5(H5Pset_dxpl_mpio(collective, H5FD_MPIO_COLLECTIVE), path_, "transfer");
+  });
+  const bool compressed = collective >= 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
     together(comm_, [&] {
-      write_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
+      write_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part],
+                 compressed ? collective : transfer_, path_, compressed ? compressed_piece : checkpoint_piece);
     });
   }
 }

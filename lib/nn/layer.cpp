@@ -42,9 +42,7 @@ std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<S
   if (config.type == "batch_norm") return make_batch_norm(config, inputs, epilogue);
   if (config.type == "group_norm") return make_group_norm(config, inputs);
   if (config.type == "layer_norm") return make_layer_norm(config, inputs);
-  for (const char* activation : {"leaky_relu", "relu6", "sigmoid", "tanh", "gelu", "silu"}) {
-    if (config.type == activation) return make_activation(config, inputs);
-  }
+  if (auto activation = make_activation(config, inputs)) return activation;
   if (config.type == "relu") return make_relu(config, inputs);
   if (config.type == "add") return make_add(config, inputs);
   if (config.type == "concat") return make_concat(config, inputs);

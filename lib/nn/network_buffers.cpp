@@ -122,7 +122,10 @@ void Network::place_buffers() {
     require_memory(static_cast<double>(plan.bytes + workspace_bytes),
                    "activations and gradients of " + std::to_string(largest_batch_) + " images");
   }
-  arena_ = Buffer<std::byte>("halograd::arena", plan.bytes + workspace_bytes);
+  arena_ = Buffer<std::byte>(Kokkos::view_alloc(std::string("halograd::arena"), Kokkos::WithoutInitializing),
+                             plan.bytes + workspace_bytes);
+  if (runs_on_host) prefer_large_pages(arena_.data(), arena_.size());
+  Kokkos::deep_copy(arena_, std::byte{0});
   workspace_ = slice(arena_, plan.bytes, workspace_bytes);
   for (int value = 0; value < values; ++value) {
     value_offset_.push_back(plan.offsets[lives.place[value]]);

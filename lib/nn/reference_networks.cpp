@@ -234,47 +234,57 @@ std::vector<LayerConfig> ffn3d(int outputs) {
 }  // namespace
 
 const std::vector<ReferenceNetwork>& reference_networks() {
-  static const std::vector<ReferenceNetwork> networks{
-      {"lenet5", {28, 28, 1}, 10, 64},       {"vgg_small", {32, 32, 3}, 10, 64},
-      {"resnet20", {32, 32, 3}, 10, 128},    {"resnet18", {32, 32, 3}, 10, 32},
-      {"resnet50", {224, 224, 3}, 1000, 8},  {"mobilenet_v2", {224, 224, 3}, 1000, 16},
-      {"unet2d", {128, 128, 1}, 2, 8, true}, {"ffn3d", {16, 16, 16, 1}, 2, 8, true}};
+  static const std::vector<ReferenceNetwork> networks{{"lenet5", {28, 28, 1}, 10, 64, lenet5},
+                                                      {"vgg_small", {32, 32, 3}, 10, 64, vgg_small},
+                                                      {"resnet20",
+                                                       {32, 32, 3},
+                                                       10,
+                                                       128,
+                                                       [](int classes) {
+                                                         return resnet({16, 32, 64}, 3, classes);
+                                                       }},
+                                                      {"resnet18",
+                                                       {32, 32, 3},
+                                                       10,
+                                                       32,
+                                                       [](int classes) {
+                                                         return resnet({64, 128, 256, 512}, 2, classes);
+                                                       }},
+                                                      {"resnet50", {224, 224, 3}, 1000, 8, resnet50},
+                                                      {"mobilenet_v2", {224, 224, 3}, 1000, 16, mobilenet_v2},
+                                                      {"unet2d", {128, 128, 1}, 2, 8, unet2d, true},
+                                                      {"ffn3d", {16, 16, 16, 1}, 2, 8, ffn3d, true}};
   return networks;
 }
 
-const ReferenceNetwork& reference_network(const std::string& name) {
+namespace {
+
+/// Null where there is none of that name.
+const ReferenceNetwork* find_reference_network(const std::string& name) {
   const std::vector<ReferenceNetwork>& known = reference_networks();
   const auto found =
       std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
-  if (found != known.end()) return *found;
+  return found == known.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const ReferenceNetwork& reference_network(const std::string& name) {
+  const ReferenceNetwork* const found = find_reference_network(name);
+  if (found != nullptr) return *found;
   std::vector<std::string> names;
-  names.reserve(known.size());
-  for (const ReferenceNetwork& network : known) names.push_back(network.name);
+  names.reserve(reference_networks().size());
+  for (const ReferenceNetwork& network : reference_networks()) names.push_back(network.name);
   fail(name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }
 
 NetworkConfig expand_network(const NetworkConfig& config, int outputs) {
   NetworkConfig expanded = config;
   if (!config.layers.empty()) return expanded;
-  if (config.name == "lenet5") {
-    expanded.layers = lenet5(outputs);
-  } else if (config.name == "vgg_small") {
-    expanded.layers = vgg_small(outputs);
-  } else if (config.name == "resnet20") {
-    expanded.layers = resnet({16, 32, 64}, 3, outputs);
-  } else if (config.name == "resnet18") {
-    expanded.layers = resnet({64, 128, 256, 512}, 2, outputs);
-  } else if (config.name == "resnet50") {
-    expanded.layers = resnet50(outputs);
-  } else if (config.name == "mobilenet_v2") {
-    expanded.layers = mobilenet_v2(outputs);
-  } else if (config.name == "unet2d") {
-    expanded.layers = unet2d(outputs);
-  } else if (config.name == "ffn3d") {
-    expanded.layers = ffn3d(outputs);
-  } else {
-    fail("network.name: '", config.name, "' is no reference network and no layers are given");
-  }
+  const ReferenceNetwork* const found = find_reference_network(config.name);
+  HALOGRAD_REQUIRE(found != nullptr, "network.name: '", config.name,
+                   "' is no reference network and no layers are given");
+  expanded.layers = found->layers(outputs);
   return expanded;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct ReferenceNetwork {
   Shape input;
   int classes;
   int batch;
+  std::function<std::vector<LayerConfig>(int outputs)> layers;
   bool binary_pixels = false;  ///< of labels 0 and 1 a pixel, by binary_cross_entropy
 };
 const std::vector<ReferenceNetwork>& reference_networks();

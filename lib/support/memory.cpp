@@ -1,8 +1,11 @@
 #include "support/memory.hpp"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -85,6 +88,19 @@ void require_memory(double bytes, const std::string& what) {
   const double left = available_memory();
   HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left,
                    " GB of memory are left; a smaller batch takes less");
+}
+
+void prefer_large_pages(void* begin, std::size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = (address + page - 1) / page * page, end = (address + bytes) / page * page;
+  // A wish: where the kernel has no such pages, small ones do.
+  if (first < end) madvise(static_cast<std::byte*>(begin) + (first - address), end - first, MADV_HUGEPAGE);
+#else
+  static_cast<void>(begin);
+  static_cast<void>(bytes);
+#endif
 }
 
 }  // namespace halograd

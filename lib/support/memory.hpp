@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace halograd {
@@ -18,5 +19,9 @@ double available_memory();
 /// Throws Error, naming `what` needs them, where fewer bytes are left: a process that takes more than there is is
 /// killed without a word.
 void require_memory(double bytes, const std::string& what);
+
+/// Asks the system to back this range, not yet written, by large pages (2 MiB on x86-64), where it has them:
+/// convolutions walk tensors in strides that take an entry of the address cache a small page.
+void prefer_large_pages(void* begin, std::size_t bytes);
 
 }  // namespace halograd

@@ -181,7 +181,7 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
     for (const StepMetrics& step : rows) metrics_->add_step(step);
     metrics_->flush();
     const std::string path = folder_.checkpoint(header.step);
-    write_checkpoint(worker_.comm(), path, header, state_, parameters_, statistics_);
+    write_checkpoint(worker_.comm(), path, header, state_, parameters_, statistics_, config_.output.compress);
     together(worker_.comm(), [&] {
       if (comm_.rank() == 0) publish(path, header);
     });

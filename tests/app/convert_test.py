@@ -9,80 +9,11 @@ import unittest
 import h5py
 import numpy as np
 
+from convert_networks import EVERY, LENET5, RESNET20, ROWS, VOLUMES
 from onnx_file import Onnx
 from program import ProgramTest, main, sets
 
 CLASSES = 4
-EVERY = """
-name = "every"
-[training]
-batch = 16
-epochs = 2
-[data]
-format = "synthetic"
-synthetic_train = 64
-synthetic_test = 16
-synthetic_shape = [10, 7, 2]
-synthetic_classes = 4
-[network]
-name = "every"
-[[network.layer]]
-type = "conv"
-name = "stem"
-channels = 8
-kernel = 3
-stride = [2, 1]
-padding = [1, 2]
-bias = false
-[[network.layer]]
-type = "batch_norm"
-name = "norm"
-epsilon = 1e-3
-[[network.layer]]
-type = "relu"
-name = "positive"
-[[network.layer]]
-type = "conv"
-name = "grouped"
-channels = 8
-kernel = 3
-padding = 2
-dilation = 2
-groups = 4
-[[network.layer]]
-type = "add"
-name = "sum"
-inputs = ["positive", "grouped"]
-[[network.layer]]
-type = "max_pool"
-kernel = 3
-padding = 1
-[[network.layer]]
-type = "avg_pool"
-kernel = [2, 3]
-stride = 2
-padding = 1
-[[network.layer]]
-type = "flatten"
-[[network.layer]]
-type = "batch_norm"
-name = "folded"
-[[network.layer]]
-type = "relu"
-[[network.layer]]
-type = "dropout"
-[[network.layer]]
-type = "dense"
-name = "hidden"
-channels = 12
-[[network.layer]]
-type = "relu"
-[[network.layer]]
-type = "dense"
-name = "head"
-channels = 4
-bias = false
-"""
 TORCH_NAMES = {"scale": "weight", "shift": "bias"}
 
 
@@ -208,6 +139,31 @@ class Convert(ProgramTest):
                 self.assert_same_bits(model.tensors.pop(name), tensor, name)
         self.assertEqual(model.tensors, {})
 
+    def test_onnx_of_the_other_layers(self):
+        """Without a library to run it: operators, attributes, and that each input is there before it is used."""
+        for name, text in (("volumes", VOLUMES), ("rows", ROWS)):
+            self.succeed("convert", self.train(text, output__folder=name), f"{name}.onnx")
+        model = Onnx(self.path("volumes.onnx"))
+        known = {"", "images", *model.tensors}
+        nodes = {}
+        for operation, inputs, outputs, values in model.nodes:
+            self.assertLessEqual(set(inputs), known, operation)
+            self.assertTrue(known.isdisjoint(outputs), outputs)
+            known |= set(outputs)
+            nodes[outputs[0]] = (operation, inputs, values)
+        self.assertEqual(nodes["up"][0], "ConvTranspose")
+        self.assertEqual(nodes["up"][2], {"kernel_shape": [3, 3, 3], "strides": [2, 2, 1], "pads": [1] * 6,
+                                          "dilations": [1, 1, 1], "group": 2, "output_padding": [1, 1, 0]})
+        self.assertEqual(model.tensors["up.weight"].shape, (8, 3, 3, 3, 3))
+        self.assertEqual(nodes["third"][2], {"mode": "nearest", "coordinate_transformation_mode": "asymmetric",
+                                             "nearest_mode": "floor"})
+        self.assertEqual(model.tensors["third/scales"].tolist(), [1, 1, 2, 2, 1])
+        self.assertEqual(nodes["all"][:2], ("Concat", ["first", "second", "third"]))
+        self.assertAlmostEqual(nodes["second"][2]["alpha"], 0.2)
+        self.assertEqual(model.tensors["groups/shape"].tolist(), [0, 8, 3, 4, 3])
+        self.assertEqual(nodes["groups/normal_groups"][0], "InstanceNormalization")
+        self.assertEqual(Onnx(self.path("rows.onnx")).input, ("images", ["batch", 3, 18]))
+
     def losses(self, checkpoint, images, classes):
         """Mean loss of the program on the images for each label that all of them may be given."""
         losses = []
@@ -224,7 +180,7 @@ class Convert(ProgramTest):
     def check_outputs(self, checkpoint, shape, classes, forward, count=5):
         """Holds log-probabilities against the program's, image by image: logits = forward(images in NCHW)."""
         images = np.random.default_rng(5).random((count, *shape), dtype=np.float32)
-        logits = np.asarray(forward(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))).astype(np.float64)
+        logits = np.asarray(forward(np.ascontiguousarray(np.moveaxis(images, -1, 1)))).astype(np.float64)
         self.assertEqual(logits.shape, (count, classes))
         for i in range(min(count, 2)):
             found = self.losses(checkpoint, images[i:i + 1], classes)
@@ -239,12 +195,10 @@ class Convert(ProgramTest):
 
     @unittest.skipIf(torch is None, "SKIPPED: PyTorch is not installed for this Python")
     def test_pytorch_gives_the_same_outputs(self):
-        from torch_networks import Every, LeNet5, ResNet20
-        reference = 'name = "net"\n[data]\nformat = "synthetic"\nsynthetic_train = 32\nsynthetic_test = 8\n' \
-                    'synthetic_shape = [{}]\n[training]\nbatch = 16\n[network]\nname = "{}"\n'
-        for text, module, shape, classes in ((EVERY, Every, (10, 7, 2), 4),
-                                             (reference.format("28, 28, 1", "lenet5"), LeNet5, (28, 28, 1), 10),
-                                             (reference.format("32, 32, 3", "resnet20"), ResNet20, (32, 32, 3), 10)):
+        from torch_networks import Every, LeNet5, ResNet20, Rows, Volumes
+        for text, module, shape, classes in ((EVERY, Every, (10, 7, 2), 4), (VOLUMES, Volumes, (6, 8, 5, 2), 3),
+                                             (ROWS, Rows, (18, 3), 5), (LENET5, LeNet5, (28, 28, 1), 10),
+                                             (RESNET20, ResNet20, (32, 32, 3), 10)):
             with self.subTest(module.__name__):
                 checkpoint = self.train(text, output__folder=module.__name__)
                 self.succeed("convert", checkpoint, f"{module.__name__}.safetensors")
@@ -252,24 +206,27 @@ class Convert(ProgramTest):
 
     @unittest.skipIf(torch is None, "SKIPPED: PyTorch is not installed for this Python")
     def test_weights_of_pytorch_come_in(self):
-        from torch_networks import Every
+        from torch_networks import Every, Rows, Volumes
         torch.manual_seed(1)
-        module = Every()
-        module(torch.rand(8, 2, 10, 7))  # running statistics that are not those of the start
-        module.eval()
-        state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
-        write_safetensors(self.path("torch.safetensors"), state)
-        self.succeed("convert", "torch.safetensors", "start.h5", "--run", self.write("run.toml", EVERY))
-        forward = lambda images: module(torch.from_numpy(images)).detach().numpy()
-        self.check_outputs("start.h5", (10, 7, 2), 4, forward)
+        for text, module, shape, classes in ((EVERY, Every(), (10, 7, 2), 4), (VOLUMES, Volumes(), (6, 8, 5, 2), 3),
+                                             (ROWS, Rows(), (18, 3), 5)):
+            name = type(module).__name__
+            with self.subTest(name):
+                module(torch.rand(8, shape[-1], *shape[:-1]))  # running statistics that are not those of the start
+                for parameter in module.parameters():  # nor scales and shifts
+                    parameter.data += 0.1 * torch.rand_like(parameter)
+                module.eval()
+                state = {key: tensor.numpy() for key, tensor in module.state_dict().items()}
+                write_safetensors(self.path(f"{name}.safetensors"), state)
+                self.succeed("convert", f"{name}.safetensors", f"{name}.h5", "--run", self.write(f"{name}.toml", text))
+                self.check_outputs(f"{name}.h5", shape, classes,
+                                   lambda images: module(torch.from_numpy(images)).detach().numpy())
 
     @unittest.skipIf(onnxruntime is None, "SKIPPED: onnxruntime is not installed for this Python")
     def test_onnxruntime_gives_the_same_outputs(self):
-        lenet5 = 'name = "net"\n[data]\nformat = "synthetic"\nsynthetic_train = 32\nsynthetic_test = 8\n' \
-                 'synthetic_shape = [{}]\n[training]\nbatch = 16\n[network]\nname = "{}"\n'
-        for name, text, shape, classes in (("every", EVERY, (10, 7, 2), 4),
-                                           ("lenet5", lenet5.format("28, 28, 1", "lenet5"), (28, 28, 1), 10),
-                                           ("resnet20", lenet5.format("32, 32, 3", "resnet20"), (32, 32, 3), 10)):
+        for name, text, shape, classes in (("every", EVERY, (10, 7, 2), 4), ("volumes", VOLUMES, (6, 8, 5, 2), 3),
+                                           ("rows", ROWS, (18, 3), 5), ("lenet5", LENET5, (28, 28, 1), 10),
+                                           ("resnet20", RESNET20, (32, 32, 3), 10)):
             with self.subTest(name):
                 checkpoint = self.train(text, output__folder=name)
                 self.succeed("convert", checkpoint, f"{name}.onnx")

@@ -51,6 +51,7 @@ def attributes(node):
     for data in all_of(node, 5):
         kind = first(data, 20)
         found[first(data, 1).decode()] = {1: lambda: struct.unpack("<f", first(data, 2))[0], 2: lambda: first(data, 3),
+                                          3: lambda: first(data, 4).decode(),
                                           7: lambda: all_of(data, 8)}[kind]()
     return found
 
@@ -71,9 +72,8 @@ class Onnx:
                        [name.decode() for name in all_of(node, 2)], attributes(node)) for node in all_of(graph, 1)]
         self.tensors = {}
         for tensor in all_of(graph, 5):
-            if first(tensor, 2) != 1:
-                raise ValueError("a tensor is not of float32")
-            self.tensors[first(tensor, 8).decode()] = np.frombuffer(first(tensor, 9), "<f4").reshape(all_of(tensor, 1))
+            kind = {1: "<f4", 7: "<i8"}[first(tensor, 2)]
+            self.tensors[first(tensor, 8).decode()] = np.frombuffer(first(tensor, 9), kind).reshape(all_of(tensor, 1))
         self.input, self.output = (self._value(first(graph, field)) for field in (11, 12))
 
     @staticmethod

@@ -50,7 +50,7 @@ class ResNet20(nn.Module):
 
 
 class Every(nn.Module):
-    """One of each layer, EVERY in convert_test.py."""
+    """One of each layer, EVERY in convert_networks.py."""
 
     def __init__(self):
         super().__init__()
@@ -67,3 +67,42 @@ class Every(nn.Module):
         x = F.avg_pool2d(F.max_pool2d(x, 3, 1, 1), (2, 3), 2, (1, 1))
         x = F.relu(self.folded(torch.flatten(x, 1)))
         return self.head(F.relu(self.hidden(x)))
+
+
+class Volumes(nn.Module):
+    """VOLUMES in convert_networks.py: layers of three spatial axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv3d(2, 8, 3, 2, 1)
+        self.groups = nn.GroupNorm(4, 8, eps=1e-4)
+        self.deep = nn.Conv3d(8, 8, (1, 3, 3), 1, (0, 1, 1), groups=2)
+        self.up = nn.ConvTranspose3d(8, 6, 3, (2, 2, 1), 1, output_padding=(1, 1, 0), groups=2)
+        self.beside = nn.ConvTranspose3d(8, 4, (2, 2, 1), (2, 2, 1), bias=False)
+        self.pixels = nn.LayerNorm(18, eps=1e-3)
+        self.head = nn.Linear(18, 3)
+        self.last = nn.GroupNorm(1, 3)
+
+    def forward(self, x):
+        down = F.silu(self.groups(self.down(x)))
+        deep = F.gelu(self.deep(down))
+        wide = F.interpolate(deep, scale_factor=(2, 2, 1), mode="nearest")
+        x = torch.cat((torch.tanh(self.up(deep)), F.leaky_relu(self.beside(deep), 0.2), wide), 1)
+        x = self.pixels(x.movedim(1, -1)).movedim(-1, 1)
+        x = torch.sigmoid(self.head(F.relu6(x).mean((2, 3, 4))))
+        return self.last(x)
+
+
+class Rows(nn.Module):
+    """ROWS in convert_networks.py: layers of one spatial axis."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv1d(3, 6, 5, 2, 2)
+        self.groups = nn.GroupNorm(3, 6)
+        self.up = nn.ConvTranspose1d(6, 4, 4, 3, 1, dilation=2, output_padding=2)
+        self.head = nn.Linear(4 * 16, 5)
+
+    def forward(self, x):
+        x = F.max_pool1d(self.groups(self.stem(x)), 2)
+        return self.head(torch.flatten(F.gelu(self.up(x)), 1))

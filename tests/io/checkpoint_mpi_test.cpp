@@ -110,6 +110,49 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
   });
 }
 
+/// Filters of a dataset of a file.
+int filters(const std::string& path, const std::string& name) {
+  const auto lock = hdf5_session();
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  return H5Pget_nfilters(Hdf5PropertyList(H5Dget_create_plist(open_dataset(file, name, path))));
+}
+
+TEST(Checkpoint, CompressedReplicasComeBackBitwiseFromASmallerFile) {
+  const Folder folder;
+  // A transfer of 4 chunks and a part of one, or, where ranks share cores, one of a chunk and a part.
+  const std::size_t count = (ranks_of() > 4 ? checkpoint_chunk : compressed_piece) + 1000;
+  const NamedTensor tensor{"a", "w", {static_cast<long>(count)}, 0};
+  const auto write_one = [&](const std::string& name, bool compress) {
+    Replica written(rank_of(), count), read(rank_of(), count);
+    for (std::size_t i = 0; i < count / 2; ++i) written.first[i] = 0;  // of layers that are frozen, say
+    write_checkpoint(MPI_COMM_WORLD, folder.file(name), example_header(), written.state(), {tensor}, statistic_tensors,
+                     compress);
+    read.clear();
+    read_checkpoint(MPI_COMM_WORLD, folder.file(name), read.state());
+    EXPECT_TRUE(same_bits(read.parameters, written.parameters));
+    EXPECT_TRUE(same_bits(read.first, written.first));
+    EXPECT_TRUE(same_bits(read.second, written.second));
+    EXPECT_TRUE(same_bits(read.statistics, written.statistics));
+    EXPECT_EQ(checkpoint_damage(MPI_COMM_WORLD, folder.file(name)), "");
+  };
+  write_one("plain.h5", false);
+  write_one("compressed.h5", true);
+  for (const char* name : {"/replica/parameters", "/replica/optimizer", "/replica/statistics"}) {
+    EXPECT_EQ(filters(folder.file("plain.h5"), name), 0) << name;
+    EXPECT_EQ(filters(folder.file("compressed.h5"), name), 2) << name;
+  }
+  const auto plain = std::filesystem::file_size(folder.file("plain.h5"));
+  EXPECT_LT(std::filesystem::file_size(folder.file("compressed.h5")), 0.9 * static_cast<double>(plain));
+}
+
+TEST(Checkpoint, H5pyReadsItCompressed) {
+  const Folder folder;
+  Replica replica(rank_of());
+  write_checkpoint(MPI_COMM_WORLD, folder.file("c.h5"), example_header(), replica.state(), parameter_tensors,
+                   statistic_tensors, true);
+  check_with_h5py("--checkpoint " + folder.file("c.h5"));
+}
+
 TEST(Checkpoint, H5pyReadsIt) {
   const Folder folder;
   Replica replica(rank_of());

@@ -187,7 +187,9 @@ class Network:
 
     def axis_values(self, layer, key, default):
         value = layer.get(key, default)
-        return tuple(value) if isinstance(value, list) else (value,) * self.axes
+        if not isinstance(value, list):
+            value = [value]
+        return tuple(value) * (self.axes if len(value) == 1 else 1)
 
     def bias(self, layer):
         return self.tensor(layer, "bias", (layer["channels"],)) if layer.get("bias", True) else None
@@ -218,7 +220,8 @@ class Network:
             return getattr(F, f"{kind}{self.axes}d")(x, self.axis_values(layer, "kernel", 1), window["stride"],
                                                      window["padding"])
         if kind == "batch_norm":
-            return F.batch_norm(x, None, None, *self.affine(layer, channels), training=True)
+            return F.batch_norm(x, None, None, *self.affine(layer, channels), training=True,
+                                eps=layer.get("epsilon", 1e-5))
         if kind == "group_norm":
             return F.group_norm(x, groups, *self.affine(layer, channels))
         if kind == "layer_norm":
@@ -231,6 +234,10 @@ class Network:
             return F.leaky_relu(x, layer["slope"])
         if kind == "global_avg_pool":
             return x.mean(tuple(range(2, x.ndim)), keepdim=True)
+        if kind == "add":
+            return inputs[0] + inputs[1]
+        if kind == "dropout":
+            return F.dropout(x, layer["probability"])
         if kind == "concat":
             return torch.cat(inputs, 1)
         if kind == "flatten":
@@ -280,4 +287,5 @@ def main():
                 store(f"gradient/{path}", parameter.grad.float().numpy())
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,8 @@
 
 One step is forward, softmax cross-entropy, backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds, PyTorch's the better of
-its two memory layouts. Peak memory is the process' largest resident set (PyTorch's with its libraries: what a user's job
+its two memory layouts. PyTorch's process keeps the memory that it has freed (MALLOC_*_THRESHOLD_ of glibc): it is then
+up to 30 % faster than as it comes. Peak memory is the process' largest resident set (PyTorch's with its libraries: what a user's job
 has to ask for), PyTorch's of the layout that is faster.
 
     compare_pytorch.py --program build/openmp/halograd [--threads 1,2] [--networks lenet5,...] [--rounds 3] [--seconds 3]
@@ -22,6 +23,8 @@ import time
 
 BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32}
 LAYOUTS = ("contiguous_format", "channels_last")
+# Without these, glibc gives each large tensor back to the system and takes it anew, page by page.
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "34359738368", "MALLOC_MMAP_THRESHOLD_": "34359738368"}
 
 
 def networks(torch):
@@ -96,8 +99,8 @@ def measure_pytorch(name, batch, threads, layout, seconds):
         "peak_memory_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
 
 
-def run_json(command, threads):
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+def run_json(command, threads, more=None):
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **(more or {})}
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment, timeout=600).stdout)
 
 
@@ -115,7 +118,8 @@ def compare(arguments, name, threads):
     for _ in range(arguments.rounds):
         ours.append(measure_halograd(arguments.program, name, batch, threads, arguments.seconds))
         for layout in LAYOUTS:
-            theirs[layout].append(run_json([*peer, "--threads", str(threads), "--layout", layout], threads))
+            theirs[layout].append(run_json([*peer, "--threads", str(threads), "--layout", layout], threads,
+                                           KEEPS_MEMORY))
     rate = lambda results: statistics.median(result["images_per_second"] for result in results)
     memory = lambda results: max(result["peak_memory_bytes"] for result in results) / 1e6
     best = max(LAYOUTS, key=lambda layout: rate(theirs[layout]))

@@ -47,7 +47,9 @@ std::unique_ptr<Layer> make_activation(const LayerConfig& config, const std::vec
                                                            {"tanh", Activation::tanh},
                                                            {"gelu", Activation::gelu},
                                                            {"silu", Activation::silu}};
-  return std::make_unique<ActivationLayer>(single_input(config, inputs), functions.at(config.type), config.slope);
+  const auto found = functions.find(config.type);
+  if (found == functions.end()) return nullptr;
+  return std::make_unique<ActivationLayer>(single_input(config, inputs), found->second, config.slope);
 }
 
 }  // namespace halograd

@@ -30,18 +30,18 @@ class Conv : public Layer {
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
     needs.mask = Mask::sum;
-    needs.workspace_bytes = conv_workspace<float>(with_batch(largest_batch));
+    needs.workspace_bytes = conv_workspace<float>(shape_.with_batch(largest_batch));
     return needs;
   }
   [[nodiscard]] double forward_flops() const override {
-    return 2.0 * static_cast<double>(with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
+    return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    conv_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0],
+    conv_forward<float>(exec, shape_.with_batch(call.batch), call.inputs[0], call.parameters[0],
                         bias_ ? call.parameters[1] : Vector<const float>(), relu_, call.output, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = with_batch(call.batch);
+    const ConvShape shape = shape_.with_batch(call.batch);
     {
       const Region region("weights");
       conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
@@ -55,12 +55,6 @@ class Conv : public Layer {
   }
 
  private:
-  [[nodiscard]] ConvShape with_batch(int batch) const {
-    ConvShape shape = shape_;
-    shape.batch = batch;
-    return shape;
-  }
-
   ConvShape shape_;
   int dimensions_;
   bool bias_;

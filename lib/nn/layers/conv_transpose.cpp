@@ -29,22 +29,22 @@ class ConvTranspose : public Layer {
     return specs;
   }
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
-    const ConvShape shape = with_batch(largest_batch);
+    const ConvShape shape = shape_.with_batch(largest_batch);
     LayerNeeds needs;
     needs.workspace_bytes = own_workspace(shape) + sizeof(float) * static_cast<std::size_t>(shape.out_pixels()) *
                                                        static_cast<std::size_t>(shape.filters);
     return needs;
   }
   [[nodiscard]] double forward_flops() const override {
-    return 2.0 * static_cast<double>(with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
+    return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = with_batch(call.batch);
+    const ConvShape shape = shape_.with_batch(call.batch);
     if (bias_) broadcast_channels<float>(exec, shape.in_pixels(), shape.channels, call.parameters[1], call.output);
     conv_backward_data<float>(exec, shape, call.inputs[0], call.parameters[0], {}, call.output, bias_, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = with_batch(call.batch);
+    const ConvShape shape = shape_.with_batch(call.batch);
     conv_backward_weights<float>(exec, shape, call.output_gradient, call.inputs[0], call.parameter_gradients[0], {},
                                  call.workspace);
     if (bias_) {
@@ -66,11 +66,6 @@ class ConvTranspose : public Layer {
     const std::size_t bytes = std::max(conv_workspace<float>(shape),
                                        sizeof(double) * sum_channels_workspace(shape.in_pixels(), shape.channels));
     return (bytes + 63) / 64 * 64;
-  }
-  [[nodiscard]] ConvShape with_batch(int batch) const {
-    ConvShape shape = shape_;
-    shape.batch = batch;
-    return shape;
   }
 
   ConvShape shape_;

@@ -21,7 +21,7 @@ std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vec
                                        const Epilogue& epilogue);
 std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs);
-/// leaky_relu, relu6, sigmoid, tanh, gelu and silu.
+/// The functions that activation.cpp lists; null where the type is none of them.
 std::unique_ptr<Layer> make_activation(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Shape>& inputs);
 std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs);

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+/// Fixed-size vectors of the compiler, so that one source serves AVX2, AVX-512, NEON and plain SSE; the width follows
+/// the instruction set that the build chose.
+namespace halograd::host {
+
+#if defined(__AVX512F__)
+constexpr int simd_bytes = 64;
+constexpr int simd_registers = 32;
+#elif defined(__AVX__)
+constexpr int simd_bytes = 32;
+constexpr int simd_registers = 16;
+#elif defined(__ARM_NEON)
+constexpr int simd_bytes = 16;
+constexpr int simd_registers = 32;
+#else
+constexpr int simd_bytes = 16;
+constexpr int simd_registers = 16;
+#endif
+
+template <class T, int bytes>
+struct Simd;
+template <int bytes>
+struct Simd<float, bytes> {
+  typedef float Pack __attribute__((vector_size(bytes)));
+};
+template <int bytes>
+struct Simd<double, bytes> {
+  typedef double Pack __attribute__((vector_size(bytes)));
+};
+template <class T>
+using Pack = typename Simd<T, simd_bytes>::Pack;
+template <class T>
+constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
+
+/// Half a pack, for the last few columns: half the time where a pack is two operations of the hardware (Zen 4).
+constexpr bool has_half_packs = simd_bytes == 64;
+template <class T>
+using HalfPack = typename Simd<T, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
+template <class T>
+constexpr int half_lanes = lanes<T> / (has_half_packs ? 2 : 1);
+
+template <class P, class T>
+inline P load_as(const T* from) {
+  P pack;
+  std::memcpy(&pack, from, sizeof(pack));
+  return pack;
+}
+template <class T>
+inline Pack<T> load(const T* from) {
+  return load_as<Pack<T>>(from);
+}
+
+template <class T>
+inline void store(const Pack<T>& pack, T* to) {
+  std::memcpy(to, &pack, sizeof(pack));
+}
+
+#if defined(__AVX512F__)
+// A copy of a length known at run time would cost more than the products of a short row: use the mask registers.
+inline __m512 masked_load(unsigned mask, const float* from) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+}
+inline __m512d masked_load(unsigned mask, const double* from) {
+  return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from);
+}
+inline void masked_store(unsigned mask, __m512 pack, float* to) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), pack);
+}
+inline void masked_store(unsigned mask, __m512d pack, double* to) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>(mask), pack);
+}
+inline __m512 widen(__m256 half) {
+  return _mm512_castps256_ps512(half);
+}
+inline __m512d widen(__m256d half) {
+  return _mm512_castpd256_pd512(half);
+}
+#endif
+
+/// Loads the first `count` lanes of a pack or half pack, the others zero; `count` may be more than there are, or
+/// negative.
+template <class P, class T>
+inline P load_first(const T* from, int count) {
+  constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
+  if (count >= all) return load_as<P>(from);
+  P pack{};
+  if (count > 0) {
+#if defined(__AVX512F__)
+    const auto wide = masked_load((1U << count) - 1U, from);
+    std::memcpy(&pack, &wide, sizeof(pack));
+#else
+    std::memcpy(&pack, from, sizeof(T) * static_cast<std::size_t>(count));
+#endif
+  }
+  return pack;
+}
+
+/// Stores the first `count` lanes.
+template <class P, class T>
+inline void store_first(const P& pack, T* to, int count) {
+  constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
+  if (count >= all) {
+    std::memcpy(to, &pack, sizeof(pack));
+  } else if (count > 0) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(P) == 64) {
+      masked_store((1U << count) - 1U, pack, to);
+    } else {
+      masked_store((1U << count) - 1U, widen(pack), to);
+    }
+#else
+    std::memcpy(to, &pack, sizeof(T) * static_cast<std::size_t>(count));
+#endif
+  }
+}
+
+template <class T>
+inline Pack<T> load_part(const T* from, int count) {
+  return load_first<Pack<T>>(from, count);
+}
+template <class T>
+inline void store_part(const Pack<T>& pack, T* to, int count) {
+  store_first(pack, to, count);
+}
+
+}  // namespace halograd::host

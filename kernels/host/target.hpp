@@ -1,0 +1,60 @@
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "kernels/host/simd.hpp"
+
+namespace halograd::host {
+
+/// Where the sums of a tile go, and what follows them.
+template <class T>
+struct Target {
+  T* out;
+  const T* relu_output;  ///< the result is zero where this, of out's layout, is not positive; or null
+  bool accumulate;       ///< add to what is there
+  bool relu;             ///< the result is zero where negative
+
+  /// Stores the first `count` lanes of sums at out + at.
+  template <class P>
+  inline void store(P sums, long at, int count) const {
+    if (accumulate) sums += load_first<P>(out + at, count);
+    if (relu) sums = sums < P{} ? P{} : sums;
+    if (relu_output != nullptr) sums = load_first<P>(relu_output + at, count) > P{} ? sums : P{};
+    store_first<P>(sums, out + at, count);
+  }
+
+  /// Calls write(store), where store(sums, at) does the same with whole packs: what follows is asked once, not for
+  /// every pack.
+  template <class Write>
+  inline void store_whole(const Write& write) const {
+    if (accumulate) {
+      relu_output != nullptr ? whole(write, std::true_type{}, std::true_type{})
+                             : whole(write, std::true_type{}, std::false_type{});
+    } else {
+      relu_output != nullptr ? whole(write, std::false_type{}, std::true_type{})
+                             : whole(write, std::false_type{}, std::false_type{});
+    }
+  }
+
+  /// The same from column `column` on.
+  [[nodiscard]] Target from(long column) const {
+    return {out + column, relu_output == nullptr ? nullptr : relu_output + column, accumulate, relu};
+  }
+
+ private:
+  template <class Write, class Accumulate, class Mask>
+  inline void whole(const Write& write, Accumulate, Mask) const {
+    const T lowest = relu ? T(0) : -std::numeric_limits<T>::infinity();
+    write([to = out, mask = relu_output, lowest](auto sums, long at) {
+      using P = decltype(sums);
+      const P floor = P{} + lowest;
+      if constexpr (Accumulate::value) sums += load_as<P>(to + at);
+      sums = sums < floor ? floor : sums;
+      if constexpr (Mask::value) sums = load_as<P>(mask + at) > P{} ? sums : P{};
+      store_first<P>(sums, to + at, static_cast<int>(sizeof(P) / sizeof(T)));
+    });
+  }
+};
+
+}  // namespace halograd::host
