@@ -53,6 +53,8 @@ void print(const SimulatedRow& row) {
 void require_possible(const SimulationOptions& options) {
   for (const std::string& kind : options.topologies) {
     HALOGRAD_REQUIRE(kind != "file", "--topology file: a file's graph has one number of ranks; see halograd topology");
+    HALOGRAD_REQUIRE(!DynamicTopology::has_kind(kind), "--topology ", kind,
+                     ": gossip on one_peer_exponential has a row of its own; see halograd topology for the others");
     make_topology(config_of(options, kind), 4);  // knows the kind and the degree
     const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
     HALOGRAD_REQUIRE(kind != "complete" || most <= most_complete_ranks, "--topology complete: ", most,

@@ -154,6 +154,50 @@ void print_json(const TopologyOptions& options, const Topology& topology) {
   std::cout << object.text() << "\n";
 }
 
+/// A graph that changes: what a step costs, how many steps replicas need, and the first steps' edges.
+void print_dynamic(const TopologyOptions& options, const DynamicTopology& topology) {
+  constexpr long most_steps = 10000;
+  const long steps = steps_to_consensus(topology, 0.1, most_steps);
+  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
+  double edges = 0;
+  for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.mean_out(rank);
+  const double allreduce = model * 2 * (options.ranks - 1) / options.ranks;
+  if (options.json) {
+    JsonObject object;
+    object.add("topology", topology.kind());
+    object.add("ranks", static_cast<long>(options.ranks));
+    object.add("edges", edges);
+    object.add("period", static_cast<long>(topology.period()));
+    object.add("steps_to_a_tenth", steps);
+    object.add("parameters", options.parameters);
+    object.add("bytes_sent", model * edges / options.ranks);
+    object.add("allreduce_bytes_sent", allreduce);
+    std::cout << object.text() << "\n";
+    return;
+  }
+  std::cout << std::setprecision(4) << "topology         " << topology.kind() << ", another graph each step"
+            << (topology.period() > 0 ? ", again after " + std::to_string(topology.period()) : "") << "\n"
+            << "ranks            " << options.ranks << "\n"
+            << "edges            " << edges << " a step\n"
+            << "averaging steps  " << steps << " to a tenth of the consensus error\n"
+            << "model            " << with_thousands(static_cast<double>(options.parameters)) << " parameters, "
+            << with_thousands(model) << " bytes\n";
+  print_bytes("this topology    ", model * edges / options.ranks, model);
+  print_bytes("ring all-reduce  ", allreduce, model);
+  const int shown = options.edges ? options.ranks : std::min(options.ranks, rows_shown);
+  std::cout << "\nrank  takes half of the weights of, in steps 0, 1, 2, ... (-: of none)\n";
+  for (int rank = 0; rank < shown; ++rank) {
+    std::cout << std::setw(4) << rank << " ";
+    for (std::int64_t step = 0; step < neighbours_shown; ++step) {
+      const auto graph = topology.at(step);
+      const std::vector<int>& in = graph->in[static_cast<std::size_t>(rank)];
+      std::cout << " " << std::setw(4) << (in.empty() ? "-" : std::to_string(in.front()));
+    }
+    std::cout << "\n";
+  }
+  if (shown < options.ranks) std::cout << "... and " << options.ranks - shown << " ranks more; --edges prints all\n";
+}
+
 }  // namespace
 
 void add_topology(CLI::App& app) {
@@ -162,11 +206,12 @@ void add_topology(CLI::App& app) {
   command->add_option("--ranks", options->ranks, "Number of ranks")->required()->check(CLI::Range(1, most_ranks));
   CLI::Option* kind = command->add_option(
       "--kind", options->config.kind,
-      "ring, line, grid2d, torus2d, torus3d, hypercube, exponential, star, complete or random_regular");
+      "ring, line, grid2d, torus2d, torus3d, hypercube, exponential, star, complete, random_regular, "
+      "one_peer_exponential, random_matching or rotating_exponential");
   command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
   command->add_option("--weights", options->config.weights, "automatic, uniform or metropolis_hastings");
   command->add_option("--degree", options->config.degree, "random_regular: neighbours of a rank, an even number");
-  command->add_option("--seed", options->config.seed, "random_regular: which graph");
+  command->add_option("--seed", options->config.seed, "Which random graph or graphs");
   command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes of so many ranks")
       ->check(CLI::Range(1, most_ranks));
   command->add_option("--parameters", options->parameters, "Parameters of the model; by default lenet5's")
@@ -176,6 +221,10 @@ void add_topology(CLI::App& app) {
   command->callback([options] {
     if (!options->config.file.empty()) options->config.kind = "file";
     const Topology topology = make_topology(options->config, options->ranks, nodes_of(*options));
+    if (topology.dynamic() != nullptr) {
+      print_dynamic(*options, *topology.dynamic());
+      return;
+    }
     options->json ? print_json(*options, topology) : print_text(*options, topology);
   });
 }

@@ -47,6 +47,16 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
 
+  /// Collective, between two steps, before the replicas are compared or kept: brings to an end what is under way
+  /// outside of state().
+  virtual void settle(const ExecutionSpace&, Vector<float> /*weights*/) {}
+  /// Collective, after each evaluation at the end of an epoch: `epochs` are done, `score` is this replica's, the larger
+  /// the better. Whether it has changed the weights.
+  virtual bool after_epoch(const ExecutionSpace&, std::int64_t /*epochs*/, Vector<float> /*weights*/,
+                           double /*score*/) {
+    return false;
+  }
+
   /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
   [[nodiscard]] virtual bool shares_gradients() const { return false; }
 
@@ -55,6 +65,9 @@ class Averager {
   /// with what the same averager on the same number of ranks had there, and restored() is called.
   [[nodiscard]] virtual std::vector<SavedState> state() { return {}; }
   virtual void restored() {}
+
+  /// Steps from one exchange to the next, as it stands; 0: none.
+  [[nodiscard]] virtual std::int64_t period() const { return 1; }
 
   /// Seconds this rank has waited for others, and bytes it has sent to them, since construction.
   [[nodiscard]] virtual double wait_seconds() const { return 0; }
@@ -66,7 +79,10 @@ class Averager {
 /// The one factory. Collective.
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
-/// Bytes that `rank` sends in a step of `length` weights.
-std::int64_t bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length);
+/// Bytes that `rank` sends a step, on average, for `length` weights and as many values in each optimizer buffer. With a
+/// consensus target: what it would send with the longest period. `ranks_a_node`: 1, but of the hierarchical averager,
+/// whose topology is of nodes, and for which what stays in a node does not count.
+double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
+                      std::size_t optimizer_buffers = 0, int ranks_a_node = 1);
 
 }  // namespace halograd

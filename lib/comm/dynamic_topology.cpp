@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "config/fields.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 
@@ -51,11 +52,28 @@ std::shared_ptr<const StepGraph> one_peer(const std::vector<int>& sources) {
   return std::make_shared<const StepGraph>(std::move(graph));
 }
 
+void require_all_reached(const std::string& kind, const Graph& next, const char* way) {
+  std::vector<bool> seen(next.size(), false);
+  std::vector<int> queue;
+  const auto reach = [&](int rank) {
+    if (seen[static_cast<std::size_t>(rank)]) return;
+    seen[static_cast<std::size_t>(rank)] = true;
+    queue.push_back(rank);
+  };
+  reach(0);
+  std::size_t head = 0;
+  while (head < queue.size()) {
+    for (const int rank : next[static_cast<std::size_t>(queue[head++])]) reach(rank);
+  }
+  const auto missed = std::find(seen.begin(), seen.end(), false) - seen.begin();
+  HALOGRAD_REQUIRE(queue.size() == next.size(), "topology ", kind, ": not connected: no path leads ", way,
+                   " rank 0 to rank ", missed);
+}
+
 }  // namespace
 
 const std::vector<std::string>& DynamicTopology::kinds() {
-  static const std::vector<std::string> all{"one_peer_exponential", "random_matching", "rotating_exponential"};
-  return all;
+  return changing_graphs;
 }
 
 bool DynamicTopology::has_kind(const std::string& kind) {
@@ -74,13 +92,25 @@ DynamicTopology::DynamicTopology(const TopologyConfig& config, int ranks, const 
 
 DynamicTopology::DynamicTopology(std::string kind, Graph in_neighbours)
     : kind_(std::move(kind)), ranks_(static_cast<int>(in_neighbours.size())), most_in_(0) {
+  HALOGRAD_REQUIRE(ranks_ >= 1, "topology ", kind_, ": no ranks");
   StepGraph graph{std::move(in_neighbours), Graph(static_cast<std::size_t>(ranks_))};
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::vector<int>& in = graph.in[static_cast<std::size_t>(rank)];
     for (const int from : in) graph.out[static_cast<std::size_t>(from)].push_back(rank);
     most_in_ = std::max(most_in_, static_cast<int>(in.size()));
   }
+  require_all_reached(kind_, graph.out, "from");
+  require_all_reached(kind_, graph.in, "backwards from");
   cycle_.push_back(std::make_shared<const StepGraph>(std::move(graph)));
+}
+
+double DynamicTopology::mean_out(int rank) const {
+  if (cycle_.empty()) {  // one peer, but that of an odd number of ranks one pauses
+    return ranks_ == 1 ? 0 : kind_ == "random_matching" ? 1 - ranks_ % 2 / static_cast<double>(ranks_) : 1;
+  }
+  double sum = 0;
+  for (const auto& graph : cycle_) sum += static_cast<double>(graph->out[static_cast<std::size_t>(rank)].size());
+  return sum / static_cast<double>(cycle_.size());
 }
 
 std::vector<int> DynamicTopology::sources(std::int64_t step) const {

@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "comm/graphs.hpp"
-#include "comm/topology.hpp"
 #include "config/comm_config.hpp"
 
 namespace halograd {
 
 /// The edges of one step. Every rank splits its weights evenly among itself and its out-neighbours: W_ij = W_jj =
-/// 1 / (out-degree of j + 1), which is column-stochastic on any graph, and doubly stochastic where every rank has as
-/// many in- as out-neighbours and as many as those it has edges with.
+/// 1 / (out-degree of j + 1): column-stochastic on any graph, and doubly stochastic where all ranks that have edges
+/// have equally many in and out.
 struct StepGraph {
   Graph in, out;  ///< ascending
   [[nodiscard]] double weight(int from) const {
@@ -36,16 +35,20 @@ class DynamicTopology {
   /// One of kinds(). `node_of_rank` (empty: all on one node) gives the ranks of a node neighbouring positions in
   /// one_peer_exponential, so that its short hops stay inside. Throws Error for another kind or no ranks.
   DynamicTopology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank = {});
-  /// The same graph in every step.
+  /// The same graph in every step. Throws Error unless every rank can be reached from every other.
   DynamicTopology(std::string kind, Graph in_neighbours);
 
   [[nodiscard]] const std::string& kind() const { return kind_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] std::shared_ptr<const StepGraph> at(std::int64_t step) const;
+  /// Whether every step has the same graph.
+  [[nodiscard]] bool is_constant() const { return !has_kind(kind_); }
   /// The largest in-degree of a rank in any step.
   [[nodiscard]] int most_in() const { return most_in_; }
   /// Steps after which the graphs repeat; 0: they do not.
   [[nodiscard]] std::int64_t period() const { return static_cast<std::int64_t>(cycle_.size()); }
+  /// Out-neighbours that a rank has in a step, in the mean over the steps.
+  [[nodiscard]] double mean_out(int rank) const;
 
  private:
   [[nodiscard]] std::vector<int> sources(std::int64_t step) const;

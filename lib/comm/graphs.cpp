@@ -207,7 +207,7 @@ Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>
   if (kind == "random_regular") graph = random_regular(ranks, config.degree, config.seed);
   HALOGRAD_REQUIRE(!graph.empty(), "topology.kind is \"", kind,
                    "\"; expected ring, line, grid2d, torus2d, torus3d, hypercube, exponential, star, complete, "
-                   "random_regular or file");
+                   "random_regular, one_peer_exponential, random_matching, rotating_exponential or file");
   graph = laid_out(graph, node_of_rank);
   tidy(graph);
   return graph;

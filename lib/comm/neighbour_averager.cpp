@@ -28,12 +28,16 @@ class NeighbourAverager : public Averager {
   NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
       : combine_first_(context.averager.order == "combine_then_adapt"),
         out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
-        staging_(context.length),
-        window_(context.comm, context.topology, context.length, options),
+        length_(context.length),
+        others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
+        staging_(length_ * (1 + others_.size())),
+        window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
         neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
         self_weight_(context.topology.self_weight(rank_of(context.comm))),
         mixer_(context.length, neighbours_.size()) {
     halos_.reserve(neighbours_.size());
+    parts_.reserve(neighbours_.size());
+    if (!others_.empty()) packed_ = Buffer<float>("halograd::packed", length_ * (1 + others_.size()));
     window_.start_at(context.first_step);
   }
 
@@ -64,19 +68,47 @@ class NeighbourAverager : public Averager {
   }
 
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) {
-    if (out_degree_ > 0) window_.put(step + 1, staging_.download(exec, weights));
+    if (out_degree_ == 0) return;
+    if (others_.empty()) {
+      window_.put(step + 1, staging_.download(exec, weights));
+      return;
+    }
+    Kokkos::deep_copy(exec, slice(packed_, 0, length_), weights);
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+      Kokkos::deep_copy(exec, slice(packed_, length_ * (i + 1), length_), others_[i]);
+    }
+    window_.put(step + 1, staging_.download(exec, packed_));
   }
 
   bool combine_first_;
-  std::size_t out_degree_;
+  std::size_t out_degree_, length_;
+  std::vector<Vector<float>> others_;  // the optimizer's buffers, where they travel behind the weights
+  Buffer<float> packed_;               // all of it
   HostStaging staging_;
+  std::vector<WeightedHalo> parts_;
 
  protected:
+  /// Values of a halo.
+  [[nodiscard]] std::size_t halo_length() const { return length_ * (1 + others_.size()); }
+
+  /// weights = self_weight weights + sum of halos_, and the same for the optimizer's buffers.
+  void mix(const ExecutionSpace& exec, double self_weight, Vector<float> weights) {
+    mix_part(exec, self_weight, 0, weights);
+    for (std::size_t i = 0; i < others_.size(); ++i) mix_part(exec, self_weight, i + 1, others_[i]);
+  }
+
   HaloWindow window_;
   std::vector<Neighbour> neighbours_;
   double self_weight_;
   HaloMixer mixer_;
   std::vector<WeightedHalo> halos_;  // of one combine
+
+ private:
+  void mix_part(const ExecutionSpace& exec, double self_weight, std::size_t part, Vector<float> values) {
+    parts_.clear();
+    for (const auto& [weight, halo] : halos_) parts_.push_back({weight, slice(halo, part * length_, length_)});
+    mixer_.mix(exec, self_weight, parts_, values);
+  }
 };
 
 /// Exactly the neighbours' weights of the same step. Always in ascending order of rank, own weights first, so that
@@ -92,7 +124,7 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
     for (int edge = 0; edge < degree; ++edge) {
       halos_.push_back({neighbours_[static_cast<std::size_t>(edge)].weight, window_.wait(edge, step + 1)});
     }
-    mixer_.mix(exec, self_weight_, halos_, weights);
+    mix(exec, self_weight_, weights);
     for (int edge = 0; edge < degree; ++edge) window_.release(edge, step + 1);
   }
 };
@@ -113,7 +145,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         have_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
-      copies_.emplace_back("halograd::halo", context.length);
+      copies_.emplace_back("halograd::halo", halo_length());
     }
   }
 
@@ -136,7 +168,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       self_weight -= weight;
       halos_.push_back({weight, copies_[edge]});
     }
-    if (!halos_.empty()) mixer_.mix(exec, self_weight, halos_, weights);
+    if (!halos_.empty()) mix(exec, self_weight, weights);
   }
 
   /// Brings the copy of a neighbour's weights up to date; whether it is to be mixed. A late neighbour is not waited for
@@ -182,6 +214,7 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context
   const AveragerConfig& averager = context.averager;
   HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
                    "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
+  if (averager.codec != "fp32") return make_compressed_averager(context);
   HaloWindow::Options options{context.transport.slots, context.transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;
   options.report_seconds = context.transport.report_seconds;

@@ -4,7 +4,10 @@ namespace halograd {
 
 namespace {
 
-class NoneAverager final : public Averager {};
+class NoneAverager final : public Averager {
+ public:
+  [[nodiscard]] std::int64_t period() const override { return 0; }
+};
 
 }  // namespace
 

@@ -50,6 +50,13 @@ Topology::Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neig
   check_columns();
 }
 
+Topology::Topology(DynamicTopology dynamic)
+    : kind_(dynamic.kind()),
+      in_(static_cast<std::size_t>(dynamic.ranks())),
+      out_(in_.size()),
+      self_(in_.size(), 1.0),
+      dynamic_(std::make_shared<const DynamicTopology>(std::move(dynamic))) {}
+
 void Topology::check_connected() const {
   const auto out = [this](int rank) -> const std::vector<Neighbour>& { return out_[rank]; };
   const auto in = [this](int rank) -> const std::vector<Neighbour>& { return in_[rank]; };
@@ -94,6 +101,10 @@ double Topology::self_weight(int rank) const {
   return self_.at(rank);
 }
 
+Graph Topology::graph() const {
+  return without_weights(in_);
+}
+
 std::vector<double> Topology::matrix() const {
   const std::size_t size = in_.size();
   std::vector<double> matrix(size * size, 0.0);
@@ -132,14 +143,25 @@ std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& gra
 std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule) {
   if (rule == "uniform" || (rule == "automatic" && !is_undirected(graph))) return uniform_weights(graph);
   HALOGRAD_REQUIRE(rule == "automatic" || rule == "metropolis_hastings", "topology.weights is \"", rule,
-                   "\"; expected automatic, uniform or metropolis_hastings");
+                   "\"; expected automatic, uniform, metropolis_hastings or out_degree");
   return metropolis_hastings_weights(graph);
 }
 
 Topology make_topology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank) {
   HALOGRAD_REQUIRE(ranks >= 1, "topology: ", ranks, " ranks; expected at least 1");
   if (config.kind == "file") return read_topology_file(config.file, config.weights, ranks);
-  return {config.kind, mixing_weights(make_graph(config, ranks, node_of_rank), config.weights)};
+  if (DynamicTopology::has_kind(config.kind)) return Topology(DynamicTopology(config, ranks, node_of_rank));
+  Graph graph = make_graph(config, ranks, node_of_rank);
+  if (config.weights == "out_degree") return Topology(DynamicTopology(config.kind, std::move(graph)));
+  return {config.kind, mixing_weights(graph, config.weights)};
+}
+
+Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) {
+  Graph graph(in_neighbours.size());
+  for (std::size_t rank = 0; rank < graph.size(); ++rank) {
+    for (const Neighbour& neighbour : in_neighbours[rank]) graph[rank].push_back(neighbour.rank);
+  }
+  return graph;
 }
 
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/dynamic_topology.hpp"
 #include "comm/graphs.hpp"
 #include "config/comm_config.hpp"
 
@@ -25,6 +27,10 @@ class Topology {
   /// is what is left to 1. Throws Error unless all weights are positive, self weights not negative, columns sum to 1
   /// (within 1e-9), and the graph is strongly connected and not periodic (as a swap of two ranks would be).
   Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours);
+  /// A graph that changes from step to step, or whose weights are only column-stochastic: no neighbours here.
+  explicit Topology(DynamicTopology dynamic);
+  /// Its graphs; null for a graph that stays.
+  [[nodiscard]] const DynamicTopology* dynamic() const { return dynamic_.get(); }
 
   [[nodiscard]] const std::string& kind() const;
   [[nodiscard]] int ranks() const;
@@ -32,6 +38,8 @@ class Topology {
   /// The ranks whose average `rank` enters, in ascending order; `weight` is the weight there.
   [[nodiscard]] const std::vector<Neighbour>& out_neighbours(int rank) const;
   [[nodiscard]] double self_weight(int rank) const;
+  /// The in-neighbours alone.
+  [[nodiscard]] Graph graph() const;
   /// The mixing matrix W, row major (ranks, ranks).
   [[nodiscard]] std::vector<double> matrix() const;
 
@@ -42,9 +50,11 @@ class Topology {
   std::string kind_;
   std::vector<std::vector<Neighbour>> in_, out_;
   std::vector<double> self_;
+  std::shared_ptr<const DynamicTopology> dynamic_;
 };
 
-/// The one factory: a graph of make_graph or a file, for any number of ranks from 1, with its mixing weights.
+/// The one factory: a graph of make_graph, a DynamicTopology or a file, for any number of ranks from 1, with its mixing
+/// weights; those by the rule out_degree are of a DynamicTopology whose graph stays.
 /// `node_of_rank` (empty: all on one node) says which ranks share memory; a file's graph stays as it is.
 /// Throws Error for an unknown kind or weight rule, and whatever read_topology_file and Topology throw.
 Topology make_topology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank = {});
@@ -61,6 +71,9 @@ std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std
 
 /// Steps from rank 0 to each rank along the edges to `next(rank)`; -1 where there is no path.
 std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next);
+
+/// The in-neighbours alone.
+Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours);
 
 /// Edges between ranks on different nodes.
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank);

@@ -115,14 +115,6 @@ std::vector<std::vector<Neighbour>> read_edges(const toml::value& file, bool wei
   return in_neighbours;
 }
 
-Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) {
-  Graph graph(in_neighbours.size());
-  for (std::size_t rank = 0; rank < graph.size(); ++rank) {
-    for (const Neighbour& neighbour : in_neighbours[rank]) graph[rank].push_back(neighbour.rank);
-  }
-  return graph;
-}
-
 }  // namespace
 
 Topology read_topology_file(const std::string& path, const std::string& weights, int ranks) {
@@ -136,6 +128,7 @@ Topology read_topology_file(const std::string& path, const std::string& weights,
   const bool weights_given = weights == "automatic" && names_weights(file);
   std::vector<std::vector<Neighbour>> in_neighbours = read_edges(file, weights_given, ranks);
   try {
+    if (weights == "out_degree") return Topology(DynamicTopology("file", without_weights(in_neighbours)));
     if (!weights_given) in_neighbours = mixing_weights(without_weights(in_neighbours), weights);
     return {"file", std::move(in_neighbours)};
   } catch (const Error& error) {

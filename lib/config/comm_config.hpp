@@ -7,21 +7,33 @@ namespace halograd {
 
 /// [topology]: the directed graph on the ranks.
 struct TopologyConfig {
-  std::string kind = "ring";          ///< a graph of comm/graphs.hpp, or file
+  std::string kind = "ring";          ///< a graph of comm/graphs.hpp or comm/dynamic_topology.hpp, or file
   std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
-  std::string weights = "automatic";  ///< automatic, uniform or metropolis_hastings
+  std::string weights = "automatic";  ///< automatic, uniform, metropolis_hastings or out_degree
   int degree = 4;                     ///< random_regular: neighbours of a rank, even
-  std::uint64_t seed = 1;             ///< random_regular: which graph
+  std::uint64_t seed = 1;             ///< of random graphs: which
   bool operator==(const TopologyConfig&) const = default;
 };
 
 /// [averager]: how the replicas are kept together.
 struct AveragerConfig {
-  std::string name = "neighbour";            ///< none, allreduce, neighbour
+  /// none, allreduce, neighbour, push_sum, ad_psgd, gossip_grad, easgd, fast, hierarchical
+  std::string name = "neighbour";
   std::string order = "combine_then_adapt";  ///< neighbour: combine_then_adapt or adapt_then_combine
   int staleness = 0;        ///< neighbour: steps that a halo may be behind; 0: exactly of the step, -1: any
   double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
   double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
+  bool overlap = false;     ///< push_sum: add up what was sent in the step before, so that the exchange hides
+  int every = 1;            ///< exchanges are so many steps apart, at most where there is a consensus_target
+  double consensus_target =
+      0.0;                      ///< consensus distance to keep, in lengths of a step, by choice of the period; 0: none
+  std::string codec = "fp32";   ///< neighbour: how weights travel: fp32, bf16, int8, top_k
+  double kept_share = 0.02;     ///< top_k: share of the values that are sent
+  double consensus_step = 0.0;  ///< codecs: share of the way to the neighbours' estimates; 0: by the codec
+  double elasticity = 0.9;      ///< easgd: P alpha, share of the way to the replicas' mean that the centre goes
+  int sync_epochs = 1;          ///< fast: epochs after which all take the best replica's weights; 0: never
+  int global_every = 0;         ///< steps from one exact average of all replicas to the next; 0: none
+  std::string momentum = "local";  ///< the optimizer's buffers: local or averaged with the weights
   bool operator==(const AveragerConfig&) const = default;
 };
 
@@ -38,6 +50,7 @@ struct InjectConfig {
 /// [comm]: the transport under neighbour averaging.
 struct CommConfig {
   bool force_put = false;      ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
+  int ranks_per_node = 0;      ///< hierarchical: so many consecutive ranks count as a node; 0: those that share memory
   int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once
   InjectConfig inject{};

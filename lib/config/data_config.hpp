@@ -17,7 +17,7 @@ struct DataConfig {
   bool prefetch = true;                    ///< a thread prepares the next batches while this one is trained on
   int prefetch_batches = 2;                ///< so many
   // format = "hdf5": sets larger than memory
-  std::string shuffle = "auto";             ///< auto, full, window: which images may meet in a batch
+  std::string shuffle = "auto";             ///< auto, full, window, ring: which images may meet in a batch
   int shuffle_window = 32;                  ///< window: blocks (of about 1 MiB) that are shuffled together
   int readers = 2;                          ///< threads a rank that read blocks ahead
   std::uint64_t cache_memory = 1073741824;  ///< bytes of each of a rank's sets that are kept in memory

@@ -92,6 +92,10 @@ inline const char* type_name(const std::vector<int>&) {
 inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
                                                          "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
 
+/// Kinds of topology whose edges change each step.
+inline const std::vector<std::string> changing_graphs{"one_peer_exponential", "random_matching",
+                                                      "rotating_exponential"};
+
 inline const std::vector<std::string> layer_types{
     "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
     "batch_norm", "group_norm",     "layer_norm", "relu",     "relu6",    "leaky_relu",      "sigmoid",
@@ -127,8 +131,10 @@ void visit(Visitor& v, DataConfig& c) {
   v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
   v("prefetch_batches", c.prefetch_batches, "batches that it keeps ready", between(1, 1024));
-  v("shuffle", c.shuffle, "which training images may meet in a batch: any (full), those of a window (docs/data.md)",
-    one_of({"auto", "full", "window"}));
+  v("shuffle", c.shuffle,
+    "which training images may meet in a batch: any (full), those of a window; or batches go from rank to rank, an "
+    "epoch each (ring; docs/data.md)",
+    one_of({"auto", "full", "window", "ring"}));
   v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
   v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
   v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
@@ -220,8 +226,11 @@ void visit(Visitor& v, ScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
-  v("name", c.name, "none; gradients of all ranks (allreduce); weights of neighbours (neighbour)",
-    one_of({"none", "allreduce", "neighbour"}));
+  v("name", c.name,
+    "none; gradients of all ranks (allreduce); weights of neighbours (neighbour), by push-sum on directed graphs "
+    "(push_sum), of pairs at their own pace (ad_psgd); gradients of a rotating partner (gossip_grad); a common centre "
+    "(easgd); neighbours' gradients (fast); exact in a node, neighbours between nodes (hierarchical)",
+    one_of({"none", "allreduce", "neighbour", "push_sum", "ad_psgd", "gossip_grad", "easgd", "fast", "hierarchical"}));
   v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
     one_of({"combine_then_adapt", "adapt_then_combine"}));
   v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
@@ -231,19 +240,43 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("patience", c.patience,
     "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
     at_least(0));
+  v("overlap", c.overlap, "push_sum: add up what was sent in the step before, so that the exchange hides behind a step",
+    Allowed{});
+  v("every", c.every, "steps from one exchange to the next; with consensus_target the most that it may choose",
+    at_least(1));
+  v("consensus_target", c.consensus_target,
+    "exchange as often as keeps the replicas' distance to their mean at so many lengths of a step; 0: every `every` "
+    "steps",
+    at_least(0));
+  v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
+    at_least(0));
+  v("codec", c.codec,
+    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
+    "error kept for the next one",
+    one_of({"fp32", "bf16", "int8", "top_k"}));
+  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("consensus_step", c.consensus_step,
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    between(0, 1));
+  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+    above_and_at_most(0, 1));
+  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
+  v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
+    one_of({"local", "averaged"}));
 }
 
 template <class Visitor>
 void visit(Visitor& v, TopologyConfig& c) {
   v("kind", c.kind, "the graph on the ranks",
     one_of({"ring", "line", "grid2d", "torus2d", "torus3d", "hypercube", "exponential", "star", "complete",
-            "random_regular", "file"}));
+            "random_regular", "one_peer_exponential", "random_matching", "rotating_exponential", "file"}));
   v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
   v("weights", c.weights,
-    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform",
-    one_of({"automatic", "uniform", "metropolis_hastings"}));
+    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform; "
+    "out_degree: for push_sum on any directed graph",
+    one_of({"automatic", "uniform", "metropolis_hastings", "out_degree"}));
   v("degree", c.degree, "random_regular: neighbours of a rank, an even number", at_least(2));
-  v("seed", c.seed, "random_regular: which graph", at_least(0));
+  v("seed", c.seed, "random_regular, random_matching, rotating_exponential: which graphs", at_least(0));
 }
 
 template <class Visitor>
@@ -261,6 +294,8 @@ template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
   v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
     Allowed{});
+  v("ranks_per_node", c.ranks_per_node,
+    "hierarchical: so many consecutive ranks count as a node; 0: those that share memory", at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
     above(0));

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/averager_checks.hpp"
 #include "config/document.hpp"
 #include "config/fields.hpp"
 #include "config/suggest.hpp"
@@ -135,23 +136,8 @@ void check(const RunConfig& config, const Places& places) {
   if (config.topology.kind == "file" && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
   }
-  if (config.averager.name == "allreduce" && (config.averager.staleness != 0 || config.averager.patience != 0)) {
-    const char* key = config.averager.staleness != 0 ? "staleness" : "patience";
-    fail_at(places.of("averager", key),
-            std::string("averager.") + key +
-                " is neighbour averaging's; the averager \"allreduce\" is collective: each step "
-                "waits for all ranks",
-            "expected averager.name = \"neighbour\", or no " + std::string(key));
-  }
-  const bool waits_for_halos = config.averager.staleness >= 0 && config.averager.patience == 0;
-  if (config.comm.inject.drop_fraction > 0 && (config.averager.name != "neighbour" || waits_for_halos)) {
-    fail_at(places.of("comm", "inject"),
-            "comm.inject.drop_fraction loses halos, but " +
-                (config.averager.name != "neighbour"
-                     ? "the averager \"" + config.averager.name + "\" needs all that is sent"
-                     : std::string("with averager.staleness = ") + std::to_string(config.averager.staleness) +
-                           " and no averager.patience a rank waits for them without end"),
-            "expected averager.name = \"neighbour\" with staleness = -1, or with patience above 0");
+  if (const auto conflict = averager_conflict(config)) {
+    fail_at(places.of(conflict->section, conflict->key), conflict->message, conflict->hint);
   }
   if (config.optimizer.nesterov && config.optimizer.momentum == 0) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");

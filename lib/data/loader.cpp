@@ -38,8 +38,10 @@ class BatchPlan {
                      " for images of ", shape_.height, " x ", shape_.width);
     windows_ = config.shuffle == "window" || (config.shuffle == "auto" && !dataset.in_memory());
     window_blocks_ = config.shuffle_window;
-    HALOGRAD_REQUIRE(options.most == 0 || !windows_,
-                     "training.shares = \"measured\" deals images one by one, but this set is read in windows "
+    ring_ = config.shuffle == "ring" && options.training;
+    place_ = options.rank;
+    HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
+                     "training.shares = \"measured\" deals images one by one, but this set is dealt otherwise "
                      "(data.shuffle); expected data.shuffle = \"full\"");
     if (options.training) return;
     const Range share = share_of(size, options.rank, options.ranks);
@@ -56,6 +58,7 @@ class BatchPlan {
     if (!options_.training)
       return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
     if (options_.most > 0) return static_cast<int>(options_.most);
+    if (ring_) return static_cast<int>((images_of_step(0) + options_.ranks - 1) / options_.ranks);
     // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
     return static_cast<int>(std::max(share_of_step(0).size(), share_of_step(steps() - 1).size()));
   }
@@ -68,6 +71,7 @@ class BatchPlan {
       weights_ = next_weights_;
       whole_ = share_by_weight(options_.global_batch, options_.rank, weights_, options_.most);
     }
+    if (ring_) place_ = static_cast<int>((options_.rank + options_.ranks - epoch % options_.ranks) % options_.ranks);
     if (options_.training) order_ = windows_ ? window_order(epoch) : full_order(epoch);
     // Not where images are read one here, one there from storage that is slow at it: there is nothing to read ahead.
     if (!options_.training || windows_ || dataset_.in_memory())
@@ -97,7 +101,7 @@ class BatchPlan {
   /// This rank's share of them, as positions among them.
   [[nodiscard]] Range share_of_step(long step) const {
     const long images = images_of_step(step);
-    if (weights_.empty()) return share_of(images, options_.rank, options_.ranks);
+    if (weights_.empty()) return share_of(images, place_, options_.ranks);
     if (images == options_.global_batch) return whole_;
     return share_by_weight(images, options_.rank, weights_, options_.most);
   }
@@ -110,7 +114,7 @@ class BatchPlan {
 
   /// One permutation of the set for all ranks, of which this one takes its share step by step.
   [[nodiscard]] std::vector<long> full_order(long epoch) const {
-    const std::vector<long> all = epoch_permutation(dataset_.size(), options_.seed, epoch);
+    const std::vector<long> all = epoch_permutation(dataset_.size(), options_.seed, ring_ ? 0 : epoch);
     std::vector<long> order;
     for (long step = 0; step < steps(); ++step) {
       const Range share = share_of_step(step);
@@ -156,6 +160,8 @@ class BatchPlan {
   ImageShape shape_;
   Normalisation normalisation_;
   long epoch_ = 0;
+  bool ring_ = false;
+  int place_ = 0;  // whose shares this rank takes in the epoch: its own, or on a ring another's
   bool windows_ = false;
   long window_blocks_ = 1;
   std::vector<double> weights_, next_weights_;  // empty: equal shares

@@ -36,8 +36,10 @@ struct LoaderOptions {
 /// Full shuffle: epoch e is one permutation of the set, a function of (seed, e) alone, dealt step by step, so that the
 /// union over ranks is the same for every P. Window shuffle: the set's blocks are permuted, each rank gets a piece of
 /// that order, a function of (seed, e, r, P), and shuffles it in windows (window_permutation). data.shuffle = "auto"
-/// takes the full shuffle where the set is in memory. Images are padded by zeros before they are normalised, cropped
-/// and mirrored as a function of (seed, epoch, image), whichever rank holds them.
+/// takes the full shuffle where the set is in memory. Ring: batches stay as epoch 0's full shuffle deals them, and that
+/// of rank r and epoch e is rank r - 1's of epoch e - 1: passed on along the ring of ranks, so that each rank has seen
+/// all of them after P epochs (the sample shuffle of GossipGraD, Daily et al., 2018). Images are padded by zeros before
+/// they are normalised, cropped and mirrored as a function of (seed, epoch, image), whichever rank holds them.
 ///
 /// Evaluation: rank r reads images N*r/P to N*(r+1)/P of the set in order, in batches of ceil(global_batch/P); over all
 /// ranks every image is read exactly once.

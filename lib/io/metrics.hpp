@@ -21,7 +21,8 @@ struct StepMetrics {
   double update_seconds = 0;     ///< mixing and optimizer
   double data_seconds = 0;       ///< waiting for a batch
   std::int64_t bytes_sent = 0;
-  std::int64_t skipped = 0;  ///< 1: the rank left its update out
+  std::int64_t skipped = 0;           ///< 1: the rank left its update out
+  std::int64_t averaging_period = 0;  ///< steps from one exchange to the next; 0: none
 };
 
 /// One row of /epoch, as rank `r` sees it; from mean_model_loss on the same on all ranks.

@@ -26,7 +26,7 @@ inline std::string for_metric(std::string text, const std::string& metric) {
   return at == std::string::npos ? text : text.replace(at, standard.size(), metric);
 }
 
-inline constexpr std::array<MetricsColumn<StepMetrics>, 9> step_columns{{
+inline constexpr std::array<MetricsColumn<StepMetrics>, 10> step_columns{{
     {"/step/loss", "1", "mean loss over this rank's images of the step",
      [](const StepMetrics& row) { return row.loss; }},
     {"/step/learning_rate", "1", "learning rate after the schedule",
@@ -44,6 +44,8 @@ inline constexpr std::array<MetricsColumn<StepMetrics>, 9> step_columns{{
      [](const StepMetrics& row) { return static_cast<double>(row.bytes_sent); }, true, true},
     {"/step/skipped", "1", "1 where this rank left its update out: loss or gradient not finite",
      [](const StepMetrics& row) { return static_cast<double>(row.skipped); }, true, true},
+    {"/step/averaging_period", "1", "steps from one exchange to the next; 0: none",
+     [](const StepMetrics& row) { return static_cast<double>(row.averaging_period); }, true, true},
 }};
 
 inline constexpr std::array<MetricsColumn<EpochMetrics>, 8> epoch_columns{{

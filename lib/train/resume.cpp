@@ -21,9 +21,11 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 }
 
 std::string averaging(const RunConfig& config) {
-  if (config.averager.name != "neighbour") return config.averager.name;
-  return "neighbour " + config.averager.order + " on " +
-         (config.topology.kind == "file" ? config.topology.file : config.topology.kind);
+  const std::string& name = config.averager.name;
+  if (name == "none" || name == "allreduce" || name == "easgd") return name;
+  return name + (name == "neighbour" ? " " + config.averager.order : "") + (config.averager.overlap ? " overlap" : "") +
+         " on " + (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
+         (config.averager.codec == "fp32" ? "" : " with codec " + config.averager.codec);
 }
 
 }  // namespace
@@ -67,6 +69,16 @@ void Trainer::resume(const std::string& checkpoint) {
     report_.line("NOTE: the averager was " + averaging(before) + " and is " + averaging(config_));
   }
   if (!dropped.empty()) report_.line("NOTE: the averager's own state starts anew: " + dropped);
+}
+
+void Trainer::start_averager() {
+  AveragerContext context{
+      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
+  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
+  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
+    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
+  };
+  averager_ = make_averager(context);
 }
 
 std::string Trainer::restore_averager(const std::string& checkpoint, const CheckpointHeader& header,

@@ -31,11 +31,28 @@ void add_places(StartFacts& facts, const Communicator& comm) {
   if (nodes.size() > shown_nodes) facts.emplace_back("...", count(nodes.size() - shown_nodes, "node") + " more");
 }
 
+/// "ring, 8 edges, 2 between nodes, spectral gap 0.667"; `of_nodes`: its vertices are nodes.
+std::string describe(const Topology& topology, const Communicator& comm, bool of_nodes) {
+  if (const DynamicTopology* dynamic = topology.dynamic()) {
+    double edges = 0;
+    for (int rank = 0; rank < topology.ranks(); ++rank) edges += dynamic->mean_out(rank);
+    return topology.kind() + ", " + count(edges, "edge") + " a step";
+  }
+  std::size_t edges = 0;
+  for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.in_neighbours(rank).size();
+  const auto crossing =
+      static_cast<double>(of_nodes ? static_cast<long>(edges) : crossing_edges(topology, comm.node_of_rank()));
+  return topology.kind() + (of_nodes ? " of " + count(topology.ranks(), "node") : "") + ", " +
+         count(static_cast<double>(edges), "edge") +
+         (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
+         significant(comm.rank() == 0 ? spectral_gap(topology) : 0);
+}
+
 }  // namespace
 
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
                        const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader) {
+                       const Loader& loader, std::size_t optimizer_buffers) {
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
@@ -59,24 +76,19 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
                    count(static_cast<double>(loader.steps()), "step"));
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
-  if (config.averager.name != "neighbour") {
-    add("averager", config.averager.name);
+  const AveragerConfig& averager = config.averager;
+  if (averager.name == "none" || averager.name == "allreduce" || averager.name == "easgd") {
+    add("averager", averager.name);
   } else {
-    add("averager", "neighbour, " + config.averager.order);
-    std::size_t edges = 0, most = 0;
-    for (int rank = 0; rank < topology.ranks(); ++rank) {
-      edges += topology.in_neighbours(rank).size();
-      most = std::max(most, topology.out_neighbours(rank).size());
-    }
-    const auto crossing = static_cast<double>(crossing_edges(topology, comm.node_of_rank()));
-    add("topology", topology.kind() + ", " + count(static_cast<double>(edges), "edge") +
-                        (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
-                        significant(comm.rank() == 0 ? spectral_gap(topology) : 0));
+    add("averager", averager.name + (averager.name == "neighbour" ? ", " + averager.order : "") +
+                        (averager.overlap ? ", overlap by one step" : ""));
+    add("topology", describe(topology, comm, averager.name == "hierarchical"));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
     }
   }
-  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count());
+  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
+                                      optimizer_buffers, comm.ranks() / topology.ranks());
   add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
   return facts;
 }

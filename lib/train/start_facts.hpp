@@ -12,6 +12,6 @@ namespace halograd {
 /// The start table: what this training is about to do, on what, and at what cost. Collective.
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
                        const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader);
+                       const Loader& loader, std::size_t optimizer_buffers);
 
 }  // namespace halograd

@@ -71,6 +71,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
 
   row.loss = loss.loss / batch.size;
   row.skipped = finite ? 0 : 1;
+  row.averaging_period = averager_->period();
   row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
   row.compute_seconds = computed - exchanged;

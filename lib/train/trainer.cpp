@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/node_group.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
@@ -29,6 +30,8 @@ double now() {
 Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& report)
     : config_(config), comm_(comm), report_(report), injector_(config.comm.inject) {
   comm_.require_same(to_toml(config_), "run file");
+  const bool of_nodes = config_.averager.name == "hierarchical";
+  const int nodes = of_nodes ? node_group(comm_.handle(), config_.comm.ranks_per_node).nodes : 0;
   comm_.together([&] {
     const int slow_rank = config_.comm.inject.slow_rank;
     HALOGRAD_REQUIRE(slow_rank < comm_.ranks(), "comm.inject.slow_rank is ", slow_rank, ", expected a rank below ",
@@ -63,7 +66,9 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
-    topology_ = std::make_unique<Topology>(make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
+    topology_ =
+        std::make_unique<Topology>(of_nodes ? make_topology(config_.topology, nodes)
+                                            : make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());
@@ -79,7 +84,8 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
 Trainer::~Trainer() = default;
 
 StartFacts Trainer::facts() const {
-  return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_);
+  return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_,
+                     optimizer_->state().size());
 }
 
 TrainingResult Trainer::run(const TrainOptions& options) {
@@ -114,6 +120,9 @@ TrainingResult Trainer::train(const TrainOptions& options) {
     EpochMetrics row;
     StopReason reason = train_epoch();
     if (reason == StopReason::none) reason = evaluate_epoch(row);
+    const double score = metric_of(config_.loss) == "error" ? -row.test_score : row.test_score;
+    const bool whole = reason == StopReason::none;
+    if (whole && averager_->after_epoch(exec_, epoch_ + 1, replica_.parameters, score)) reason = evaluate_epoch(row);
     if (reason != StopReason::none) {
       save(CheckpointHeader());
       files_->finish();
@@ -201,16 +210,6 @@ void Trainer::open_run(const TrainOptions& options) {
   stop_ = std::make_unique<Stop>(comm_, config_.training.time_limit, 4 * values * comm_.ranks() / slow_disk);
 }
 
-void Trainer::start_averager() {
-  AveragerContext context{
-      config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
-  for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
-  context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
-    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
-  };
-  averager_ = make_averager(context);
-}
-
 StopReason Trainer::train_epoch() {
   if (config_.training.shares == "measured") share_by_speed();
   loader_->start_epoch(epoch_, step_in_epoch_);
@@ -251,6 +250,7 @@ StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   const double begin = now();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
+  averager_->settle(exec_, replica_.parameters);
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror(from);
@@ -261,7 +261,8 @@ StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   mean_over_ranks(replica_.parameters, mean_.parameters);
   mean_over_ranks(replica_.statistics, mean_.statistics);
   // Running statistics describe the weights' activations: replicas that are held together share them.
-  if (config_.averager.name != "none") Kokkos::deep_copy(replica_.statistics, mean_.statistics);
+  const bool apart = config_.averager.name == "none" && config_.averager.global_every == 0;
+  if (!apart) Kokkos::deep_copy(replica_.statistics, mean_.statistics);
 
   const Evaluation own = evaluate(exec_, *network_, replica_, *whole_test_, whole_batches_, go_on);
   if (reason != StopReason::none) return reason;
@@ -290,6 +291,7 @@ bool Trainer::checkpoint_is_due() const {
 }
 
 void Trainer::save(CheckpointHeader header) {
+  averager_->settle(exec_, replica_.parameters);
   header.step = step_;
   header.epoch = epoch_;
   header.step_in_epoch = step_in_epoch_;

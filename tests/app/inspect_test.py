@@ -138,6 +138,25 @@ class Topology(ProgramTest):
             near = ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1))
             self.assertEqual(taken, {row % 4 * 4 + column % 4 for row, column in near})
 
+    def test_graphs_that_change(self):
+        for kind, ranks, edges, period, steps in (
+                ("one_peer_exponential", 16, 16, 4, 4), ("rotating_exponential", 8, 8, 0, 3),
+                ("one_peer_exponential", 1, 0, 1, 0), ("random_matching", 2, 2, 0, 1)):
+            words = ("topology", "--kind", kind, "--ranks", ranks, "--parameters", 1000)
+            values = self.succeed_json(*words)
+            expected = {"topology": kind, "ranks": ranks, "edges": edges, "period": period, "steps_to_a_tenth": steps,
+                        "bytes_sent": 4000 * edges / ranks}
+            self.assertEqual({name: values[name] for name in expected}, expected)
+        out = self.succeed("topology", "--kind", "random_matching", "--ranks", 5)
+        self.assertIn("edges            4 a step", out)
+        rows = np.array([row.split() for row in re.findall(r"(?m)^ +\d+  .*$", out)])
+        self.assertEqual(rows.shape, (5, 9))
+        for column in rows.T[1:]:  # partners of each other, and one rank without
+            self.assertEqual(list(column).count("-"), 1)
+            for rank, partner in enumerate(column):
+                if partner != "-":
+                    self.assertEqual(column[int(partner)], str(rank))
+
     def test_of_a_file(self):
         example = os.path.join(INPUTS, "topology_example.toml")
         values = self.succeed_json("topology", "--file", example, "--ranks", 4)

@@ -80,8 +80,16 @@ def read_metrics(path):
 
 
 def read_replicas(path):
+    """Values and checksums of each dataset below /replica."""
+    found = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = (item[()], tuple(item.attrs["crc32"]))
+
     with h5py.File(path, "r") as file:
-        return {name: (dataset[()], tuple(dataset.attrs["crc32"])) for name, dataset in file["replica"].items()}
+        file["replica"].visititems(add)
+    return found
 
 
 def ranks_below(launcher):

@@ -72,7 +72,7 @@ ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
 
 
 class GoldSilver(ProgramTest):
-    def check(self, ranks, optimizer, stops=(2,), **settings):
+    def check(self, ranks, optimizer, stops=(2,), kept=(), **settings):
         label = f"{settings} on {ranks} ranks"
         run = self.write("run.toml", RUN_FILE + optimizer)
         words = ["train", run, *sets(**settings)]
@@ -89,7 +89,7 @@ class GoldSilver(ProgramTest):
         self.assertIn(f"Resumed from runs/silver/checkpoints/step_{9 * done:08d}.h5: {done} epochs", out)
         self.assert_same_runs(label)
         gold = read_replicas(self.path("runs/gold/checkpoint.h5"))
-        self.assertEqual(sorted(gold), ["optimizer", "parameters", "statistics"], label)
+        self.assertEqual(sorted(gold), sorted(["optimizer", "parameters", "statistics", *kept]), label)
         self.assertEqual(gold["optimizer"][0].shape[1], 1 if optimizer is SGD else 2, label)
         self.assertEqual(read_metrics(self.path("runs/gold/metrics.h5"))["epoch/steps"].tolist(), [9, 18, 27, 36], label)
 
@@ -113,8 +113,42 @@ class GoldSilver(ProgramTest):
         self.check(4, SGD, averager__name="neighbour", averager__order="adapt_then_combine", comm__force_put=True,
                    topology__kind="torus2d", stops=(1, 2))
 
+    def test_periodic(self):
+        self.check(3, SGD, averager__every=4, averager__global_every=7, averager__momentum="averaged")
+        self.check(2, ADAM, averager__every=8, averager__consensus_target=3, stops=(1, 2),
+                   kept=["averager/consensus", "averager/period"])
+
+    def test_averagers_with_a_state(self):
+        self.check(2, ADAM, averager__name="easgd", kept=["averager/centre", "averager/started"])
+        self.check(2, SGD, averager__name="fast", averager__sync_epochs=2, optimizer__learning_rate=0.02, stops=(1, 2))
+        self.check(3, SGD, averager__codec="int8", averager__every=2, kept=["averager/estimate"])
+
+
+    def test_graphs_that_change(self):
+        self.check(3, SGD, averager__name="neighbour", topology__kind="random_matching", stops=(1, 2))
+        self.check(4, ADAM, averager__name="neighbour", topology__kind="one_peer_exponential", comm__force_put=True)
+        self.check(3, SGD, averager__name="gossip_grad", topology__kind="rotating_exponential")
+
+    def test_push_sum(self):
+        weights, sent = "averager/push_sum_weights", "averager/push_sum_sent"
+        self.check(3, SGD, averager__name="push_sum", topology__kind="star", kept=[weights])
+        self.check(4, ADAM, averager__name="push_sum", topology__kind="one_peer_exponential", averager__overlap=True,
+                   stops=(1, 2), kept=[weights, sent])
+
 
 class Resume(ProgramTest):
+    def test_state_of_the_averager_is_dropped_out_loud(self):
+        """Another averager, or another number of ranks, cannot use what one has kept."""
+        words = ["train", SYNTHETIC, "--stop-after", 1, *sets(averager__every=4, averager__consensus_target=2)]
+        self.succeed(*words, ranks=2)
+        told = "NOTE: the averager's own state starts anew: "
+        out = self.succeed(*words, "--resume", ranks=2)
+        self.assertNotIn(told, out)
+        out = self.succeed(*words, "--resume", ranks=1)
+        self.assertIn(told + "it is of another number of ranks", out)
+        out = self.succeed(*words, "--resume", *sets(averager__every=1, averager__consensus_target=0), ranks=1)
+        self.assertIn(told + "the checkpoint holds period (3), consensus (2), this averager keeps none", out)
+
     def test_without_a_checkpoint_starts_from_the_beginning(self):
         out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)
         self.assertIn("No checkpoint in runs/synthetic yet: starting from the beginning", out)

@@ -15,7 +15,7 @@ import numpy as np
 from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, contents, launched, main, read_metrics, sets
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
-STEP_COLUMNS = ["bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
+STEP_COLUMNS = ["averaging_period", "bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
                 "skipped", "update_seconds", "wait_seconds"]
 EPOCH_RANK_COLUMNS = ["test_accuracy", "test_loss", "train_loss"]
 EPOCH_COLUMNS = ["consensus_distance", "mean_model_accuracy", "mean_model_loss", "seconds", "steps"]
@@ -61,7 +61,7 @@ class Digits(ProgramTest):
         expected.update({f"epoch/{name}": (20,) for name in EPOCH_COLUMNS})
         self.assertEqual({name: column.shape for name, column in metrics.items()}, expected)
         for name, column in metrics.items():
-            integer = name in ("step/bytes_sent", "step/skipped", "epoch/steps")
+            integer = name in ("step/bytes_sent", "step/skipped", "step/averaging_period", "epoch/steps")
             self.assertEqual(column.dtype, np.int64 if integer else np.float64, name)
             self.assertTrue(np.isfinite(column).all() and (column >= 0).all(), name)
         # two neighbours, 4 bytes a parameter
@@ -270,6 +270,23 @@ class Averagers(ProgramTest):
             distances[order] = self.check(4, "neighbour", order, "file", topology__file=file)
         # what is mixed after the step is nearer together
         self.assertLess(distances["adapt_then_combine"], distances["combine_then_adapt"])
+
+    def test_neighbour_on_graphs_that_change(self):
+        for ranks, kind in ((1, "random_matching"), (2, "one_peer_exponential"), (3, "random_matching"),
+                            (4, "rotating_exponential"), (8, "one_peer_exponential")):
+            self.check(ranks, "neighbour", kind=kind)
+
+    def test_push_sum_and_gossip_grad(self):
+        for ranks, kind, overlap in ((1, "star", True), (3, "star", False), (4, "exponential", True),
+                                     (8, "one_peer_exponential", True)):
+            self.check(ranks, "push_sum", kind=kind, averager__overlap=overlap)
+        for ranks in (1, 3, 4):
+            self.check(ranks, "gossip_grad", kind="rotating_exponential")
+
+    def test_ad_psgd_ends_where_ranks_have_other_shares_of_a_batch(self):
+        for ranks, kind in ((1, "complete"), (2, "ring"), (3, "complete"), (4, "torus2d"), (8, "complete")):
+            self.check(ranks, "ad_psgd", kind=kind)
+        self.check(4, "ad_psgd", kind="complete", comm__force_put=True)
 
     def test_put_path_equals_shared_memory(self):
         replicas = []

@@ -62,7 +62,7 @@ std::vector<std::string> expected_rows() {
     layer.type = type;
     RowWriter layer_writer("\n" + to_toml(config), "[[network.layer]]");
     visit(layer_writer, layer);
-    writer.rows.push_back("### " + type);
+    writer.rows.push_back(std::string("### ").append(type));
     // What every layer takes stands once, under the first type.
     const auto skipped = static_cast<std::ptrdiff_t>(type == layer_types.front() ? 0 : 3);
     writer.rows.insert(writer.rows.end(), layer_writer.rows.begin() + skipped, layer_writer.rows.end());

@@ -91,8 +91,6 @@ RunConfig random_config(std::mt19937_64& random) {
   visit(scramble, config);
   config.schedule.milestones = {0.1 + 0.2, 1.0 / 3.0, 7};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
-  if (config.averager.name == "allreduce") config.averager.staleness = 0;
-  if (config.averager.name == "allreduce") config.averager.patience = 0;
   if (config.averager.name != "neighbour" || config.averager.patience == 0) config.comm.inject.drop_fraction = 0;
   if (config.loss.name != "cross_entropy") config.loss.label_smoothing = 0;
   auto& layers = config.network.layers;

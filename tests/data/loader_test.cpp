@@ -7,6 +7,7 @@
 #include <chrono>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "data/augment.hpp"
 #include "data/data_files.hpp"
@@ -170,6 +171,40 @@ TEST(Loader, TheLastBatchMayBeARanksLargest) {
   ASSERT_EQ(batches.size(), 2U);
   EXPECT_EQ(batches[0].size, 1);
   EXPECT_EQ(batches[1].size, 2);
+}
+
+TEST(Loader, OnARingBatchesGoFromRankToRankAndEachSeesAllOfThem) {
+  DataConfig config;
+  config.shuffle = "ring";
+  for (const auto& [size, batch, ranks] : {std::tuple{60, 12, 3}, {47, 10, 4}, {30, 7, 1}, {53, 9, 8}}) {
+    const NumberedDataset set(size);
+    std::vector<std::vector<Batch>> before;
+    std::vector<std::vector<long>> seen(static_cast<std::size_t>(ranks));
+    for (long epoch = 0; epoch <= ranks; ++epoch) {
+      std::vector<std::vector<Batch>> now;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Loader loader(set, config, options(batch, rank, ranks));
+        now.push_back(epoch_of(loader, epoch));
+        for (std::size_t step = 0; step < now.back().size(); ++step) {
+          const Batch& taken = now.back()[step];
+          ASSERT_LE(taken.size, loader.largest_batch());
+          if (epoch < ranks) {
+            std::vector<long>& all = seen[static_cast<std::size_t>(rank)];
+            all.insert(all.end(), taken.indices.begin(), taken.indices.end());
+          }
+          if (epoch == 0) continue;
+          EXPECT_EQ(taken.indices, before[static_cast<std::size_t>((rank + ranks - 1) % ranks)][step].indices);
+        }
+      }
+      before = now;
+    }
+    for (std::vector<long>& all : seen) {
+      std::sort(all.begin(), all.end());
+      EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end()) << "an image was seen twice in " << ranks;
+      EXPECT_EQ(all, seen[0]);
+      EXPECT_GE(static_cast<int>(all.size()), size - ranks + 1);  // but for a last step of fewer images than ranks
+    }
+  }
 }
 
 TEST(Loader, EpochsAndSeedsDiffer) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/sketch.hpp"
+
+namespace halograd {
+
+/// How far the replicas are apart, from one exchange to the next, without an exchange of weights: each rank sends
+/// sketch_width projections of its replica, the same random directions on all. What is measured at one exchange is
+/// known at the next: nobody waits for it in between.
+class ConsensusControl {
+ public:
+  /// Collective. `target`: the consensus distance to keep, in root-mean-square lengths of the optimizer's step;
+  /// `longest`: the longest period to choose.
+  ConsensusControl(MPI_Comm comm, double target, std::int64_t longest);
+  ~ConsensusControl();
+  ConsensusControl(const ConsensusControl&) = delete;
+  ConsensusControl& operator=(const ConsensusControl&) = delete;
+
+  /// At each exchange, on all ranks: ends the measurement of the exchange before, and begins the next one with this
+  /// rank's projections and the squared length of its optimizer's step. Returns the period to use from now on, the same
+  /// on all ranks: half of `period` where the distance is above the target, one more step where it is below half of it.
+  std::int64_t next_period(std::int64_t period, const std::array<double, sketch_width>& projections,
+                           double squared_step);
+
+  /// Of the last measurement that has ended: estimate of the mean of ||x_i - mean x||^2, mean of the squared steps; -1:
+  /// none that counts. A checkpoint keeps it: finish() ends what is under way.
+  void finish();
+  [[nodiscard]] std::span<double> measured() { return measured_; }
+
+  /// Seconds waited, and bytes sent.
+  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  using Row = std::array<double, sketch_width + 1>;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int exceptions_;
+  double target_;
+  std::int64_t longest_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  Row mine_{};
+  std::vector<Row> rows_;  // of all ranks: added up in their order, the sums are the same everywhere
+  std::array<double, 2> measured_{-1, -1};
+  double wait_seconds_ = 0;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace halograd
