@@ -46,13 +46,13 @@ struct Target {
   template <class Write, class Accumulate, class Mask>
   inline void whole(const Write& write, Accumulate, Mask) const {
     const T lowest = relu ? T(0) : -std::numeric_limits<T>::infinity();
-    write([to = out, mask = relu_output, lowest](auto sums, long at) {
+    write([to = *this, lowest](auto sums, long at) {
       using P = decltype(sums);
       const P floor = P{} + lowest;
-      if constexpr (Accumulate::value) sums += load_as<P>(to + at);
+      if constexpr (Accumulate::value) sums += load_as<P>(to.out + at);
       sums = sums < floor ? floor : sums;
-      if constexpr (Mask::value) sums = load_as<P>(mask + at) > P{} ? sums : P{};
-      store_first<P>(sums, to + at, static_cast<int>(sizeof(P) / sizeof(T)));
+      if constexpr (Mask::value) sums = load_as<P>(to.relu_output + at) > P{} ? sums : P{};
+      store_first<P>(sums, to.out + at, static_cast<int>(sizeof(P) / sizeof(T)));
     });
   }
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/communicator.hpp"
 #include "comm/halo_mixer.hpp"
 #include "comm/host_staging.hpp"
 #include "comm/pair_window.hpp"
@@ -82,9 +83,7 @@ class AdPsgdAverager final : public Averager {
  private:
   template <class Values>
   static typename Values::value_type of_rank(MPI_Comm comm, const Values& values) {
-    int rank = 0;
-    MPI_Comm_rank(comm, &rank);
-    return values[static_cast<std::size_t>(rank)];
+    return values[static_cast<std::size_t>(rank_of(comm))];
   }
 
   /// Takes the answer, or answers once each partner that has asked; whatever has come.

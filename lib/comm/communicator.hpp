@@ -10,6 +10,8 @@
 
 namespace halograd {
 
+[[nodiscard]] int rank_of(MPI_Comm comm);
+
 /// The ranks of a job, as the parts above comm see them. Collective calls give up the core while they wait.
 class Communicator {
  public:

@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/communicator.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
+#include "comm/weight_averager.hpp"
 #include "kernels/codec.hpp"
 #include "kernels/mix.hpp"
 #include "support/wait.hpp"
@@ -27,17 +29,17 @@ std::size_t words_of(std::size_t bytes) {
 
 double step_of(const AveragerConfig& averager) {
   if (averager.consensus_step > 0) return averager.consensus_step;
-  return averager.codec == "top_k" ? std::min(1.0, 4 * averager.kept_share) : 1.0;
+  return averager.codec == "top_k" ? std::min(1.0, 2 * averager.kept_share) : 1.0;
 }
 
 /// CHOCO-SGD (Koloskova, Stich, Jaggi, 2019). Every rank keeps an estimate of its own replica and of each neighbour's.
 /// It sends the code of the difference between replica and estimate, and all who hold that estimate add what the code
 /// stands for. Replicas move towards each other by the differences of estimates, which cancel in the sum: the mean of
 /// the replicas stays, however coarse the code.
-class CompressedNeighbourAverager final : public Averager {
+class CompressedNeighbourAverager final : public WeightAverager {
  public:
   explicit CompressedNeighbourAverager(const AveragerContext& context)
-      : combine_first_(context.averager.order == "combine_then_adapt"),
+      : WeightAverager(context),
         codec_(codec_of(context.averager)),
         consensus_step_(step_of(context.averager)),
         length_(context.length),
@@ -61,19 +63,6 @@ class CompressedNeighbourAverager final : public Averager {
   }
   CompressedNeighbourAverager(const CompressedNeighbourAverager&) = delete;
   CompressedNeighbourAverager& operator=(const CompressedNeighbourAverager&) = delete;
-
-  void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
-    if (combine_first_) publish(exec, step, weights);
-  }
-  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> /*gradient*/,
-                     double /*share*/) override {
-    if (combine_first_) combine(exec, step, weights);
-  }
-  void after_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    if (combine_first_) return;
-    publish(exec, step, weights);
-    combine(exec, step, weights);
-  }
 
   [[nodiscard]] std::vector<SavedState> state() override {
     const HostVector<float> own = state_staging_.download_to_change(ExecutionSpace(), own_);
@@ -106,19 +95,13 @@ class CompressedNeighbourAverager final : public Averager {
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
 
  private:
-  static int rank_of(MPI_Comm comm) {
-    int rank = 0;
-    MPI_Comm_rank(comm, &rank);
-    return rank;
-  }
-
   template <class Word>
   [[nodiscard]] auto code_part(Word* words, std::size_t part) const {
     using Byte = std::conditional_t<std::is_const_v<Word>, const std::byte, std::byte>;
     return Vector<Byte>(reinterpret_cast<Byte*>(words) + part * code_bytes_, code_bytes_);
   }
 
-  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) {
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     if (out_neighbours_.empty()) return;
     for (std::size_t part = 0; part <= others_.size(); ++part) {
       const Vector<const float> values = part == 0 ? weights : Vector<const float>(others_[part - 1]);
@@ -127,7 +110,7 @@ class CompressedNeighbourAverager final : public Averager {
     window_.put(step + 1, code_staging_.download(exec, code_));
   }
 
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
     window_.flush();  // before the code is written again
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       const HostVector<const float> halo = window_.wait(static_cast<int>(edge), step + 1);
@@ -167,7 +150,6 @@ class CompressedNeighbourAverager final : public Averager {
     if (terms.count > 0) mix(exec, terms, x);
   }
 
-  bool combine_first_;
   Codec codec_;
   double consensus_step_;
   std::size_t length_, code_bytes_;

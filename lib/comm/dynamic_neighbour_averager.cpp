@@ -4,6 +4,7 @@
 #include "comm/halo_mixer.hpp"
 #include "comm/host_staging.hpp"
 #include "comm/port_window.hpp"
+#include "comm/weight_averager.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -11,33 +12,24 @@ namespace {
 
 /// x_i <- W_ii x_i + sum_j W_ij x_j with the mixing matrix of the step: one-peer D-PSGD (Assran et al., 2019; Ying et
 /// al., 2021). Sums in ascending order of rank, own weights first.
-class DynamicNeighbourAverager final : public Averager {
+class DynamicNeighbourAverager final : public WeightAverager {
  public:
   explicit DynamicNeighbourAverager(const AveragerContext& context)
-      : combine_first_(context.averager.order == "combine_then_adapt"),
+      : WeightAverager(context),
         staging_(context.length),
         window_(context.comm, *context.topology.dynamic(), context.length, context.first_step,
                 {context.transport.slots, context.transport.force_put}),
         mixer_(context.length, static_cast<std::size_t>(window_.topology().most_in())) {}
 
-  void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
-    if (combine_first_) window_.put(step, staging_.download(exec, weights));
-  }
-  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> /*gradient*/,
-                     double /*share*/) override {
-    if (combine_first_) combine(exec, step, weights);
-  }
-  void after_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    if (combine_first_) return;
-    window_.put(step, staging_.download(exec, weights));
-    combine(exec, step, weights);
-  }
-
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
 
  private:
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
+    window_.put(step, staging_.download(exec, weights));
+  }
+
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
     window_.flush();  // before the mix changes what MPI may still be reading
     double self_weight = 1;
     halos_.clear();
@@ -49,7 +41,6 @@ class DynamicNeighbourAverager final : public Averager {
     window_.release(step);
   }
 
-  bool combine_first_;
   HostStaging staging_;
   PortWindow window_;
   HaloMixer mixer_;
@@ -60,10 +51,8 @@ class DynamicNeighbourAverager final : public Averager {
 
 std::unique_ptr<Averager> make_dynamic_neighbour_averager(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
-  HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
-                   "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
   HALOGRAD_REQUIRE(averager.staleness == 0 && averager.patience == 0,
-                   "averager.staleness and averager.patience need a ", "graph that stays, but topology.kind is \"",
+                   "averager.staleness and averager.patience need a graph that stays, but topology.kind is \"",
                    context.topology.kind(), "\"");
   HALOGRAD_REQUIRE(
       !context.topology.dynamic()->is_constant(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/communicator.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
 #include "kernels/error.hpp"
@@ -16,12 +17,6 @@
 
 namespace halograd {
 namespace {
-
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
 
 /// FAST as published (Viviani et al., PDP 2019): each rank's gradient goes to its neighbours, and each makes a further
 /// step of the optimizer with each that it receives. Nothing brings the replicas back together but this: every

@@ -27,7 +27,7 @@ std::int64_t fingerprint(const Topology& topology, std::size_t length, const Hal
 
 HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length,
                        int slots)
-    : counter_bytes_(line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size() + 1)),
+    : counter_bytes_(line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size())),
       slots_(static_cast<std::size_t>(slots)),
       slot_bytes_((length * sizeof(float) + line - 1) / line * line + line) {
   const auto near = [&](const Neighbour& neighbour) { return node_of_rank[neighbour.rank] == node_of_rank[rank]; };

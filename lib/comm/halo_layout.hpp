@@ -33,9 +33,7 @@ class HaloLayout {
   [[nodiscard]] std::size_t slot(std::size_t edge, std::int64_t version) const {
     return place(in_slots_[edge], version);
   }
-  /// The version that this rank has stored last into its own slots.
-  [[nodiscard]] std::size_t published() const { return counter_bytes_ - line; }
-  /// When the put of the version in `slot` began (RankClock): behind the weights, on a line of its own.
+  /// When the put into a slot began (RankClock): behind the weights, on a line of its own.
   [[nodiscard]] std::size_t sent(std::size_t slot) const { return slot + slot_bytes_ - line; }
   [[nodiscard]] std::size_t bytes() const { return place(halos_, 0); }
 

@@ -47,12 +47,16 @@ HostVector<const float> HaloTransport::values(std::size_t offset, std::size_t le
   return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + offset), length);
 }
 
+std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
+  return counter_at(peer.shared, offset);
+}
+
 HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offset, std::size_t length) {
   return HostVector<const float>(reinterpret_cast<const float*>(peer.shared + offset), length);
 }
 
-std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
-  return counter_at(peer.shared, offset);
+void HaloTransport::write_own(std::size_t offset, HostVector<const float> values) {
+  copy(segment_.own() + offset, values);
 }
 
 std::int64_t HaloTransport::load(std::int64_t* counter) {

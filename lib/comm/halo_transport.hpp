@@ -29,8 +29,6 @@ class HaloTransport {
   HaloTransport(MPI_Comm comm, std::size_t bytes, bool force_put, std::size_t put_floats);
 
   Peer peer(int rank);
-  /// This rank as its own peer.
-  [[nodiscard]] Peer own() const { return {rank_, segment_.own()}; }
   [[nodiscard]] int rank() const { return rank_; }
   /// Whether some peer is reached by MPI.
   [[nodiscard]] bool uses_mpi() const { return uses_mpi_; }
@@ -38,10 +36,11 @@ class HaloTransport {
   // In this rank's region.
   [[nodiscard]] std::int64_t* counter(std::size_t offset) const;
   [[nodiscard]] HostVector<const float> values(std::size_t offset, std::size_t length) const;
+  void write_own(std::size_t offset, HostVector<const float> values);
   static std::int64_t load(std::int64_t* counter);
   static void store(std::int64_t* counter, std::int64_t value);
 
-  // In the region of a peer that shares memory.
+  /// In the region of a peer that shares memory.
   static std::int64_t* counter(const Peer& peer, std::size_t offset);
   static HostVector<const float> values(const Peer& peer, std::size_t offset, std::size_t length);
   /// Writes into a peer's region. By MPI, `values` stay as they are until wait_for_puts() and flush() of that peer.

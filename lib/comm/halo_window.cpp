@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "comm/halo_layout.hpp"
 #include "comm/halo_transport.hpp"
 #include "comm/injector.hpp"
@@ -15,12 +17,6 @@
 namespace halograd {
 
 namespace {
-
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
 
 std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   const auto found =
@@ -58,20 +54,14 @@ class HaloWindow::Implementation {
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
-  /// Where a version of an in-neighbour's weights is read: with them, or where they are put.
-  struct Source {
-    const HaloTransport::Peer* region;
-    std::size_t slot;
-  };
-  [[nodiscard]] Source source(int edge, std::int64_t version) const;
-  [[nodiscard]] HostVector<const float> halo(int edge, std::int64_t version) const;
-  /// When the put of this version began.
-  [[nodiscard]] std::int64_t sent_at(int edge, std::int64_t version) const;
-  /// Of which version the slot may be being written to.
-  [[nodiscard]] std::int64_t being_written(int edge) const;
-  /// The newest version that has not only come but also been under way for the injected latency, of those whose slots
-  /// are still whole; `have`: none that is newer than that.
-  [[nodiscard]] std::int64_t arrived(int edge, std::int64_t latest, std::int64_t have) const;
+  /// Where a version of an in-neighbour's weights is read.
+  [[nodiscard]] HostVector<const float> halo(std::size_t edge, std::int64_t version) const;
+
+  /// When the put of a version that an in-neighbour has published began.
+  [[nodiscard]] std::int64_t sent_at(std::size_t edge, std::int64_t version) const;
+  /// The newest version that is not lost and has been under way for the injected latency, of those whose slots are
+  /// still whole; `have`: none that is newer than that.
+  [[nodiscard]] std::int64_t arrived(std::size_t edge, std::int64_t latest, std::int64_t have) const;
 
   std::vector<int> nodes_;
   HaloLayout layout_;
@@ -80,7 +70,6 @@ class HaloWindow::Implementation {
   int rank_, stored_edges_ = 0;
   std::int64_t slots_;
   bool exact_;
-  HaloTransport::Peer own_;
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
@@ -88,6 +77,7 @@ class HaloWindow::Implementation {
   std::int64_t bytes_sent_ = 0;
   RankClock clock_;
   Injector injector_;
+  bool injects_;  // latency or losses
   EdgeLog edges_;
   std::int64_t sent_ = 0;  // when the last put began
 };
@@ -100,10 +90,10 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
       rank_(transport_.rank()),
       slots_(options.slots),
       exact_(options.exact),
-      own_(transport_.own()),
       clock_(comm),
       injector_(options.inject),
-      edges_(topology.in_neighbours(transport_.rank()), length * sizeof(float)) {
+      injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
+      edges_(topology.in_neighbours(rank_), length * sizeof(float)) {
   transport_.report_after(options.report_seconds);
   const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
@@ -122,7 +112,8 @@ HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neigh
                                                                        const std::vector<Neighbour>& edges_there,
                                                                        HaloLayout layout_there,
                                                                        std::size_t counter_here) {
-  return {transport_.peer(neighbour), position(edges_there, rank_), layout_there, transport_.counter(counter_here)};
+  return {transport_.peer(neighbour), position(edges_there, rank_), std::move(layout_there),
+          transport_.counter(counter_here)};
 }
 
 void HaloWindow::Implementation::put(std::int64_t version, HostVector<const float> weights) {
@@ -140,18 +131,16 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
     }
   }
   if (stored_edges_ > 0) {
-    transport_.write(own_, layout_.own_slot(version), weights);
-    transport_.write(own_, layout_.sent(layout_.own_slot(version)), &sent_);
-    transport_.set_counter(own_, layout_.published(), version);
+    transport_.write_own(layout_.own_slot(version), weights);
+    *transport_.counter(layout_.sent(layout_.own_slot(version))) = sent_;
   }
   for (Edge& edge : out_edges_) {
-    if (injector_.drops(rank_, edge.peer.rank, version)) continue;
     if (edge.peer.shared != nullptr) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
     } else {
       const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
       transport_.write(edge.peer, slot, weights);
-      transport_.write(edge.peer, layout_.sent(slot), &sent_);
+      transport_.write(edge.peer, edge.layout_there.sent(slot), &sent_);
     }
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
@@ -165,47 +154,34 @@ void HaloWindow::Implementation::flush() {
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
   for (const Edge& edge : out_edges_) transport_.flush(edge.peer);
   for (Edge& edge : out_edges_) {
-    if (edge.peer.shared != nullptr || injector_.drops(rank_, edge.peer.rank, version_)) continue;
-    transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version_);
+    if (edge.peer.shared == nullptr) {
+      transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version_);
+    }
   }
   for (Edge& edge : out_edges_) transport_.complete(edge.peer);
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 
-HaloWindow::Implementation::Source HaloWindow::Implementation::source(int edge, std::int64_t version) const {
+HostVector<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t version) const {
   const Edge& from = in_edges_[edge];
-  if (from.peer.shared != nullptr) return {&from.peer, from.layout_there.own_slot(version)};
-  return {&own_, layout_.slot(static_cast<std::size_t>(edge), version)};
-}
-
-HostVector<const float> HaloWindow::Implementation::halo(int edge, std::int64_t version) const {
-  const Source from = source(edge, version);
-  return HaloTransport::values(*from.region, from.slot, length_);
-}
-
-std::int64_t HaloWindow::Implementation::sent_at(int edge, std::int64_t version) const {
-  const Source from = source(edge, version);
-  return *HaloTransport::counter(*from.region, layout_.sent(from.slot));
-}
-
-// A neighbour that shares memory writes its slots also for versions that this rank is not told of.
-std::int64_t HaloWindow::Implementation::being_written(int edge) const {
-  const Edge& from = in_edges_[edge];
-  if (from.peer.shared == nullptr) return HaloTransport::load(from.counter) + 1;
-  return HaloTransport::load(HaloTransport::counter(from.peer, from.layout_there.published())) + 1;
+  if (from.peer.shared != nullptr) {
+    return HaloTransport::values(from.peer, from.layout_there.own_slot(version), length_);
+  }
+  return transport_.values(layout_.slot(edge, version), length_);
 }
 
 HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
   const trace::Span span("wait", "comm");
-  double waited = transport_.await(in_edges_[edge].peer, in_edges_[edge].counter, version, "");
-  const std::int64_t sent = sent_at(edge, version);
+  const auto number = static_cast<std::size_t>(edge);
+  double waited = transport_.await(in_edges_[number].peer, in_edges_[number].counter, version, "");
+  const std::int64_t sent = sent_at(number, version);
   waited += transport_.wait_until(clock_, sent + injector_.latency_nanoseconds());
   edges_.waited(edge, waited);
   edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - sent));
   edges_.mixed(edge, 0);
-  return halo(edge, version);
+  return halo(number, version);
 }
 
 void HaloWindow::Implementation::release(int edge, std::int64_t version) {
@@ -223,29 +199,34 @@ std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
   const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
   transport_.make_progress();
-  for (;;) {
-    const std::int64_t version = arrived(edge, HaloTransport::load(in_edge.counter), have);
-    if (version <= have) return have;
+  for (;;) {  // again only after the writer has published another one
+    const std::int64_t latest = HaloTransport::load(in_edge.counter);
+    if (latest <= have) return have;
     transport_.sync(in_edge.peer);
-    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to, halo(edge, version));
+    const std::int64_t version = arrived(static_cast<std::size_t>(edge), latest, have);
+    if (version <= have) return have;
+    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to, halo(static_cast<std::size_t>(edge), version));
     Kokkos::DefaultHostExecutionSpace().fence();
-    const std::int64_t sent = sent_at(edge, version);
+    const std::int64_t sent = sent_at(static_cast<std::size_t>(edge), version);
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
     transport_.sync(in_edge.peer);
-    if (being_written(edge) >= version + slots_) {  // overwritten: the next one will do, if this rank is told of it
-      if (HaloTransport::load(in_edge.counter) == version) return have;
-      continue;
-    }
+    if (HaloTransport::load(in_edge.counter) >= version + slots_ - 1) continue;
     edges_.taken(edge, version - have, 1e-9 * static_cast<double>(clock_.now() - sent));
     return version;
   }
 }
 
-std::int64_t HaloWindow::Implementation::arrived(int edge, std::int64_t latest, std::int64_t have) const {
-  if (injector_.latency_nanoseconds() == 0) return latest;
+std::int64_t HaloWindow::Implementation::sent_at(std::size_t edge, std::int64_t version) const {
+  const Edge& from = in_edges_[edge];
+  if (from.peer.shared == nullptr) return *transport_.counter(layout_.sent(layout_.slot(edge, version)));
+  return *HaloTransport::counter(from.peer, from.layout_there.sent(from.layout_there.own_slot(version)));
+}
+
+std::int64_t HaloWindow::Implementation::arrived(std::size_t edge, std::int64_t latest, std::int64_t have) const {
+  if (!injects_) return latest;
   const std::int64_t since = clock_.now() - injector_.latency_nanoseconds();
   for (std::int64_t version = latest; version > std::max(have, latest - slots_ + 1); --version) {
-    if (sent_at(edge, version) <= since) return version;
+    if (!injector_.drops(in_edges_[edge].peer.rank, rank_, version) && sent_at(edge, version) <= since) return version;
   }
   return have;
 }

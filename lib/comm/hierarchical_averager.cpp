@@ -9,6 +9,7 @@
 #include "comm/host_staging.hpp"
 #include "comm/node_group.hpp"
 #include "comm/shared_segment.hpp"
+#include "comm/weight_averager.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
 
@@ -57,10 +58,10 @@ struct WeightedSum {
 /// The exact mean of the ranks of a node, through shared memory, and the stencil of the topology between nodes. Each
 /// rank of a node has charge of one slice: it sums the slice over the node's replicas, exchanges the mean with those
 /// in charge of the same slice on the neighbour nodes, and leaves the result for the others of its node to copy.
-class HierarchicalAverager final : public Averager {
+class HierarchicalAverager final : public WeightAverager {
  public:
   HierarchicalAverager(const AveragerContext& context, const NodeGroup& group)
-      : combine_first_(context.averager.order == "combine_then_adapt"),
+      : WeightAverager(context),
         length_(context.length),
         slice_((length_ + static_cast<std::size_t>(group.ranks_a_node) - 1) /
                static_cast<std::size_t>(group.ranks_a_node)),
@@ -74,19 +75,6 @@ class HierarchicalAverager final : public Averager {
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {
     window_.start_at(context.first_step);
-  }
-
-  void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
-    if (combine_first_) publish(exec, step, weights);
-  }
-  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> /*gradient*/,
-                     double /*share*/) override {
-    if (combine_first_) combine(exec, step, weights);
-  }
-  void after_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    if (combine_first_) return;
-    publish(exec, step, weights);
-    combine(exec, step, weights);
   }
 
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_.wait_seconds(); }
@@ -106,7 +94,7 @@ class HierarchicalAverager final : public Averager {
     wait_seconds_ += time.seconds();
   }
 
-  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) {
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     copy(staging_.download(exec, weights).data(), replica_of(group_.rank), length_);
     meet();
     WeightedSum sum;
@@ -118,7 +106,7 @@ class HierarchicalAverager final : public Averager {
     if (!neighbours_.empty()) window_.put(step + 1, mean_);
   }
 
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
     window_.flush();
     WeightedSum sum{{mean_.data()}, {self_weight_}};
     const int degree = static_cast<int>(neighbours_.size());
@@ -143,7 +131,6 @@ class HierarchicalAverager final : public Averager {
     Kokkos::DefaultHostExecutionSpace().fence();
   }
 
-  bool combine_first_;
   std::size_t length_, slice_;
   NodeGroup group_;
   SplitComm node_comm_, slice_comm_;

@@ -3,9 +3,11 @@
 #include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/communicator.hpp"
 #include "comm/halo_mixer.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
+#include "comm/weight_averager.hpp"
 #include "kernels/error.hpp"
 #include "support/trace.hpp"
 #include "support/wait.hpp"
@@ -14,19 +16,11 @@ namespace halograd {
 
 namespace {
 
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
-/// What all forms of neighbour averaging share: when to publish and when to combine. Combine-then-adapt is D-PSGD (Lian
-/// et al., NeurIPS 2017): the exchange of x_k runs beside the gradient at x_k, and the update is made on the mixed
-/// weights. Adapt-then-combine (Chen, Sayed, 2012) mixes what the update has left.
-class NeighbourAverager : public Averager {
+/// What all forms of neighbour averaging share.
+class NeighbourAverager : public WeightAverager {
  public:
   NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
-      : combine_first_(context.averager.order == "combine_then_adapt"),
+      : WeightAverager(context),
         out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
         length_(context.length),
         others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
@@ -41,19 +35,6 @@ class NeighbourAverager : public Averager {
     window_.start_at(context.first_step);
   }
 
-  void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
-    if (combine_first_) publish(exec, step, weights);
-  }
-  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> /*gradient*/,
-                     double /*share*/) override {
-    if (combine_first_) combine(exec, step, weights);
-  }
-  void after_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    if (combine_first_) return;
-    publish(exec, step, weights);
-    combine(exec, step, weights);
-  }
-
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
   std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
@@ -62,12 +43,12 @@ class NeighbourAverager : public Averager {
   /// Mixes the neighbours' weights of this step, or what stands for them, into `weights`.
   virtual void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) = 0;
 
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) {
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
     window_.flush();  // before the mix changes what MPI may still be reading
     mix_halos(exec, step, weights);
   }
 
-  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) {
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     if (out_degree_ == 0) return;
     if (others_.empty()) {
       window_.put(step + 1, staging_.download(exec, weights));
@@ -80,7 +61,6 @@ class NeighbourAverager : public Averager {
     window_.put(step + 1, staging_.download(exec, packed_));
   }
 
-  bool combine_first_;
   std::size_t out_degree_, length_;
   std::vector<Vector<float>> others_;  // the optimizer's buffers, where they travel behind the weights
   Buffer<float> packed_;               // all of it
@@ -212,8 +192,6 @@ class StaleNeighbourAverager final : public NeighbourAverager {
 
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
-  HALOGRAD_REQUIRE(averager.order == "combine_then_adapt" || averager.order == "adapt_then_combine",
-                   "averager.order is \"", averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
   if (averager.codec != "fp32") return make_compressed_averager(context);
   HaloWindow::Options options{context.transport.slots, context.transport.force_put};
   options.exact = averager.staleness == 0 && averager.patience == 0;

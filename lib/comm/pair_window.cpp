@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/communicator.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 namespace {
-
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
 
 /// Steps from rank 0; -1 where there is no path.
 std::vector<int> distances(const Graph& graph) {

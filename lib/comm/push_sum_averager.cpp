@@ -41,6 +41,7 @@ class PushSumAverager final : public Averager {
     Kokkos::deep_copy(exec, before_, weights);
     if (overlap_ && !sending_) {
       window_.put(step, HostVector<const float>(sent_.data(), sent_.size()), of_sums_[1]);
+      if (step > 0) counted_before_ = window_.bytes_sent();  // by the run that this one goes on from
       sending_ = true;
     }
   }
@@ -62,7 +63,7 @@ class PushSumAverager final : public Averager {
   }
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent() - counted_before_; }
 
  private:
   void push_and_take(const ExecutionSpace& exec, std::int64_t step, Vector<float> x) {
@@ -100,6 +101,7 @@ class PushSumAverager final : public Averager {
 
   double& w() { return of_sums_[0]; }
 
+  std::int64_t counted_before_ = 0;
   bool overlap_, sending_ = false;
   int rank_ = 0;
   std::array<double, 2> of_sums_{1, 0};  ///< the number w; the one that was sent last

@@ -256,7 +256,7 @@ void visit(Visitor& v, AveragerConfig& c) {
     one_of({"fp32", "bf16", "int8", "top_k"}));
   v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
   v("consensus_step", c.consensus_step,
-    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k four times kept_share",
+    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k twice kept_share",
     between(0, 1));
   v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
     above_and_at_most(0, 1));

@@ -51,7 +51,8 @@ using Warn = std::function<void(const std::string&)>;
 ///   under
 ///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
 ///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
-///              Read ahead in blocks, by the cache_* and readers keys.
+///              Labels may be one a pixel, (N,[D,[H,]]W) with the attribute `classes`. Read ahead in blocks, by the
+///              cache_* and readers keys.
 ///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
 ///              seed, index)
 /// Throws Error naming the file, offset or index, what was found and what was expected.

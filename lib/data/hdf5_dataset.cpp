@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -12,12 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "data/block_cache.hpp"
 #include "data/byte_dataset.hpp"
 #include "data/hdf5_handles.hpp"
 #include "data/hdf5_rows.hpp"
-#include "data/read_ahead.hpp"
 #include "data/readers.hpp"
+#include "data/row_stream.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -98,16 +98,23 @@ int attribute(const Handle& dataset, const char* name, int most, int otherwise, 
 
 /// Labels in 0..classes-1; classes from the attribute, else from the labels of the training set.
 struct Labels {
-  std::vector<std::int32_t> values;
-  int classes = 0;  ///< 0: the file does not say
+  std::vector<std::int32_t> values;  ///< one an image; empty: one a pixel, read as they are needed
+  int classes = 0;                   ///< 0: the file does not say
+  [[nodiscard]] bool a_pixel() const { return values.empty(); }
 };
 
 Labels read_labels(const Handle& file, const std::string& group, const fs::path& path) {
   const std::string where = path.string() + ":" + group + "/labels";
   const Handle dataset = open_data(file, group + "/labels", where);
-  const auto count = static_cast<std::size_t>(extents_of(dataset, 1, 1, "1 (N)", where)[0]);
+  const auto extents = extents_of(dataset, 1, 4, "1 (N), or with a label a pixel 2 to 4 (N,[D,[H,]]W)", where);
+  const auto count = static_cast<std::size_t>(extents[0]);
   const Handle type(H5Dget_type(dataset.id()), H5Tclose);
   HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is not of an integer type");
+  if (extents.size() > 1) {  // too many to look through for the largest
+    HALOGRAD_REQUIRE(H5Aexists(dataset.id(), "classes") > 0, where,
+                     ": has a label a pixel, and no attribute `classes`");
+    return {{}, attribute(dataset, "classes", std::numeric_limits<std::int32_t>::max(), 0, where)};
+  }
   std::vector<long long> wide(count);
   HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_LLONG, H5S_ALL, H5S_ALL, H5P_DEFAULT, wide.data()) >= 0, where,
                    ": cannot be read: ", hdf5_reason());
@@ -134,11 +141,20 @@ Labels read_split_labels(const Handle& file, Split split, const fs::path& path) 
   }
   if (split == Split::train) return training;
   Labels test = read_labels(file, "/test", path);
+  HALOGRAD_REQUIRE(test.a_pixel() == training.a_pixel(), path.string(), ":/test/labels: has a label ",
+                   test.a_pixel() ? "a pixel" : "an image", ", those of /train are one ",
+                   training.a_pixel() ? "a pixel" : "an image");
   for (std::size_t i = 0; i < test.values.size(); ++i)
     HALOGRAD_REQUIRE(test.values[i] < training.classes, path.string(), ":/test/labels: label at index ", i, " is ",
                      test.values[i], ", expected one in 0..", training.classes - 1);
   test.classes = training.classes;
   return test;
+}
+
+bool is_byte(const Handle& dataset) {
+  const Handle type(H5Dget_type(dataset.id()), H5Tclose);
+  return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_sign(type.id()) == H5T_SGN_NONE &&
+         H5Tget_size(type.id()) == 1;
 }
 
 class Hdf5Dataset final : public Dataset {
@@ -148,61 +164,67 @@ class Hdf5Dataset final : public Dataset {
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Handle images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
-    HALOGRAD_REQUIRE(extents[0] == labels_.values.size(), where_, ": holds ", extents[0], " images, expected ",
-                     labels_.values.size(), ", the number of labels beside it");
+    size_ = static_cast<long>(extents[0]);
+    HALOGRAD_REQUIRE(labels_.a_pixel() || extents[0] == labels_.values.size(), where_, ": holds ", size_,
+                     " images, expected ", labels_.values.size(), ", the number of labels beside it");
     const int axes = static_cast<int>(extents.size()) - 2;
     std::array<int, 3> spatial{1, 1, 1};
     std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
                    [](hsize_t extent) { return static_cast<int>(extent); });
+    const hsize_t values = std::accumulate(extents.begin() + 1, extents.end(), hsize_t{1}, std::multiplies<>());
+    constexpr auto most = static_cast<hsize_t>(std::numeric_limits<std::int32_t>::max());
+    HALOGRAD_REQUIRE(values <= most, where_, ": an image has more than ", most, " values");
     shape_ = {spatial, static_cast<int>(extents.back()), axes};
+    bytes_ = is_byte(images);
     const Handle type(H5Dget_type(images.id()), H5Tclose);
-    const bool integer = H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_sign(type.id()) == H5T_SGN_NONE;
-    bytes_ = integer && H5Tget_size(type.id()) == 1;
     HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type.id()) == H5T_FLOAT && H5Tget_size(type.id()) == 4), where_,
                      ": values are of neither uint8 nor float32 type");
     maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
-    rows_ = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
-                                       bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second);
-    layout_ = rows_->layout();
-    in_memory_ = layout_.bytes() <= config.cache_memory;
-    cache_ = std::make_unique<BlockCache>(*rows_, config.cache_memory, config.cache_folder, std::move(warn));
-    // What is shuffled together now, and what will be after it. A share may begin and end inside a block.
-    const long held = 2L * (config.shuffle_window + 2L);
-    read_ahead_ =
-        std::make_unique<ReadAhead>(*cache_, config.readers, in_memory_ ? std::max(held, layout_.blocks()) : held);
+    auto rows = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
+                                           bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second);
+    layout_ = rows->layout();
+    std::unique_ptr<Hdf5Rows> label_rows;
+    if (labels_.a_pixel()) label_rows = open_labels(config, file, group, extents);
+    const std::size_t label_bytes = label_rows ? label_rows->layout().bytes() : 0;
+    in_memory_ = label_bytes <= config.cache_memory && layout_.bytes() <= config.cache_memory - label_bytes;
+    // the caches share what there is as their rows are long
+    const std::size_t row_bytes = layout_.row_bytes + (label_rows ? label_rows->layout().row_bytes : 0);
+    const auto of_images =
+        static_cast<std::size_t>(static_cast<double>(config.cache_memory) * static_cast<double>(layout_.row_bytes) /
+                                 static_cast<double>(row_bytes));
+    const std::size_t memory = label_rows && !in_memory_ ? of_images : config.cache_memory;
+    if (label_rows) {
+      label_stream_ = std::make_unique<RowStream>(
+          std::move(label_rows), config, in_memory_ ? label_bytes : config.cache_memory - memory, in_memory_, warn);
+    }
+    stream_ = std::make_unique<RowStream>(std::move(rows), config, memory, in_memory_, std::move(warn));
   }
 
-  [[nodiscard]] long size() const override { return static_cast<long>(labels_.values.size()); }
+  [[nodiscard]] long size() const override { return size_; }
   [[nodiscard]] ImageShape shape() const override { return shape_; }
   [[nodiscard]] int classes() const override { return labels_.classes; }
+  [[nodiscard]] long labels_per_image() const override { return labels_.a_pixel() ? shape_.pixels() : 1; }
   [[nodiscard]] long block_images() const override { return layout_.block_rows; }
   [[nodiscard]] bool in_memory() const override { return in_memory_; }
-  void expect(std::span<const long> order) const override { read_ahead_->start(order); }
+  void expect(std::span<const long> order) const override {
+    stream_->expect(order);
+    if (label_stream_) label_stream_->expect(order);
+  }
 
   void read(std::span<const long> indices, float* images, std::int32_t* labels) const override {
-    std::vector<std::size_t> places = sorted_places(indices);
-    const long values = shape_.values();
-    std::vector<std::uint8_t> row(layout_.row_bytes);
-    Block block;
-    long current = -1;
+    const std::vector<std::size_t> places = sorted_places(indices);
+    RowStream::Cursor stored(*stream_);
     for (const std::size_t place : places) {
       const long index = indices[place];
-      if (Block ahead = read_ahead_->take(index)) {
-        block = std::move(ahead);
-        current = layout_.block_of(index);
-      } else if (layout_.block_of(index) != current) {
-        current = cache_->keeps(layout_.block_of(index)) ? layout_.block_of(index) : -1;
-        if (current >= 0) block = cache_->get(current);
-      }
-      const std::uint8_t* stored = row.data();
-      if (current >= 0) {
-        stored = block->data() + static_cast<std::size_t>(index - layout_.rows_of(current).begin) * layout_.row_bytes;
-      } else {  // far from the others and not to be kept: the image alone
-        rows_->read(index, 1, row.data());
-      }
-      float* image = images + static_cast<long>(place) * values;
-      bytes_ ? convert(stored, index, image) : take(stored, index, image);
-      labels[place] = labels_.values[static_cast<std::size_t>(index)];
+      float* image = images + static_cast<long>(place) * shape_.values();
+      bytes_ ? convert(stored.row(index), index, image) : take(stored.row(index), index, image);
+      if (!label_stream_) labels[place] = labels_.values[static_cast<std::size_t>(index)];
+    }
+    if (!label_stream_) return;
+    RowStream::Cursor stored_labels(*label_stream_);
+    for (const std::size_t place : places) {
+      const long index = indices[place];
+      take_labels(stored_labels.row(index), index, labels + static_cast<long>(place) * shape_.pixels());
     }
   }
 
@@ -214,6 +236,40 @@ class Hdf5Dataset final : public Dataset {
     std::iota(places.begin(), places.end(), std::size_t{0});
     std::sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return indices[a] < indices[b]; });
     return places;
+  }
+
+  /// A label a pixel, beside images of these extents: as many axes but the channels.
+  std::unique_ptr<Hdf5Rows> open_labels(const DataConfig& config, const Handle& file, const std::string& group,
+                                        const std::vector<hsize_t>& image_extents) {
+    label_where_ = config.path + ":" + group + "/labels";
+    Handle labels = open_images(file, group + "/labels", label_where_);
+    const auto text = [](const std::vector<hsize_t>& extents) {
+      std::string line;
+      for (const hsize_t extent : extents) line += (line.empty() ? "" : " x ") + std::to_string(extent);
+      return line;
+    };
+    const std::vector<hsize_t> expected(image_extents.begin(), image_extents.end() - 1);
+    const std::vector<hsize_t> found = extents_of(labels, 2, 4, "as many as the images without channels", label_where_);
+    HALOGRAD_REQUIRE(found == expected, label_where_, ": is of ", text(found), ", expected ", text(expected),
+                     ", a label for each pixel of the images beside it");
+    label_bytes_ = is_byte(labels);
+    return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),
+                                      label_bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT32, config.throttle_mb_per_second,
+                                      layout_.block_rows);
+  }
+
+  void take_labels(const std::uint8_t* staged, long index, std::int32_t* labels) const {
+    const long pixels = shape_.pixels();
+    if (label_bytes_) {
+      std::copy_n(staged, pixels, labels);
+    } else {
+      std::memcpy(labels, staged, static_cast<std::size_t>(pixels) * sizeof(std::int32_t));
+    }
+    const auto end = static_cast<std::uint32_t>(labels_.classes);
+    const std::int32_t* bad = std::find_if(
+        labels, labels + pixels, [end](std::int32_t label) { return static_cast<std::uint32_t>(label) >= end; });
+    HALOGRAD_REQUIRE(bad == labels + pixels, label_where_, ": image ", index, " has the label ", *bad, " at pixel ",
+                     bad - labels, ", expected one in 0..", labels_.classes - 1);
   }
 
   void convert(const std::uint8_t* staged, long index, float* image) const {
@@ -244,11 +300,12 @@ class Hdf5Dataset final : public Dataset {
   bool finite_;  // refuse values that are not
   bool bytes_ = true;
   int maximum_ = 255;
-  std::unique_ptr<Hdf5Rows> rows_;
-  BlockLayout layout_;
+  long size_ = 0;
+  BlockLayout layout_;  // of the images
   bool in_memory_ = false;
-  std::unique_ptr<BlockCache> cache_;
-  std::unique_ptr<ReadAhead> read_ahead_;
+  std::string label_where_;
+  bool label_bytes_ = false;
+  std::unique_ptr<RowStream> stream_, label_stream_;  // of labels: where they are one a pixel
 };
 
 }  // namespace

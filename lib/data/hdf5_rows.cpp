@@ -20,7 +20,8 @@ constexpr std::size_t block_bytes = std::size_t{1} << 20U;
 
 }  // namespace
 
-Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t memory_type, double megabytes_a_second)
+Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t memory_type, double megabytes_a_second,
+                   long block_rows)
     : path_(std::move(path)),
       name_(std::move(name)),
       where_(path_.string() + ":" + name_),
@@ -33,7 +34,13 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t me
   H5Sget_simple_extent_dims(space.id(), extents_.data(), nullptr);
   layout_.rows = static_cast<long>(extents_[0]);
   layout_.row_bytes = H5Tget_size(memory_type);
-  for (std::size_t i = 1; i < extents_.size(); ++i) layout_.row_bytes *= static_cast<std::size_t>(extents_[i]);
+  // What can be addressed, and what a network's shapes can say, end long before a product of extents does.
+  constexpr std::size_t most_row = std::size_t{1} << 33U, most = std::size_t{1} << 62U;
+  for (std::size_t i = 1; i < extents_.size(); ++i) {
+    HALOGRAD_REQUIRE(extents_[i] <= most_row / layout_.row_bytes, where_, ": one of its rows has more than 2^33 bytes");
+    layout_.row_bytes *= static_cast<std::size_t>(extents_[i]);
+  }
+  HALOGRAD_REQUIRE(extents_[0] <= most / layout_.row_bytes, where_, ": has more than 2^62 bytes");
 
   const Hdf5Object properties(H5Dget_create_plist(dataset_.id()), H5Pclose);
   if (H5Pget_layout(properties.id()) == H5D_CHUNKED) {
@@ -43,7 +50,7 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t me
   }
   const long step = std::max(1L, chunk_rows_);  // whole chunks, so that none is read or decompressed twice
   const auto wanted = static_cast<long>(std::max<std::size_t>(1, block_bytes / layout_.row_bytes));
-  layout_.block_rows = std::min(layout_.rows, (wanted + step - 1) / step * step);
+  layout_.block_rows = std::min(layout_.rows, block_rows > 0 ? block_rows : (wanted + step - 1) / step * step);
 
   storage_ = find_storage(memory_type);
   if (storage_ != Storage::through_hdf5) file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);

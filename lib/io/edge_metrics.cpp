@@ -60,7 +60,7 @@ std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& 
 }
 
 void make_edge_columns(const Hdf5File& file, const std::string& path) {
-  Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(file, "edge", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, "edge"));
+  const Hdf5Group group(HALOGRAD_HDF5(H5Gcreate2(file, "edge", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, "edge"));
   for (const EdgeColumn& column : edge_columns) {
     const auto start = extents_of(column, 0), most = extents_of(column, H5S_UNLIMITED);
     const auto chunk = extents_of(column, chunk_bytes / 8 / column.width);

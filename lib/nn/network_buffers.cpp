@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 #include "kernels/error.hpp"
 #include "nn/network_node.hpp"

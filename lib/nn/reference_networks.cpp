@@ -121,6 +121,14 @@ std::vector<LayerConfig> resnet(const std::vector<int>& widths, int blocks, int 
   return net.layers;
 }
 
+std::vector<LayerConfig> resnet20(int classes) {
+  return resnet({16, 32, 64}, 3, classes);
+}
+
+std::vector<LayerConfig> resnet18(int classes) {
+  return resnet({64, 128, 256, 512}, 2, classes);
+}
+
 /// Convolution, normalisation and, unless `activation` is empty, what follows.
 Builder& normalised(Builder& net, const std::string& name, int channels, int kernel, int stride,
                     const std::string& activation, bool depthwise = false) {
@@ -234,26 +242,11 @@ std::vector<LayerConfig> ffn3d(int outputs) {
 }  // namespace
 
 const std::vector<ReferenceNetwork>& reference_networks() {
-  static const std::vector<ReferenceNetwork> networks{{"lenet5", {28, 28, 1}, 10, 64, lenet5},
-                                                      {"vgg_small", {32, 32, 3}, 10, 64, vgg_small},
-                                                      {"resnet20",
-                                                       {32, 32, 3},
-                                                       10,
-                                                       128,
-                                                       [](int classes) {
-                                                         return resnet({16, 32, 64}, 3, classes);
-                                                       }},
-                                                      {"resnet18",
-                                                       {32, 32, 3},
-                                                       10,
-                                                       32,
-                                                       [](int classes) {
-                                                         return resnet({64, 128, 256, 512}, 2, classes);
-                                                       }},
-                                                      {"resnet50", {224, 224, 3}, 1000, 8, resnet50},
-                                                      {"mobilenet_v2", {224, 224, 3}, 1000, 16, mobilenet_v2},
-                                                      {"unet2d", {128, 128, 1}, 2, 8, unet2d, true},
-                                                      {"ffn3d", {16, 16, 16, 1}, 2, 8, ffn3d, true}};
+  static const std::vector<ReferenceNetwork> networks{
+      {"lenet5", {28, 28, 1}, 10, 64, lenet5},        {"vgg_small", {32, 32, 3}, 10, 64, vgg_small},
+      {"resnet20", {32, 32, 3}, 10, 128, resnet20},   {"resnet18", {32, 32, 3}, 10, 32, resnet18},
+      {"resnet50", {224, 224, 3}, 1000, 8, resnet50}, {"mobilenet_v2", {224, 224, 3}, 1000, 16, mobilenet_v2},
+      {"unet2d", {128, 128, 1}, 2, 8, unet2d, true},  {"ffn3d", {16, 16, 16, 1}, 2, 8, ffn3d, true}};
   return networks;
 }
 

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace halograd {
-
 /// What a thread of this process did from when to when, for a trace of the run. Off unless switched on: a span then
 /// costs the reading of one flag. On, it costs two readings of the clock and a store.
-namespace trace {
+namespace halograd::trace {
 
 /// One span; times in nanoseconds of the node's monotonic clock.
 struct Event {
@@ -43,5 +41,4 @@ class Span {
 /// metadata that names it and its threads. Times are moved by `offset` nanoseconds and count from `zero`.
 std::string chrome_events(const std::vector<Event>& events, int rank, std::int64_t offset, std::int64_t zero);
 
-}  // namespace trace
-}  // namespace halograd
+}  // namespace halograd::trace

@@ -6,6 +6,7 @@ import sys
 import unittest
 
 import h5py
+import numpy as np
 
 from program import INPUTS, SOURCE, ProgramTest, execute, main, sets
 
@@ -50,6 +51,37 @@ class Segmentation(ProgramTest):
         resumed = self.succeed_json("train", *SHORT, "--set", "training.epochs=3", "--resume", ranks=2)
         self.assertEqual(resumed["epochs"], 3)
         self.assertIn("mean_model_iou", resumed)
+
+    def test_images_of_a_file_with_a_label_a_pixel(self):
+        """Two weights, so that numpy can say what the mean model finds."""
+        chance = np.random.default_rng(2)
+        with h5py.File(self.path("pixels.h5"), "w") as file:
+            for split, count in (("train", 48), ("test", 10)):
+                images = chance.random((count, 9, 7, 1), dtype=np.float32)
+                file[f"{split}/images"] = images
+                file[f"{split}/labels"] = (images[..., 0] > 0.6).astype(np.uint8)
+                file[f"{split}/labels"].attrs["classes"] = 2
+            labels = file["test/labels"][()] == 1
+        run = self.write("run.toml", """
+training = {epochs = 4, batch = 8}
+network = {name = "threshold", layer = [{type = "conv", name = "one", channels = 1, kernel = 1}]}
+loss = {name = "binary_cross_entropy"}
+optimizer = {learning_rate = 0.5}
+[data]
+format = "hdf5"
+path = "pixels.h5"
+cache_memory = 4096
+""")
+        out = self.succeed("train", run, ranks=2)
+        self.assertRegex(out, r"(?m)^  data .*48 \+ 10 images of 9x7x1, 2 classes a pixel$")
+        with h5py.File(self.path("runs/run/checkpoint.h5")) as file:
+            weight, bias = (float(file[f"mean/one/{name}"][()].ravel()[0]) for name in ("weight", "bias"))
+        with h5py.File(self.path("pixels.h5")) as file:
+            found = weight * file["test/images"][..., 0].astype(np.float64) + bias > 0
+        self.assertTrue(found.any())
+        expected = (found & labels).sum() / (found | labels).sum()
+        self.assertAlmostEqual(self.succeed_json("evaluate", "runs/run/checkpoint.h5", ranks=3)["mean_model_iou"], expected,
+                               delta=2 / labels.sum())
 
     def test_a_loss_that_does_not_fit_is_refused(self):
         self.refuse("train", *SHORT, "--set", "loss.name=cross_entropy", "--set", "data.synthetic_labels=image",

@@ -234,8 +234,9 @@ class Averagers(ProgramTest):
         values = self.succeed_json("train", *QUICK, *words, "--overwrite", ranks=ranks)
         label = f"{name} {order} {kind} on {ranks} ranks"
         self.assertEqual(values["steps"], 16, label)
-        # four classes: chance is 0.25; the mean of replicas that nothing held together is worse than each
-        self.assertGreater(values["mean_model_accuracy"], 0.5 if name == "none" else 0.8, label)
+        # four classes: chance is 0.25; the mean of replicas that nothing held together is worse than each, and how often
+        # ranks of ad_psgd come together in these 16 steps is for the machine's load to say
+        self.assertGreater(values["mean_model_accuracy"], 0.5 if name in ("none", "ad_psgd") else 0.8, label)
         with h5py.File(self.path("runs/synthetic/checkpoint.h5"), "r") as file:
             parameters = file["replica/parameters"][()].astype(np.float64)
         distance = np.sqrt(((parameters - parameters.mean(axis=0)) ** 2).sum(axis=1).mean())

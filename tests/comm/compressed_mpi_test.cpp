@@ -51,7 +51,7 @@ double largest_difference(const std::vector<double>& expected, const std::vector
 }
 
 TEST(Compressed, FirstExchangeByHand) {
-  constexpr std::size_t length = 300;
+  static constexpr std::size_t length = 300;
   const auto largest_of = [](const std::vector<float>& x, std::size_t block) {
     float largest = 0;
     for (std::size_t i = block * 256; i < std::min<std::size_t>(length, block * 256 + 256); ++i) {

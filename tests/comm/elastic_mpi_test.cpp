@@ -21,7 +21,7 @@ std::unique_ptr<Averager> make(const AveragerConfig& config, std::int64_t first_
 
 /// The rule as the paper has it, in double.
 struct Elastic : Simulation {
-  explicit Elastic(double elasticity) : Simulation(length), alpha(elasticity / ranks), centre(length) {
+  Elastic(std::size_t values, double elasticity) : Simulation(values), alpha(elasticity / ranks), centre(values) {
     for (int rank = 0; rank < ranks; ++rank) {
       for (std::size_t k = 0; k < length; ++k) centre[k] += x[rank * length + k] / ranks;
     }
@@ -47,13 +47,13 @@ TEST(Elastic, FollowsItsRuleAndSendsWhatAnAllreduceDoes) {
     config.every = every;
     Values weights(start_of(this_rank(), length));
     const auto averager = make(config);
-    Elastic expected(0.9);
+    Elastic expected(length, 0.9);
     if (every == 3) {  // the centre begins at the first exchange
       expected.take_gradients();
       expected.update();
       expected.take_gradients();
       expected.update();
-      Elastic later(0.9);
+      Elastic later(length, 0.9);
       later.x = expected.x;
       std::fill(later.centre.begin(), later.centre.end(), 0.0);
       for (std::size_t i = 0; i < later.x.size(); ++i) later.centre[i % length] += later.x[i] / later.ranks;

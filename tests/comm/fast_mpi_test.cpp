@@ -24,8 +24,9 @@ std::unique_ptr<Averager> make(const Descent& descent, int sync_epochs = 1, bool
 /// What the neighbour in place `place` of each rank has in `values`; nothing where a rank has fewer.
 std::vector<double> of_neighbours(const Simulation& all, const std::vector<double>& values, std::size_t place) {
   std::vector<double> result(values.size());
+  const Topology topology = topology_of("torus2d");
   for (int rank = 0; rank < all.ranks; ++rank) {
-    const auto& neighbours = topology_of("torus2d").in_neighbours(rank);
+    const auto& neighbours = topology.in_neighbours(rank);
     if (place >= neighbours.size()) continue;
     std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(neighbours[place].rank * length), length,
                 result.begin() + static_cast<std::ptrdiff_t>(rank * length));
@@ -65,7 +66,8 @@ TEST(Fast, LeavesAGradientOutThatItsRankHasLeftOut) {
   averager->before_update(exec, 0, weights.device(), gradient.device(), this_rank() == 0 ? 0 : 1);
   averager->after_update(exec, 0, weights.device());
   int steps = 0;
-  for (const Neighbour& neighbour : topology_of("torus2d").in_neighbours(this_rank())) {
+  const Topology topology = topology_of("torus2d");
+  for (const Neighbour& neighbour : topology.in_neighbours(this_rank())) {
     if (neighbour.rank != 0) ++steps;
   }
   const std::vector<float> start = start_of(this_rank(), length), found = weights.get();

@@ -94,7 +94,9 @@ TEST(NodeGroup, CountsNodesAndRefusesUnevenOnes) {
   EXPECT_EQ(machine.nodes, 1);
   EXPECT_EQ(machine.rank, this_rank());
   EXPECT_EQ(machine.ranks_a_node, all_ranks());
-  if (all_ranks() > 2 && all_ranks() % 3 != 0) EXPECT_THROW(node_group(MPI_COMM_WORLD, 3), CollectiveError);
+  if (all_ranks() > 2 && all_ranks() % 3 != 0) {
+    EXPECT_THROW(node_group(MPI_COMM_WORLD, 3), CollectiveError);
+  }
 }
 
 }  // namespace

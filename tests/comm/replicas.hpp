@@ -27,7 +27,7 @@ inline Topology topology_of(const std::string& kind) {
 class Values {
  public:
   explicit Values(const std::vector<float>& values) : device_("values", values.size()) { set(values); }
-  void set(const std::vector<float>& values) {
+  void set(const std::vector<float>& values) const {
     Kokkos::deep_copy(device_, HostVector<const float>(values.data(), values.size()));
   }
   [[nodiscard]] std::vector<float> get() const {

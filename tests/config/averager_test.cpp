@@ -31,7 +31,7 @@ void expect_refused(const std::string& averager, const std::vector<std::string>&
 
 TEST(AveragerConfigTest, StalenessIsRefusedWithAveragersThatWaitForAll) {
   for (const std::string name : {"allreduce", "easgd", "hierarchical", "fast"}) {
-    expect_refused("name = \"" + name + "\"\nstaleness = 2", {"averager.staleness", "\"" + name + "\"", "run.toml:9"});
+    expect_refused("name = \"" + name + "\"\nstaleness = 2", {"averager.staleness", "\"" + name + "\"", "run.toml:10"});
     expect_refused("name = \"" + name + "\"\npatience = 0.5", {"averager.patience", "\"" + name + "\""});
   }
   expect_refused("staleness = -1\nglobal_every = 10", {"averager.staleness", "averager.global_every"});
@@ -56,6 +56,42 @@ TEST(AveragerConfigTest, NamesAreSuggested) {
   expect_refused("name = \"heirarchical\"", {"did you mean \"hierarchical\"?"});
   expect_refused("momentum = \"average\"", {"did you mean \"averaged\"?"});
   expect_refused("kept_share = 0", {"averager.kept_share"});
+}
+
+TEST(AveragerConfigTest, GraphsAndAveragersThatDoNotGoTogetherAreRefused) {
+  const auto expect = [](const std::string& averager, const std::string& topology, const std::string& part) {
+    expect_refused(averager + "\n[topology]\n" + topology, {part});
+  };
+  expect("name = \"push_sum\"\npatience = 1.5", "", "averager.patience is neighbour's");
+  expect("staleness = 1", "kind = \"random_matching\"", "neighbours that stay the same");
+  expect("overlap = true", "", "averager.overlap is push_sum's");
+  expect("", "weights = \"out_degree\"", "topology.weights = \"out_degree\" is push_sum's");
+  expect("name = \"gossip_grad\"", "", "another partner each step; topology.kind is \"ring\"");
+  expect("name = \"ad_psgd\"", "kind = \"exponential\"", "edges both ways");
+  expect("name = \"ad_psgd\"", "kind = \"random_matching\"", "a graph that stays");
+  expect("name = \"fast\"", "kind = \"one_peer_exponential\"", "neighbours that stay the same");
+  expect("codec = \"int8\"", "kind = \"one_peer_exponential\"", "averager.codec \"int8\" needs neighbours that stay");
+  expect("momentum = \"averaged\"", "kind = \"random_matching\"", "averager.momentum = \"averaged\" needs");
+  expect("name = \"push_sum\"\nglobal_every = 8", "", "averager.global_every looks at all replicas at once");
+  expect("name = \"gossip_grad\"\nevery = 2", "kind = \"random_matching\"",
+         "averager.every is for averagers of weights");
+  expect("name = \"ad_pgsd\"", "", "did you mean \"ad_psgd\"?");
+  for (const char* good : {"name = \"push_sum\"\noverlap = true\n[topology]\nkind = \"exponential\"",
+                           "name = \"push_sum\"\n[topology]\nweights = \"out_degree\"",
+                           "name = \"gossip_grad\"\n[topology]\nkind = \"rotating_exponential\"",
+                           "name = \"ad_psgd\"\n[topology]\nkind = \"complete\"",
+                           "every = 4\n[topology]\nkind = \"one_peer_exponential\"", "staleness = -1"}) {
+    EXPECT_EQ(message_of(good), "") << good;
+  }
+}
+
+TEST(AveragerConfigTest, HalosMayBeLostOnlyWhereNobodyWaitsForThem) {
+  const std::string losses = "\n[comm]\ninject.drop_fraction = 0.1";
+  expect_refused(losses, {"comm.inject.drop_fraction loses halos, but with averager.staleness = 0"});
+  expect_refused("staleness = 3" + losses, {"a rank waits for them without end"});
+  expect_refused("name = \"allreduce\"" + losses, {"but the averager \"allreduce\" needs all that is sent"});
+  EXPECT_EQ(message_of("staleness = -1" + losses), "");
+  EXPECT_EQ(message_of("patience = 0.1" + losses), "");
 }
 
 TEST(AveragerConfigTest, WhatMakesSenseIsTaken) {

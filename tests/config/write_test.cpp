@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/averager_checks.hpp"
 #include "config/fields.hpp"
 #include "config/read.hpp"
 #include "kernels/error.hpp"
@@ -84,13 +85,39 @@ class Scrambler {
   std::mt19937_64& random_;
 };
 
+/// Neighbour averaging, one time synchronous and one time stale, with as many of its keys as go together.
+void make_sensible(RunConfig& config, bool stale) {
+  AveragerConfig& averager = config.averager;
+  averager.name = "neighbour";
+  averager.overlap = false;
+  averager.momentum = "local";
+  averager.every = std::max(2, averager.every);
+  config.topology.kind = "torus2d";
+  config.topology.weights = "metropolis_hastings";
+  if (stale) {
+    averager.codec = "fp32";
+    averager.global_every = 0;
+    averager.consensus_target = 0;
+  } else {
+    averager.staleness = 0;
+    averager.patience = 0;
+  }
+}
+
 /// Random values, then what several keys together must fulfil.
 RunConfig random_config(std::mt19937_64& random) {
   RunConfig config;
   Scrambler scramble(random);
   visit(scramble, config);
+  // Not all keys of an averager go together: some of the one that goes with every graph.
+  AveragerConfig averager;
+  averager.order = config.averager.order;
+  averager.age_factor = config.averager.age_factor;
+  config.averager = averager;
+  if (config.topology.weights == "out_degree") config.topology.weights = "uniform";
   config.schedule.milestones = {0.1 + 0.2, 1.0 / 3.0, 7};
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
+  if (averager_conflict(config)) make_sensible(config, random() % 2 == 0);
   if (config.averager.name != "neighbour" || config.averager.patience == 0) config.comm.inject.drop_fraction = 0;
   if (config.loss.name != "cross_entropy") config.loss.label_smoothing = 0;
   auto& layers = config.network.layers;

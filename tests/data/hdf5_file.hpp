@@ -53,6 +53,19 @@ class Hdf5Writer {
     H5Sclose(space);
   }
 
+  /// A dataset of one image a chunk, of which none is there.
+  void add_unwritten(const char* name, hid_t type, const std::vector<hsize_t>& extents) const {
+    const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+    const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
+    const std::vector<hsize_t> chunk(extents.size(), 1);
+    H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data());
+    const hid_t dataset = H5Dcreate2(id_, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    ASSERT_GE(dataset, 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(space);
+  }
+
  private:
   hid_t id_;
 };

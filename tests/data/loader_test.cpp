@@ -11,6 +11,7 @@
 
 #include "data/augment.hpp"
 #include "data/data_files.hpp"
+#include "data/numbered_dataset.hpp"
 #include "data/sharding.hpp"
 #include "kernels/error.hpp"
 
@@ -18,82 +19,6 @@ namespace halograd {
 namespace {
 
 using test::expect_error;
-
-constexpr ImageShape shape{4, 5, 2};
-constexpr int values = 40;
-
-/// Image i holds the values i + 1 + (0..39)/64; its label is i, so that a batch tells which images it is made of.
-class NumberedDataset final : public Dataset {
- public:
-  explicit NumberedDataset(long size, long broken = -1) : size_(size), broken_(broken) {}
-  [[nodiscard]] long size() const override { return size_; }
-  [[nodiscard]] ImageShape shape() const override { return halograd::shape; }
-  [[nodiscard]] int classes() const override { return static_cast<int>(size_); }
-  void read(std::span<const long> indices, float* images, std::int32_t* labels) const override {
-    ++reads;
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      HALOGRAD_REQUIRE(indices[i] != broken_, "image ", broken_, " is broken");
-      labels[i] = static_cast<std::int32_t>(indices[i]);
-      fill(indices[i], images + i * values);
-    }
-  }
-  static void fill(long index, float* image) {
-    for (int j = 0; j < values; ++j) image[j] = static_cast<float>(index + 1) + static_cast<float>(j) / 64;
-  }
-  mutable std::atomic<int> reads = 0;
-
- private:
-  long size_;
-  long broken_;
-};
-
-LoaderOptions options(int batch, int rank = 0, int ranks = 1, std::uint64_t seed = 1) {
-  LoaderOptions chosen;
-  chosen.global_batch = batch;
-  chosen.rank = rank;
-  chosen.ranks = ranks;
-  chosen.seed = seed;
-  return chosen;
-}
-
-DataConfig augmented() {
-  DataConfig config;
-  config.pad_crop = 2;
-  config.flip = true;
-  config.mean = {0.25, 0.5};
-  config.standard_deviation = {0.5, 2.0};
-  return config;
-}
-
-std::vector<Batch> epoch_of(Loader& loader, long epoch, long first_step = 0) {
-  std::vector<Batch> batches;
-  loader.start_epoch(epoch, first_step);
-  while (const Batch* batch = loader.next()) batches.push_back(*batch);
-  return batches;
-}
-
-std::vector<Batch> epoch_of(const Dataset& set, const DataConfig& config, const LoaderOptions& chosen, long epoch) {
-  Loader loader(set, config, chosen);
-  return epoch_of(loader, epoch);
-}
-
-void expect_same(const Batch& left, const Batch& right) {
-  EXPECT_EQ(left.size, right.size);
-  EXPECT_EQ(left.global_size, right.global_size);
-  EXPECT_EQ(left.labels, right.labels);
-  EXPECT_EQ(left.images, right.images);
-}
-
-void expect_same(const std::vector<Batch>& left, const std::vector<Batch>& right) {
-  ASSERT_EQ(left.size(), right.size());
-  for (std::size_t i = 0; i < left.size(); ++i) expect_same(left[i], right[i]);
-}
-
-std::vector<std::int32_t> labels_of(const std::vector<Batch>& batches) {
-  std::vector<std::int32_t> labels;
-  for (const Batch& batch : batches) labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
-  return labels;
-}
 
 TEST(Loader, RanksTogetherTakeWhatOneRankTakes) {
   for (const long size : {8L, 50L, 53L, 64L, 97L})

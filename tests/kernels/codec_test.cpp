@@ -73,6 +73,7 @@ TEST(CodecTest, Int8IsTheNearestOf255StepsOfTheBlocksLargest) {
   }
   std::vector<float> exact(300);
   for (std::size_t i = 0; i < 300; ++i) exact[i] = 0.25F * (static_cast<float>(i % 255) - 127);
+  exact[299] = 31.75F;  // 127 steps in the second block too
   EXPECT_EQ(coded({CodecKind::int8}, exact).values, exact);
   EXPECT_EQ(coded({CodecKind::int8}, std::vector<float>(300)).values, std::vector<float>(300));
   const std::vector<float> tiny{1e-45F, -3e-45F, 0.0F};  // a denormal scale

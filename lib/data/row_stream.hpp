@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "config/data_config.hpp"
+#include "data/block_cache.hpp"
+#include "data/hdf5_rows.hpp"
+#include "data/read_ahead.hpp"
+
+namespace halograd {
+
+/// Rows of a dataset as they are asked for: from blocks that were read ahead, from a cache, or one by one.
+class RowStream {
+ public:
+  /// `memory_bytes`: that the cache may take. `all`: so many that every block may be held at once.
+  RowStream(std::unique_ptr<Hdf5Rows> rows, const DataConfig& config, std::size_t memory_bytes, bool all, Warn warn)
+      : rows_(std::move(rows)),
+        layout_(rows_->layout()),
+        cache_(*rows_, memory_bytes, config.cache_folder, std::move(warn)),
+        // What is shuffled together now, and what will be after it. A share may begin and end inside a block.
+        read_ahead_(
+            cache_, config.readers,
+            all ? std::max(2L * (config.shuffle_window + 2L), layout_.blocks()) : 2L * (config.shuffle_window + 2L)) {}
+
+  void expect(std::span<const long> order) { read_ahead_.start(order); }
+
+  /// One reader's place: rows in ascending order share the blocks they lie in.
+  class Cursor {
+   public:
+    explicit Cursor(RowStream& stream) : stream_(stream), row_(stream.layout_.row_bytes) {}
+    /// The bytes of a row, as they are stored, until the next call. Throws Error on a broken file.
+    const std::uint8_t* row(long index) {
+      const BlockLayout& layout = stream_.layout_;
+      if (Block ahead = stream_.read_ahead_.take(index)) {
+        block_ = std::move(ahead);
+        current_ = layout.block_of(index);
+      } else if (layout.block_of(index) != current_) {
+        current_ = stream_.cache_.keeps(layout.block_of(index)) ? layout.block_of(index) : -1;
+        if (current_ >= 0) block_ = stream_.cache_.get(current_);
+      }
+      if (current_ < 0) {  // far from the others and not to be kept: the row alone
+        stream_.rows_->read(index, 1, row_.data());
+        return row_.data();
+      }
+      return block_->data() + static_cast<std::size_t>(index - layout.rows_of(current_).begin) * layout.row_bytes;
+    }
+
+   private:
+    RowStream& stream_;
+    std::vector<std::uint8_t> row_;
+    Block block_;
+    long current_ = -1;
+  };
+
+ private:
+  std::unique_ptr<Hdf5Rows> rows_;
+  BlockLayout layout_;
+  BlockCache cache_;
+  ReadAhead read_ahead_;
+};
+
+}  // namespace halograd
