@@ -95,7 +95,7 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
   if (best.every == 1) {
     std::printf("  exchange in every step      # it costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
   } else {
-    std::printf("  exchange every %d steps (H)  # one in every step would cost more than 2 %%; so it costs %.1f %%\n",
+    std::printf("  averager.every = %d         # one in every step would cost more than 2 %%; so it costs %.1f %%\n",
                 best.every, 100 * (1 - best.step.efficiency));
   }
   const double gain = 100 * (best.images_per_second / allreduce - 1);

@@ -28,9 +28,10 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
     nodes[static_cast<std::size_t>(rank)] = rank / cluster.machine.ranks_per_node;
   }
   std::vector<Candidate> all;
-  const auto add = [&](Candidate candidate, const MeasuredBatch& batch, double halo_bytes) {
+  // `models`: of all ranks of a node, beside what each needs to train alone.
+  const auto add = [&](Candidate candidate, const MeasuredBatch& batch, int models) {
     candidate.batch = batch.batch;
-    candidate.node_memory = on_node * (batch.memory_bytes + halo_bytes);
+    candidate.node_memory = on_node * batch.memory_bytes + models * model_bytes;
     candidate.fits = cluster.node_memory == 0 || candidate.node_memory <= cluster.node_memory;
     candidate.images_per_second = static_cast<double>(ranks) * batch.batch / candidate.step.step_seconds;
     all.push_back(candidate);
@@ -41,19 +42,20 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
     const Topology topology = make_topology(config, ranks, nodes);
     const EdgeLoad load = edge_load(topology, nodes);
     const double gap = ranks == 1 ? 1 : spectral_gap(topology);
-    const int most_every = std::max(1, static_cast<int>(std::floor(gap / least_mixing)));
+    const double most_every = gap / least_mixing * (1 + 1e-9);  // a gap of 0.4, computed, is no reason to stop at 4
     for (const MeasuredBatch& batch : batches) {
       StepWork work{batch.step_seconds, model_bytes};
       Candidate candidate;
       candidate.averager = "neighbour";
       candidate.topology = kind;
       candidate.gap = gap;
-      for (work.every = 1;; work.every = std::min(2 * work.every, most_every)) {
+      for (work.every = 1;; work.every *= 2) {
         candidate.every = work.every;
         candidate.step = neighbour_step(cluster.machine, work, load);
-        if (candidate.step.efficiency >= 1 - small_cost || work.every >= most_every) break;
+        if (candidate.step.efficiency >= 1 - small_cost || 2 * work.every > most_every) break;
       }
-      add(candidate, batch, load.most * slots * model_bytes);
+      // slots for a rank's own weights, which all of its node read, and for each halo from elsewhere
+      add(candidate, batch, slots * ((load.inside ? on_node : 0) + load.crossing));
     }
   }
   for (const MeasuredBatch& batch : batches) {
@@ -63,8 +65,8 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
     tree.averager = "tree_allreduce";
     ring.step = ring_allreduce_step(cluster.machine, work, ranks);
     tree.step = tree_allreduce_step(cluster.machine, work, ranks);
-    add(ring, batch, model_bytes);
-    add(tree, batch, model_bytes);
+    add(ring, batch, on_node);
+    add(tree, batch, on_node);
   }
   return all;
 }

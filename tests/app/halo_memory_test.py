@@ -40,7 +40,7 @@ class HaloMemory(ProgramTest):
         ranks = 4
         result = execute(["unshare", "-m", "bash", script, *MPIEXEC, "-n", str(ranks), PROGRAM, "train",
                           self.run_file], self.folder)
-        needed = ranks * (ranks - 1) * 2 * MODEL // 2**20
+        needed = ranks * 2 * MODEL // 2**20  # of each its own weights, twice; neighbours read them there
         self.check_refused(result, "the halos of the 4 ranks on the node of rank 0 need", "/dev/shm has", "MiB free",
                            "a topology with fewer neighbours")
         told = int(result.err.split(" need ")[1].split(" MiB")[0])

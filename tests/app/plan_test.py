@@ -13,7 +13,7 @@ class Plan(ProgramTest):
         out = self.succeed(*QUICK, *words, ranks=0)
         kind = re.search(r'topology\.kind = "(\w+)"', out).group(1)
         batch = int(re.search(r"training\.batch = (\d+)", out).group(1))
-        every = re.search(r"exchange every (\d+) steps|exchange in every step", out).group(1)
+        every = re.search(r"averager\.every = (\d+)|exchange in every step", out).group(1)
         return kind, batch, int(every or 1), out
 
     def test_slow_networks_exchange_less_often(self):
