@@ -42,7 +42,7 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
     const Topology topology = make_topology(config, ranks, nodes);
     const EdgeLoad load = edge_load(topology, nodes);
     const double gap = ranks == 1 ? 1 : spectral_gap(topology);
-    const double most_every = gap / least_mixing * (1 + 1e-9);  // a gap of 0.4, computed, is no reason to stop at 4
+    const double most_every = gap / least_mixing;
     for (const MeasuredBatch& batch : batches) {
       StepWork work{batch.step_seconds, model_bytes};
       Candidate candidate;
