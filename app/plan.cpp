@@ -85,23 +85,27 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
     if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
   }
   std::printf("\nRecommended\n");
+  std::printf("  training.batch = %d  # %d images a rank: the smallest batch with %.0f %% of the largest throughput\n",
+              best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
+  const double gain = 100 * (best.images_per_second / allreduce - 1);
+  if (gain < 1) {
+    std::printf(
+        "  averager.name = \"allreduce\"  # by the model as fast as neighbours (%+.1f %%), repeatable, and the same "
+        "on all ranks\nWhere ranks are uneven, or nodes far apart:\n",
+        gain);
+  }
+  std::printf("  averager.name = \"neighbour\"  # by the model %+.1f %% images/s against the better all-reduce\n",
+              gain);
+  if (best.every > 1) {
+    std::printf("  averager.every = %d  # an exchange in every step would cost more than 2 %%; so it costs %.1f %%\n",
+                best.every, 100 * (1 - best.step.efficiency));
+  } else {
+    std::printf("  averager.every = 1  # the exchange costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
+  }
   std::printf(
-      "  training.batch = %d        # %d images a rank: the smallest batch with %.0f %% of the largest throughput\n",
-      best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
-  std::printf(
-      "  topology.kind = \"%s\"   # mixes best of those: %.3g of the distance between replicas a step, "
+      "  topology.kind = \"%s\"  # mixes best of those: takes away %.3g of the distance between replicas in a step, "
       "a ring of 16 ranks %.2g\n",
       best.topology.c_str(), best.mixing(), least_mixing);
-  if (best.every == 1) {
-    std::printf("  exchange in every step      # it costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
-  } else {
-    std::printf("  averager.every = %d         # one in every step would cost more than 2 %%; so it costs %.1f %%\n",
-                best.every, 100 * (1 - best.step.efficiency));
-  }
-  const double gain = 100 * (best.images_per_second / allreduce - 1);
-  std::printf("  averager.name = \"%s\"   # by the model %+.1f %% images/s against the better all-reduce%s\n",
-              gain < 1 ? "allreduce" : "neighbour", gain,
-              gain < 1 ? ": as fast, the same on all ranks and repeatable; neighbour where ranks are uneven" : "");
 }
 
 void plan(const PlanArguments& arguments, Session& session) {

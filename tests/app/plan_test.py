@@ -13,15 +13,14 @@ class Plan(ProgramTest):
         out = self.succeed(*QUICK, *words, ranks=0)
         kind = re.search(r'topology\.kind = "(\w+)"', out).group(1)
         batch = int(re.search(r"training\.batch = (\d+)", out).group(1))
-        every = re.search(r"averager\.every = (\d+)|exchange in every step", out).group(1)
-        return kind, batch, int(every or 1), out
+        every = int(re.search(r"averager\.every = (\d+)", out).group(1))
+        return kind, batch, every, out
 
     def test_slow_networks_exchange_less_often(self):
-        _, batch, every, out = self.recommended("--nodes", 8, "--bandwidth-gb", 100000, "--latency-us", 0.001)
+        """240 kB in 0.24 s: far more than a step of these takes, on any machine."""
+        _, batch, every, out = self.recommended("--nodes", 8, "--bandwidth-gb", 0.001)
         self.assertIn(batch, (64, 256))
-        _, _, slow, _ = self.recommended("--nodes", 8, "--bandwidth-gb", 0.001)
-        self.assertGreater(slow, 1)
-        self.assertGreaterEqual(slow, every)
+        self.assertGreater(every, 1)
         self.assertIn("neighbour", out)
         self.assertIn("ring_allreduce", out)
 
