@@ -40,6 +40,9 @@ class BatchPlan {
     window_blocks_ = config.shuffle_window;
     ring_ = config.shuffle == "ring" && options.training;
     place_ = options.rank;
+    HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
+                     "training.shares = \"measured\" deals images one by one, but this set is dealt otherwise "
+                     "(data.shuffle); expected data.shuffle = \"full\"");
     if (options.training) return;
     const Range share = share_of(size, options.rank, options.ranks);
     order_.resize(static_cast<std::size_t>(share.size()));
@@ -54,13 +57,20 @@ class BatchPlan {
   [[nodiscard]] int largest_batch() const {
     if (!options_.training)
       return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
+    if (options_.most > 0) return static_cast<int>(options_.most);
     if (ring_) return static_cast<int>((images_of_step(0) + options_.ranks - 1) / options_.ranks);
     // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
     return static_cast<int>(std::max(share_of_step(0).size(), share_of_step(steps() - 1).size()));
   }
 
+  void set_shares(std::vector<double> weights) { next_weights_ = std::move(weights); }
+
   void start_epoch(long epoch, long first_step) {
     epoch_ = epoch;
+    if (weights_ != next_weights_) {
+      weights_ = next_weights_;
+      whole_ = share_by_weight(options_.global_batch, options_.rank, weights_, options_.most);
+    }
     if (ring_) place_ = static_cast<int>((options_.rank + options_.ranks - epoch % options_.ranks) % options_.ranks);
     if (options_.training) order_ = windows_ ? window_order(epoch) : full_order(epoch);
     // Not where images are read one here, one there from storage that is slow at it: there is nothing to read ahead.
@@ -89,7 +99,12 @@ class BatchPlan {
   }
 
   /// This rank's share of them, as positions among them.
-  [[nodiscard]] Range share_of_step(long step) const { return share_of(images_of_step(step), place_, options_.ranks); }
+  [[nodiscard]] Range share_of_step(long step) const {
+    const long images = images_of_step(step);
+    if (weights_.empty()) return share_of(images, place_, options_.ranks);
+    if (images == options_.global_batch) return whole_;
+    return share_by_weight(images, options_.rank, weights_, options_.most);
+  }
 
   /// Where a step's images begin in order_.
   [[nodiscard]] long place_of_step(long step) const {
@@ -149,7 +164,9 @@ class BatchPlan {
   int place_ = 0;  // whose shares this rank takes in the epoch: its own, or on a ring another's
   bool windows_ = false;
   long window_blocks_ = 1;
-  std::vector<long> order_;  // what this rank reads in the epoch
+  std::vector<double> weights_, next_weights_;  // empty: equal shares
+  Range whole_;                                 // of this rank in a whole batch, where there are weights
+  std::vector<long> order_;                     // what this rank reads in the epoch
 };
 
 }  // namespace
@@ -166,6 +183,8 @@ class Loader::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   [[nodiscard]] const BatchPlan& plan() const { return plan_; }
+
+  void set_shares(std::vector<double> weights) { plan_.set_shares(std::move(weights)); }
 
   void start_epoch(long epoch, long first_step) {
     stop();
@@ -252,6 +271,9 @@ long Loader::steps() const {
 }
 int Loader::largest_batch() const {
   return implementation_->plan().largest_batch();
+}
+void Loader::set_shares(std::vector<double> weights) {
+  implementation_->set_shares(std::move(weights));
 }
 void Loader::start_epoch(long epoch, long first_step) {
   implementation_->start_epoch(epoch, first_step);
