@@ -32,18 +32,28 @@ double sum(const std::vector<double>& values, std::size_t begin, std::size_t end
                          values.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
 }
 
-/// The row's mean over ranks.
-double row_mean(const std::vector<double>& values, std::int64_t row, int ranks) {
-  const auto begin = static_cast<std::size_t>(row * ranks);
-  return sum(values, begin, begin + static_cast<std::size_t>(ranks)) / ranks;
+/// A row's values of the ranks that there were: others have NaN.
+std::vector<double> row_values(const std::vector<double>& values, std::int64_t row, int ranks) {
+  std::vector<double> present;
+  for (std::int64_t at = row * ranks; at < (row + 1) * ranks; ++at) {
+    if (!std::isnan(values[static_cast<std::size_t>(at)])) present.push_back(values[static_cast<std::size_t>(at)]);
+  }
+  return present;
 }
 
-/// Rows [begin, end) of /step that are in memory: sums over them of one rank's column.
+double row_mean(const std::vector<double>& values, std::int64_t row, int ranks) {
+  const std::vector<double> present = row_values(values, row, ranks);
+  return sum(present, 0, present.size()) / static_cast<double>(present.size());
+}
+
+/// Rows [begin, end) of /step that are in memory: sums over them of one rank's column, 0 where the rank was not there.
 double rank_sum(const MetricsTable& metrics, const char* path, std::int64_t begin, std::int64_t end, int rank) {
   const std::vector<double>& values = column(metrics, path);
   double total = 0;
-  for (std::int64_t row = begin; row < end; ++row)
-    total += values[static_cast<std::size_t>(row * metrics.ranks + rank)];
+  for (std::int64_t row = begin; row < end; ++row) {
+    const double value = values[static_cast<std::size_t>(row * metrics.ranks + rank)];
+    total += std::isnan(value) ? 0 : value;
+  }
   return total;
 }
 
@@ -55,20 +65,34 @@ double rank_seconds(const MetricsTable& metrics, std::int64_t begin, std::int64_
   return total;
 }
 
+/// Images of a rank a second in those rows: the steps' rates weighted by their seconds.
+double rank_rate(const MetricsTable& metrics, std::int64_t begin, std::int64_t end, int rank) {
+  const std::vector<double>& rates = column(metrics, "/step/images_per_second");
+  double images = 0;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const double seconds = rank_seconds(metrics, row, row + 1, rank);
+    if (seconds > 0) images += rates[static_cast<std::size_t>(row * metrics.ranks + rank)] * seconds;
+  }
+  const double seconds = rank_seconds(metrics, begin, end, rank);
+  return seconds > 0 ? images / seconds : 0;
+}
+
 void add_last_steps(RunView& view, const MetricsTable& metrics) {
   const std::int64_t rows = metrics.steps - metrics.first_step;
   const std::int64_t begin = std::max<std::int64_t>(0, rows - recent_steps);
   view.fastest = std::numeric_limits<double>::infinity();
   double waited = 0, starved = 0, seconds = 0;
   for (int rank = 0; rank < view.ranks && begin < rows; ++rank) {
+    const double own = rank_seconds(metrics, begin, rows, rank);
+    if (own == 0) continue;  // of a rank that was not there
     const double computing = rank_sum(metrics, "/step/compute_seconds", begin, rows, rank) / (rows - begin);
     if (computing > view.slowest) view.slowest_rank = rank;
     view.slowest = std::max(view.slowest, computing);
     view.fastest = std::min(view.fastest, computing);
-    view.images_per_second += rank_sum(metrics, "/step/images_per_second", begin, rows, rank) / (rows - begin);
+    view.images_per_second += rank_rate(metrics, begin, rows, rank);
     waited += rank_sum(metrics, "/step/wait_seconds", begin, rows, rank);
     starved += rank_sum(metrics, "/step/data_seconds", begin, rows, rank);
-    seconds += rank_seconds(metrics, begin, rows, rank);
+    seconds += own;
   }
   view.wait_share = seconds > 0 ? waited / seconds : 0;
   view.data_share = seconds > 0 ? starved / seconds : 0;
@@ -130,11 +154,10 @@ EpochSummary epoch_summary(const MetricsTable& metrics, std::int64_t epoch, std:
   summary.mean_model_score = column(metrics, "/epoch/mean_model_" + metrics.metric)[at];
   summary.consensus_distance = column(metrics, "/epoch/consensus_distance")[at];
   summary.seconds = column(metrics, "/epoch/seconds")[at];
-  const std::vector<double>& scores = column(metrics, "/epoch/test_" + metrics.metric);
-  const auto first = scores.begin() + static_cast<std::ptrdiff_t>(epoch * metrics.ranks);
-  const auto [lowest, highest] = std::minmax_element(first, first + metrics.ranks);
-  summary.score_lowest = *lowest;
-  summary.score_highest = *highest;
+  const std::vector<double> scores = row_values(column(metrics, "/epoch/test_" + metrics.metric), epoch, metrics.ranks);
+  const auto [lowest, highest] = std::minmax_element(scores.begin(), scores.end());
+  summary.score_lowest = scores.empty() ? unknown : *lowest;
+  summary.score_highest = scores.empty() ? unknown : *highest;
 
   const std::vector<double>& steps = column(metrics, "/epoch/steps");
   const auto end = static_cast<std::int64_t>(steps[at]) - metrics.first_step;
@@ -146,7 +169,7 @@ EpochSummary epoch_summary(const MetricsTable& metrics, std::int64_t epoch, std:
     summary.training_seconds = std::max(summary.training_seconds, own);
     seconds += own;
     waited += rank_sum(metrics, "/step/wait_seconds", begin, end, rank);
-    rate += rank_sum(metrics, "/step/images_per_second", begin, end, rank) / (end - begin);
+    rate += rank_rate(metrics, begin, end, rank);
   }
   // NaN, which shows, where those steps were not read
   summary.wait_share = known ? waited / seconds : unknown;

@@ -95,13 +95,18 @@ class Run:
         """Mean over the ranks of a time's sum over each epoch's steps, in seconds."""
         ends = np.minimum(self.epoch["steps"], len(self.step[name]))
         starts = np.concatenate(([0], ends[:-1]))
-        return np.array([self.step[name][begin:end].sum(axis=0).mean() for begin, end in zip(starts, ends)])
+        return np.array([self._mean_of_sums(self.step[name][begin:end]) for begin, end in zip(starts, ends)])
+
+    @staticmethod
+    def _mean_of_sums(rows):
+        there = ~np.isnan(rows).all(axis=0)  # ranks that a run had before or has later have NaN
+        return np.nansum(rows[:, there], axis=0).mean()
 
 
 def draw_loss(axes, runs, against):
     for run, colour, label in runs:
         x = run.places(against)
-        axes.plot(x, run.epoch["train_loss"].mean(axis=1), "--", color=colour, label=f"{label}training")
+        axes.plot(x, np.nanmean(run.epoch["train_loss"], axis=1), "--", color=colour, label=f"{label}training")
         axes.plot(x, run.epoch["mean_model_loss"], "-", color=colour, linewidth=2, label=f"{label}test, mean model")
     axes.set(title="Loss", ylabel="mean over images")
 
@@ -122,9 +127,10 @@ def draw_consensus(axes, runs, against):
     drawn = False
     for run, colour, label in runs:
         distance = np.where(run.epoch["consensus_distance"] > 0, run.epoch["consensus_distance"], np.nan)
-        drawn = drawn or np.isfinite(distance).any()
-        axes.plot(run.places(against), distance, "o-", color=colour, markersize=3.5,
-                  label=label.rstrip(": ") or "replicas")
+        apart = np.isfinite(distance).any()
+        drawn = drawn or apart
+        axes.plot(run.places(against), distance, "o-" if apart else "", color=colour, markersize=3.5,
+                  label=(label.rstrip(": ") or "replicas") + ("" if apart else ": the replicas are equal"))
     if drawn:
         axes.set_yscale("log")
     else:
@@ -162,9 +168,9 @@ def table(runs):
     for run in runs:
         scores, replicas = run.mean_scores, run.replica_scores[-1]
         rows.append((run.name, str(run.ranks), str(run.epochs), str(run.epoch["steps"][-1]),
-                     f"{run.epoch['train_loss'][-1].mean():.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}",
+                     f"{np.nanmean(run.epoch['train_loss'][-1]):.4f}", f"{run.epoch['mean_model_loss'][-1]:.4f}",
                      run.score_text(scores[-1]), run.score_text(run.best(scores)),
-                     f"{run.score_text(replicas.min())}-{run.score_text(replicas.max())}",
+                     f"{run.score_text(np.nanmin(replicas))}-{run.score_text(np.nanmax(replicas))}",
                      f"{run.epoch['consensus_distance'][-1]:.3g}",
                      f"{100 * run.wait_shares(['wait_seconds']).mean():.1f}",
                      f"{100 * run.wait_shares(['data_seconds']).mean():.1f}", f"{run.epoch['seconds'].sum():.1f}"))

@@ -81,7 +81,7 @@ std::vector<long> window_permutation(long size, long block_images, long window_b
     if (position >= part.end) break;
   }
   std::size_t end = 0;
-  for (long blocks = 1; end < order.size(); blocks = std::min(2 * blocks, window_blocks)) {
+  for (long blocks = 1; end < order.size(); blocks = std::min(blocks + std::max(1L, blocks / 2), window_blocks)) {
     const std::size_t begin = end;
     end = std::min(order.size(), begin + static_cast<std::size_t>(blocks * block_images));
     constexpr std::uint64_t stream = 0x77696e646f77;  // "window"

@@ -30,8 +30,9 @@ std::vector<long> epoch_permutation(long size, std::uint64_t seed, long epoch);
 
 /// Positions `part` of an order of 0..size-1 for sets that are read in blocks, a function of the arguments alone: the
 /// blocks, block_images neighbours each, are shuffled, and the images of `part` then within windows of window_blocks *
-/// block_images. The first windows have 1, 2, 4 ... blocks, so that the first images do not wait for a whole one. Parts
-/// that do not overlap share no image, and a block lies in two parts only where they meet.
+/// block_images. The first windows have 1, 2, 3, 4, 6, 9 ... blocks, so that the first images do not wait for a whole
+/// one, and each can be read while the one before is trained on. Parts that do not overlap share no image, and a block
+/// lies in two parts only where they meet.
 std::vector<long> window_permutation(long size, long block_images, long window_blocks, std::uint64_t seed, long epoch,
                                      Range part);
 

@@ -54,6 +54,16 @@ class Plot(ProgramTest):
         self.assertEqual(rows[1][1:4], ["1", "1", str(steps)])
         self.assertIn(f"{accuracy:.2f}", rows[1])
 
+    def test_a_run_that_went_on_on_fewer_ranks(self):
+        self.succeed("train", SYNTHETIC, "--resume", *sets(training__epochs=3), ranks=1)
+        result = self.plot("runs/synthetic", "--table")
+        self.assertEqual((result.status, result.err), (0, ""))
+        self.assertNotIn("nan", result.out)
+        with h5py.File(self.path("runs/synthetic/metrics.h5"), "r") as file:
+            self.assertIn(f"{file['epoch/train_loss'][-1, 0]:.4f}", result.out)
+        result = self.plot("runs/synthetic")
+        self.assertEqual((result.status, result.err), (0, ""))
+
     def test_refusals(self):
         before = contents(self.path("runs"))
         self.write("words.h5", "no HDF5\n")

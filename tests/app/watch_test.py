@@ -11,6 +11,7 @@ import time
 import unittest
 
 import h5py
+import numpy as np
 
 from program import PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
 
@@ -61,6 +62,27 @@ class Watch(ProgramTest):
         self.check_rows(out, 150)
         self.assertEqual(training.wait(TIMEOUT), 0)
 
+    @staticmethod
+    def rate(metrics):
+        """Images over seconds, each rank's, of all ranks."""
+        seconds = sum(metrics[f"step/{name}_seconds"] for name in ("compute", "update", "wait", "data"))
+        seconds = np.nan_to_num(seconds)
+        images = np.nansum(metrics["step/images_per_second"] * seconds, axis=0)
+        return (images / np.maximum(seconds.sum(axis=0), 1e-300)).sum()
+
+    def test_a_run_that_went_on_on_fewer_ranks(self):
+        """Ranks that are not there any more have no values, and take no part in what is shown."""
+        self.succeed("train", SYNTHETIC, *sets(training__epochs=1), ranks=3)
+        self.succeed("train", SYNTHETIC, *sets(training__epochs=12), "--resume", ranks=1)
+        for words in (["--once"], []):
+            out = self.succeed("watch", "runs/synthetic", *words)
+            self.assertNotIn("nan", out)
+        metrics = read_metrics(self.path("runs/synthetic/metrics.h5"))
+        loss = metrics["epoch/train_loss"][-1, 0]
+        self.assertIn(f"training {loss:.4f}, ", self.succeed("watch", "runs/synthetic", "--once"))
+        last = {name: column[-128:] for name, column in metrics.items() if name.startswith("step/")}
+        self.assertIn(f"{self.rate(last):.0f} images/s", self.succeed("watch", "runs/synthetic", "--once"))
+
     def test_once(self):
         self.succeed("train", SYNTHETIC, ranks=2)
         out = self.succeed("watch", "runs/synthetic/", "--once")
@@ -69,7 +91,7 @@ class Watch(ProgramTest):
                       f"mean model {100 * metrics['epoch/mean_model_accuracy'][-1]:.2f} %",
                       f"training {metrics['epoch/train_loss'][-1].mean():.4f}, "
                       f"mean model {metrics['epoch/mean_model_loss'][-1]:.4f} (test)",
-                      f"{metrics['step/images_per_second'].mean(axis=0).sum():.0f} images/s", "of the last 32 steps"):
+                      f"{self.rate(metrics):.0f} images/s", "of the last 32 steps"):
             self.assertIn(words, out)
         slowest = metrics["step/compute_seconds"].mean(axis=0).argmax()
         self.assertIn(f"the slowest is rank {slowest}\n", out)

@@ -100,7 +100,7 @@ TEST(WindowPermutation, AWindowHoldsFewBlocksInNoOrder) {
   long neighbours = 0;
   std::set<long> first_blocks;
   std::size_t end = 0;
-  for (long width = 1; end < order.size(); width = std::min(2 * width, window)) {
+  for (long width = 1; end < order.size(); width = std::min(width + std::max(1L, width / 2), window)) {
     const std::size_t begin = end;
     std::set<long> blocks;
     end = std::min(order.size(), begin + static_cast<std::size_t>(width * block));
