@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -14,6 +12,7 @@
 #include "comm/topology.hpp"
 #include "config/read.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -42,7 +41,7 @@ void write_script(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
   file.close();
-  HALOGRAD_REQUIRE(file, path, ": cannot be written: ", std::strerror(errno));
+  HALOGRAD_REQUIRE(file, path, ": cannot be written: ", system_reason());
   fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add, error);
 }
 

@@ -1,13 +1,12 @@
 #include "config/cluster_config.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "config/document.hpp"
 #include "config/table_reader.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -22,7 +21,7 @@ void visit(Visitor& v, ClusterConfig& c) {
 
 ClusterConfig read_cluster(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::strerror(errno));
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
   std::ostringstream text;
   text << file.rdbuf();
   HALOGRAD_REQUIRE(!file.bad() && !text.fail(), path, ": cannot be read");

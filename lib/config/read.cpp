@@ -1,8 +1,6 @@
 #include "config/read.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,6 +14,7 @@
 #include "config/suggest.hpp"
 #include "config/table_reader.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -172,10 +171,10 @@ RunConfig parse(const std::string& text, const std::string& name, const std::str
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
   HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a TOML run file");
   std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::strerror(errno));
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
   std::ostringstream text;
   text << file.rdbuf();
-  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", std::strerror(errno));
+  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
   const auto folder = std::filesystem::absolute(path).parent_path().string();
   return parse(text.str(), path, folder, overrides);
 }

@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -37,10 +37,6 @@ Trailer trailer_of(const std::vector<std::uint8_t>& bytes) {
   trailer.bytes = bytes.size();
   trailer.checksum = crc32_z(crc32_z(0, nullptr, 0), bytes.data(), bytes.size());
   return trailer;
-}
-
-std::string system_reason() {
-  return std::generic_category().message(errno);
 }
 
 /// 64 bits of FNV-1a as hexadecimal digits: a name for a folder, not a proof, which source.txt is.

@@ -6,10 +6,10 @@
 
 #include <bit>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -135,7 +135,7 @@ void Hdf5Rows::read_at(long address, std::size_t bytes, long first, long count, 
         ::pread(file_, out + done, bytes - done, static_cast<::off_t>(address) + static_cast<::off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     HALOGRAD_REQUIRE(got > 0, where_, ": cannot read images ", first, " to ", first + count - 1, " at offset ", address,
-                     ": ", got == 0 ? std::string("the file ends before") : std::generic_category().message(errno));
+                     ": ", got == 0 ? std::string("the file ends before") : system_reason());
     done += static_cast<std::size_t>(got);
   }
 }
@@ -169,8 +169,7 @@ std::string Hdf5Rows::name() const {
 
 std::string Hdf5Rows::identity() const {
   struct stat status {};
-  HALOGRAD_REQUIRE(::stat(path_.c_str(), &status) == 0, path_.string(),
-                   ": cannot be looked at: ", std::generic_category().message(errno));
+  HALOGRAD_REQUIRE(::stat(path_.c_str(), &status) == 0, path_.string(), ": cannot be looked at: ", system_reason());
   return name() + "\n" + std::to_string(status.st_size) + " bytes, changed at " +
          std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + ", inode " +
          std::to_string(status.st_ino) + "\n" + std::to_string(layout_.rows) + " rows of " +

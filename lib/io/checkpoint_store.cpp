@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -57,7 +57,7 @@ void prepare_checkpoints(const RunFolder& folder) {
   fs::create_directories(folder.checkpoints(), error);
   HALOGRAD_REQUIRE(!error, folder.checkpoints(), ": cannot be made: ", error.message());
   const bool writable = ::access(folder.checkpoints().c_str(), W_OK | X_OK) == 0;
-  HALOGRAD_REQUIRE(writable, folder.checkpoints(), ": cannot be written: ", std::generic_category().message(errno));
+  HALOGRAD_REQUIRE(writable, folder.checkpoints(), ": cannot be written: ", system_reason());
   std::vector<std::string> leftovers;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.checkpoints())) {
     if (entry.path().extension() == ".partial") leftovers.push_back(entry.path().string());

@@ -1,14 +1,13 @@
 #include "io/hdf5.hpp"
 
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <system_error>
 
 #include "io/durable.hpp"
 #include "io/formats.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -22,7 +21,7 @@ herr_t keep_first(unsigned position, const H5E_error2_t* error, void* text) {
 void require_signature(const std::string& path) {
   constexpr std::array<char, 8> signature{'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
   std::ifstream stream(path, std::ios::binary);
-  HALOGRAD_REQUIRE(stream, path, ": cannot be opened: ", std::generic_category().message(errno));
+  HALOGRAD_REQUIRE(stream, path, ": cannot be opened: ", system_reason());
   std::array<char, 8> start{};
   stream.read(start.data(), start.size());
   const std::streamsize got = stream.gcount();

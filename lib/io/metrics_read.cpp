@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <limits>
-#include <system_error>
 
 #include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -60,7 +59,7 @@ bool has_writer(const std::string& path) {
   constexpr int flags = 11, writing = 0x01 | 0x04;
   std::array<char, flags + 1> start{};
   std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::generic_category().message(errno));
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
   HALOGRAD_REQUIRE(file.read(start.data(), start.size()), path, ": cannot be read");
   return (start[flags] & writing) != 0;
 }

@@ -1,12 +1,11 @@
 #include "io/run_folder.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -42,7 +41,7 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
     std::ofstream file(partial);
     file << config_text;
     file.close();
-    HALOGRAD_REQUIRE(file, "run folder ", folder.path, ": cannot write ", partial, ": ", std::strerror(errno));
+    HALOGRAD_REQUIRE(file, "run folder ", folder.path, ": cannot write ", partial, ": ", system_reason());
   }
   if (existing == ExistingRun::overwrite) {
     for (const std::string& old : {folder.newest(), folder.best(), folder.checkpoints(), folder.metrics()}) {

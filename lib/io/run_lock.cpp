@@ -8,16 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
-
-std::string reason() {
-  return std::generic_category().message(errno);
-}
 
 /// "process 4711 on node17, Slurm job 123"
 std::string this_process() {
@@ -48,7 +44,7 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/lock") {
   for (;;) {
     fresh_ = ::access(path_.c_str(), F_OK) != 0;
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    HALOGRAD_REQUIRE(descriptor_ >= 0, "run folder ", folder, ": cannot open ", path_, ": ", reason());
+    HALOGRAD_REQUIRE(descriptor_ >= 0, "run folder ", folder, ": cannot open ", path_, ": ", system_reason());
     held_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     if (!held_ && errno == EWOULDBLOCK) {
       const std::string holder = first_line(descriptor_);
@@ -64,7 +60,7 @@ void RunLock::sign() {
   const std::string text = this_process();
   const bool written = ::ftruncate(descriptor_, 0) == 0 &&
                        ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<::ssize_t>(text.size());
-  HALOGRAD_REQUIRE(written, path_, ": cannot be written: ", reason());
+  HALOGRAD_REQUIRE(written, path_, ": cannot be written: ", system_reason());
   fresh_ = false;
 }
 
