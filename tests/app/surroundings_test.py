@@ -207,7 +207,12 @@ class Clock(ProgramTest):
             self.skipTest("no C compiler for the clock that jumps")
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", self.path("clock.so"), self.path("clock.c")], check=True)
         preload = {"LD_PRELOAD": self.path("clock.so")}
-        jumps = execute(["date", "+%s"], self.folder, preload), execute(["date", "+%s"], self.folder)
+        if execute([PROGRAM, "--version"], self.folder, preload).status != 0:  # built with a sanitizer, for example
+            self.skipTest("the program does not start with another clock")
+        times = []
+        while not times or max(times) - min(times) < 3000:
+            self.assertLess(len(times), 100, "the clock does not jump")
+            times.append(int(execute(["date", "+%s"], self.folder, preload).out))
         run = self.write("run.toml", RUN_FILE + SGD)
         train = ["train", run, *sets(training__epochs=40)]
         self.succeed(*train, *sets(name="gold"), ranks=2)
@@ -230,7 +235,6 @@ class Clock(ProgramTest):
         self.assertLess(time.monotonic() - begin, 60)
         watched = self.succeed("watch", "runs/limited", "--once", environment=preload)
         self.assertIn("limited: stopped before its end", watched)
-        self.assertEqual((jumps[0].status, jumps[1].status), (0, 0))
 
     def test_files_of_the_future(self):
         """A clock that was set back leaves files that seem newer than all that follows."""
