@@ -185,15 +185,6 @@ Lattice ordered(const TapMap& map, Lattice lattice) {
   return lattice;
 }
 
-/// Images whose data gradient is computed phase by phase at a time: all of them where there is one phase only.
-template <class T>
-long phased_images(const ConvShape& shape, long in_values, long out_values) {
-  constexpr long kept_bytes = 1L << 20;  // of a task: dx, the mask and dy
-  if (shape.stride == ConvShape::Spatial{1, 1, 1}) return shape.batch;
-  const long image_bytes = (2 * in_values + out_values) * static_cast<long>(sizeof(T));
-  return std::clamp<long>(concurrency() * kept_bytes / image_bytes, 1, shape.batch);
-}
-
 }  // namespace
 
 template <class T>
@@ -241,22 +232,14 @@ void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy,
   std::fill(scratch.zeros, scratch.zeros + shape.filters, T(0));
   std::fill(scratch.bias, scratch.bias + static_cast<long>(shape.groups) * ColumnBlocks<T>(columns).padded(), T(0));
   pack_weights(exec, shape, weights, true, true, scratch.packed);
-  // All phases of some images, then the next ones: dy, and lines of dx that phases share, stay in the cache.
-  const long in_values = shape.in_pixels() / shape.batch * shape.channels;
-  const long out_values = shape.out_pixels() / shape.batch * shape.filters;
-  const long images = phased_images<T>(shape, in_values, out_values);
-  for (long first = 0; first < shape.batch; first += images) {
-    const int count = static_cast<int>(std::min(images, shape.batch - first));
-    const Target<T> target = Target<T>{dx, relu_output, accumulate, false}.from(first * in_values);
-    for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
-      const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
-      const Lattice lattice = ordered(map, Lattice{count, shape.extent, phase, shape.stride});
-      gather_product(exec, "halograd::conv_backward_data",
-                     GatherProduct<T>{&shape, &map, lattice, depth, columns, dy + first * out_values, shape.filters,
-                                      target, shape.channels, true, nullptr},
-                     scratch);
-    });
-  }
+  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+    const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
+    const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
+    gather_product(exec, "halograd::conv_backward_data",
+                   GatherProduct<T>{&shape, &map, lattice, depth, columns, dy, shape.filters,
+                                    Target<T>{dx, relu_output, accumulate, false}, shape.channels, true, nullptr},
+                   scratch);
+  });
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                       \

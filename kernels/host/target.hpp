@@ -37,6 +37,8 @@ struct Target {
     }
   }
 
+  /// Whether a store reads something first.
+  [[nodiscard]] bool reads() const { return accumulate || relu_output != nullptr; }
   /// Fetches what a store of one pack at out + at, some time later, would wait for.
   inline void prefetch(long at) const {
     __builtin_prefetch(out + at, 1, 3);
