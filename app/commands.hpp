@@ -37,6 +37,9 @@ void add_jobscript(CLI::App& app, const std::vector<std::string>& words);
 /// `halograd simulate`: mixing and step time of up to 65,536 ranks. Measures the network on two ranks or more.
 void add_simulate(CLI::App& app, Session& session);
 
+/// `halograd plan`: batch, topology and steps between exchanges for a cluster. Measures the network on one rank.
+void add_plan(CLI::App& app, Session& session);
+
 /// `halograd watch RUN`: a live view of a run in the terminal. Needs no MPI launch.
 void add_watch(CLI::App& app);
 

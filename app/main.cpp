@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   halograd::add_jobscript(app, {argv, argv + argc});
   halograd::add_watch(app);
   halograd::add_simulate(app, session);
+  halograd::add_plan(app, session);
 
   try {
     app.parse(argc, argv);  // runs the subcommand

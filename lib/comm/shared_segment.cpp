@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/error.hpp"
+#include "support/memory.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -89,6 +90,14 @@ void SharedSegment::require_memory(std::size_t bytes) const {
            << "fewer comm.slots, or a larger /dev/shm";
       message = text.str();
     }
+  }
+  const double available = available_memory();  // what lies in /dev/shm counts as memory too
+  if (message.empty() && needed > available) {
+    std::ostringstream text;
+    text << "the halos of the " << ranks << " ranks on the node of rank " << rank_ << " need "
+         << static_cast<long>(needed / 1048576) + 1 << " MiB of memory, but " << static_cast<long>(available / 1048576)
+         << " MiB are left; use fewer ranks a node, a topology with fewer neighbours, or fewer comm.slots";
+    message = text.str();
   }
   fail_together(comm_, message);
 }

@@ -58,7 +58,7 @@ EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_ran
     const int all = static_cast<int>(topology.out_neighbours(rank).size());
     load.mean += static_cast<double>(all) / topology.ranks();
     load.most = std::max(load.most, all);
-    load.most_inside = std::max(load.most_inside, inside);
+    load.inside = load.inside || inside > 0;
   }
   load.crossing = *std::max_element(crossing.begin(), crossing.end());
   return load;
@@ -66,17 +66,17 @@ EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_ran
 
 StepEstimate neighbour_step(const Machine& machine, const StepWork& work, const EdgeLoad& load) {
   if (load.most == 0) return estimate(work, 0, 0, 0, 0);
-  const double copies = copy_traffic * load.most_inside * work.model_bytes / machine.memory_bandwidth;
+  const double copy = load.inside ? copy_traffic * work.model_bytes / machine.memory_bandwidth : 0;
   const double network =
       load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * work.model_bytes / machine.bandwidth;
   const double mix = (load.most + 2) * work.model_bytes / machine.memory_bandwidth;
-  return estimate(work, load.mean * work.model_bytes, copies + network, mix, work.hidden_exchange);
+  return estimate(work, load.mean * work.model_bytes, copy + network, mix, work.hidden_exchange);
 }
 
 StepEstimate gossip_step(const Machine& machine, const StepWork& work, int ranks) {
   if (ranks == 1) return estimate(work, 0, 0, 0, 0);
   const bool network = nodes_of(machine, ranks) > 1;
-  return neighbour_step(machine, work, {1, 1, network ? 0 : 1, network ? std::min(ranks, machine.ranks_per_node) : 0});
+  return neighbour_step(machine, work, {1, 1, !network, network ? std::min(ranks, machine.ranks_per_node) : 0});
 }
 
 StepEstimate ring_allreduce_step(const Machine& machine, const StepWork& work, int ranks) {

@@ -35,7 +35,7 @@ struct StepEstimate {
 struct EdgeLoad {
   double mean = 0;      ///< a rank
   int most = 0;         ///< of any rank
-  int most_inside = 0;  ///< of any rank, to ranks of its own node
+  bool inside = false;  ///< a rank has neighbours on its own node, which all read one copy of its weights
   int crossing = 0;     ///< of all ranks of the busiest node together, to other nodes
 };
 EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_rank);

@@ -107,6 +107,8 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("batch", c.batch, "images a step over all ranks together", at_least(1));
   v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
   v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+  v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the epoch before",
+    one_of({"equal", "measured"}));
   v("resumed_optimizer", c.resumed_optimizer,
     "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
     one_of({"mean", "reset"}));

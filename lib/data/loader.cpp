@@ -40,6 +40,9 @@ class BatchPlan {
     window_blocks_ = config.shuffle_window;
     ring_ = config.shuffle == "ring" && options.training;
     place_ = options.rank;
+    HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
+                     "training.shares = \"measured\" deals images one by one, but this set is dealt otherwise "
+                     "(data.shuffle); expected data.shuffle = \"full\"");
     if (options.training) return;
     const Range share = share_of(size, options.rank, options.ranks);
     order_.resize(static_cast<std::size_t>(share.size()));
@@ -54,13 +57,20 @@ class BatchPlan {
   [[nodiscard]] int largest_batch() const {
     if (!options_.training)
       return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
+    if (options_.most > 0) return static_cast<int>(options_.most);
     if (ring_) return static_cast<int>((images_of_step(0) + options_.ranks - 1) / options_.ranks);
     // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
     return static_cast<int>(std::max(share_of_step(0).size(), share_of_step(steps() - 1).size()));
   }
 
+  void set_shares(std::vector<double> weights) { next_weights_ = std::move(weights); }
+
   void start_epoch(long epoch, long first_step) {
     epoch_ = epoch;
+    if (weights_ != next_weights_) {
+      weights_ = next_weights_;
+      whole_ = share_by_weight(options_.global_batch, options_.rank, weights_, options_.most);
+    }
     if (ring_) place_ = static_cast<int>((options_.rank + options_.ranks - epoch % options_.ranks) % options_.ranks);
     if (options_.training) order_ = windows_ ? window_order(epoch) : full_order(epoch);
     // Not where images are read one here, one there from storage that is slow at it: there is nothing to read ahead.
@@ -74,10 +84,13 @@ class BatchPlan {
     const auto count = static_cast<std::size_t>(range.size());
     batch.size = static_cast<int>(count);
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
-    batch.labels.resize(count * static_cast<std::size_t>(dataset_.labels_per_image()));
+    const auto labels = count * static_cast<std::size_t>(dataset_.labels_per_image());
+    batch.labels.resize(dataset_.target_values() > 0 ? 0 : labels);
+    batch.targets.resize(labels * static_cast<std::size_t>(dataset_.target_values()));
     const std::span<const long> indices(order_.data() + range.begin, count);
     batch.indices.assign(indices.begin(), indices.end());
     dataset_.read(indices, batch.images.data(), batch.labels.data());
+    if (dataset_.target_values() > 0) dataset_.read_targets(indices, batch.targets.data());
     if (pad_crop_ > 0 || flip_) augment_batch(indices, batch);
     normalisation_.apply(batch.images.data(), batch.size);
   }
@@ -89,7 +102,12 @@ class BatchPlan {
   }
 
   /// This rank's share of them, as positions among them.
-  [[nodiscard]] Range share_of_step(long step) const { return share_of(images_of_step(step), place_, options_.ranks); }
+  [[nodiscard]] Range share_of_step(long step) const {
+    const long images = images_of_step(step);
+    if (weights_.empty()) return share_of(images, place_, options_.ranks);
+    if (images == options_.global_batch) return whole_;
+    return share_by_weight(images, options_.rank, weights_, options_.most);
+  }
 
   /// Where a step's images begin in order_.
   [[nodiscard]] long place_of_step(long step) const {
@@ -122,19 +140,24 @@ class BatchPlan {
   }
 
   void augment_batch(std::span<const long> indices, Batch& batch) const {
-    const long values = shape_.values();
-    const long labels = dataset_.labels_per_image();
-    std::vector<float> original(static_cast<std::size_t>(values));
-    std::vector<std::int32_t> original_labels(static_cast<std::size_t>(labels));
+    augment_images(indices, shape_.channels, batch.images);
+    if (dataset_.labels_per_image() == 1) return;
+    if (dataset_.target_values() > 0) {
+      augment_images(indices, dataset_.target_values(), batch.targets);
+    } else {
+      augment_images(indices, 1, batch.labels);
+    }
+  }
+
+  /// `channels` values a pixel.
+  template <class T>
+  void augment_images(std::span<const long> indices, int channels, std::vector<T>& images) const {
+    const ImageShape shape(shape_.extents(), channels, shape_.dimensions);
+    const std::vector<T> original = images;
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      float* image = batch.images.data() + static_cast<long>(i) * values;
-      std::copy_n(image, values, original.data());
+      const auto place = i * static_cast<std::size_t>(shape.values());
       const Augmentation draw = draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_);
-      augment(original.data(), shape_, draw, image);
-      if (labels == 1) continue;
-      std::int32_t* label = batch.labels.data() + static_cast<long>(i) * labels;
-      std::copy_n(label, labels, original_labels.data());
-      augment(original_labels.data(), {shape_.extents(), 1, shape_.dimensions}, draw, label);
+      augment(original.data() + place, shape, draw, images.data() + place);
     }
   }
 
@@ -149,7 +172,9 @@ class BatchPlan {
   int place_ = 0;  // whose shares this rank takes in the epoch: its own, or on a ring another's
   bool windows_ = false;
   long window_blocks_ = 1;
-  std::vector<long> order_;  // what this rank reads in the epoch
+  std::vector<double> weights_, next_weights_;  // empty: equal shares
+  Range whole_;                                 // of this rank in a whole batch, where there are weights
+  std::vector<long> order_;                     // what this rank reads in the epoch
 };
 
 }  // namespace
@@ -166,6 +191,8 @@ class Loader::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   [[nodiscard]] const BatchPlan& plan() const { return plan_; }
+
+  void set_shares(std::vector<double> weights) { plan_.set_shares(std::move(weights)); }
 
   void start_epoch(long epoch, long first_step) {
     stop();
@@ -252,6 +279,9 @@ long Loader::steps() const {
 }
 int Loader::largest_batch() const {
   return implementation_->plan().largest_batch();
+}
+void Loader::set_shares(std::vector<double> weights) {
+  implementation_->set_shares(std::move(weights));
 }
 void Loader::start_epoch(long epoch, long first_step) {
   implementation_->start_epoch(epoch, first_step);

@@ -14,7 +14,8 @@ struct Batch {
   int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
   std::vector<float> images;
   std::vector<std::int32_t> labels;
-  std::vector<long> indices;  ///< of the images in the set
+  std::vector<float> targets;  ///< in place of labels where these are real numbers: (size, labels_per_image, values)
+  std::vector<long> indices;   ///< of the images in the set
 };
 
 /// How one rank draws its batches.
@@ -25,6 +26,8 @@ struct LoaderOptions {
   std::uint64_t seed = 1;
   bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, normalised only
   bool prefetch = true;
+  long most =
+      0;  ///< images of a rank and step where shares may be set, at least those of equal shares; 0: they may not
 };
 
 /// Deals a Dataset to ranks, batch by batch, and normalises it: (value - mean) / standard deviation per channel.
@@ -58,6 +61,9 @@ class Loader {
   [[nodiscard]] long steps() const;
   /// Largest Batch::size that next() returns on this rank.
   [[nodiscard]] int largest_batch() const;
+  /// From the next epoch on, steps are dealt in proportion to these numbers, one a rank, as far as each rank gets an
+  /// image and none more than LoaderOptions::most (share_by_weight). The same on all ranks.
+  void set_shares(std::vector<double> weights);
   /// Starts an epoch at one of its steps (resume). May be called at any time; what is left of the epoch before is
   /// dropped.
   void start_epoch(long epoch, long first_step = 0);

@@ -29,6 +29,34 @@ Range share_of(long count, int rank, int ranks) {
   return {whole * rank + left * rank / ranks, whole * (rank + 1) + left * (rank + 1) / ranks};
 }
 
+Range share_by_weight(long count, int rank, const std::vector<double>& weights, long most) {
+  const std::size_t ranks = weights.size();
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> ideal(ranks);
+  std::vector<long> sizes(ranks);
+  long left = count;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    ideal[i] = static_cast<double>(count) * weights[i] / sum;
+    sizes[i] = std::clamp(static_cast<long>(ideal[i]), 1L, most);
+    left -= sizes[i];
+  }
+  while (left != 0) {  // one to whom it does most good, or from whom it does least harm
+    const long one = left > 0 ? 1 : -1;
+    std::size_t best = ranks;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      if (one > 0 ? sizes[i] >= most : sizes[i] <= 1) continue;
+      const auto lack = [&](std::size_t k) {
+        return static_cast<double>(one) * (ideal[k] - static_cast<double>(sizes[k]));
+      };
+      if (best == ranks || lack(i) > lack(best)) best = i;
+    }
+    sizes[best] += one;
+    left -= one;
+  }
+  const long begin = std::accumulate(sizes.begin(), sizes.begin() + rank, 0L);
+  return {begin, begin + sizes[static_cast<std::size_t>(rank)]};
+}
+
 long steps_of(long size, int global_batch, int ranks) {
   return size / global_batch + (size % global_batch >= ranks ? 1 : 0);
 }

@@ -17,6 +17,11 @@ struct Range {
 /// contiguous, disjoint, cover all, and differ by at most one.
 Range share_of(long count, int rank, int ranks);
 
+/// The same in proportion to `weights`, a positive number a rank: each rank at least one and at most `most` (ranks <=
+/// count <= ranks * most), what is left over to the largest fractions (Hamilton's method). A function of the arguments
+/// alone.
+Range share_by_weight(long count, int rank, const std::vector<double>& weights, long most);
+
 /// Steps of a training epoch: whole batches, and one of what is left unless that is fewer images than ranks.
 long steps_of(long size, int global_batch, int ranks);
 

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "kernels/random.hpp"
 #include "support/trace.hpp"
@@ -14,6 +18,20 @@ double now() {
 }
 
 }  // namespace
+
+void Trainer::share_by_speed() {
+  const std::vector<double> speeds = comm_.gather(speed_.seconds > 0 ? speed_.images / speed_.seconds : 0);
+  speed_ = {};
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  if (*slowest <= 0) return;  // nothing was measured yet
+  loader_->set_shares(speeds);
+  const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  const auto part = [&](auto at) {
+    return std::to_string(std::lround(1000 * *at / sum)) + " (rank " + std::to_string(at - speeds.begin()) + ")";
+  };
+  report_.line("  shares of epoch " + std::to_string(epoch_ + 1) + " in thousandths of a batch: " + part(slowest) +
+               " to " + part(fastest));
+}
 
 StepMetrics Trainer::train_step(const Batch& batch) {
   const trace::Span span("step", "train");
@@ -32,6 +50,9 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
   guard_->keep(exec_);
   const double share = static_cast<double>(batch.size) / batch.global_size;
+  // The mean of the replicas is to move by the gradient of the whole batch, sum_i share_i g_i.
+  const bool uneven = config_.training.shares == "measured" && !averager_->shares_gradients();
+  const double own_rate = uneven ? rate_ * share * comm_.ranks() : rate_;
   const LossSum loss = compute_gradient(batch, random_key, share);
   injector_.slow_down(comm_.rank(), now() - exchanged);
   const bool finite = guard_->finite(exec_, loss.loss);
@@ -41,7 +62,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   // With shared gradients all ranks make the same step, whoever's part is missing.
   if (finite || averager_->shares_gradients()) {
     const trace::Span of_update("update", "train");
-    optimizer_->step(exec_, rate_, step_ + 1, replica_.parameters, replica_.gradients);
+    optimizer_->step(exec_, own_rate, step_ + 1, replica_.parameters, replica_.gradients);
   }
   averager_->after_update(exec_, step_, replica_.parameters);
   exec_.fence();
@@ -72,7 +93,7 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
   const trace::Span span("compute", "train");
   return network_->train(
-      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
+      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()}, random_key,
       [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
 }
 

@@ -50,9 +50,12 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.ranks = comm_.ranks();
     options.seed = seed;
     options.prefetch = config_.data.prefetch;
+    const bool shared_by_speed = config_.training.shares == "measured";
+    if (shared_by_speed) options.most = 2L * ((options.global_batch + options.ranks - 1) / options.ranks);
     loader_ = std::make_unique<Loader>(*train_set_, config_.data, options);
     const int largest = loader_->largest_batch();
     options.training = false;
+    options.most = 0;
     options.global_batch = largest * comm_.ranks();
     shared_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
     options.global_batch = largest;
@@ -60,7 +63,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.ranks = 1;
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
-    const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
+    const Target target = target_of(*train_set_, config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
     topology_ =
@@ -208,6 +211,7 @@ void Trainer::open_run(const TrainOptions& options) {
 }
 
 StopReason Trainer::train_epoch() {
+  if (config_.training.shares == "measured") share_by_speed();
   loader_->start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_->steps(), step_in_epoch_);
   double begin = now();
@@ -226,6 +230,8 @@ StopReason Trainer::train_epoch() {
       sums_.images += batch->size;
     }
     sums_.training_seconds += end - begin;
+    speed_.images += batch->size;
+    speed_.seconds += row.compute_seconds;
     sums_.wait_seconds += row.wait_seconds;
     begin = end;
     files_->add_step(row);

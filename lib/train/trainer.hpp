@@ -58,6 +58,8 @@ class Trainer {
   std::string restore_averager(const std::string& checkpoint, const CheckpointHeader& header, const RunConfig& before);
   /// Trains what is left of the epoch, unless all are to stop before.
   StopReason train_epoch();
+  /// Collective: deals the next epoch's batches by how fast each rank was in the last (step.cpp).
+  void share_by_speed();
   StepMetrics train_step(const Batch& batch);
   LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
@@ -93,6 +95,11 @@ class Trainer {
   std::unique_ptr<Stop> stop_;
   std::unique_ptr<FiniteGuard> guard_;
   Replica replica_, mean_;
+
+  struct Speed {
+    double images = 0, seconds = 0;
+  };
+  Speed speed_;  ///< of this rank's computing since shares were measured
 
   double rate_ = 0;                              ///< learning rate of the step
   std::int64_t step_ = 0;                        ///< steps done

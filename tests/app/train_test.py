@@ -229,14 +229,13 @@ class Terminal(ProgramTest):
 class Averagers(ProgramTest):
     """Every way to keep replicas together, on every graph, at every number of ranks."""
 
-    def check(self, ranks, name, order="combine_then_adapt", kind="ring", **others):
-        words = sets(averager__name=name, averager__order=order, topology__kind=kind, **others)
+    def check(self, ranks, name, order="combine_then_adapt", kind="ring", epochs=1, **others):
+        words = sets(training__epochs=epochs, averager__name=name, averager__order=order, topology__kind=kind, **others)
         values = self.succeed_json("train", *QUICK, *words, "--overwrite", ranks=ranks)
         label = f"{name} {order} {kind} on {ranks} ranks"
-        self.assertEqual(values["steps"], 16, label)
-        # four classes: chance is 0.25; the mean of replicas that nothing held together is worse than each, and how often
-        # ranks of ad_psgd come together in these 16 steps is for the machine's load to say
-        self.assertGreater(values["mean_model_accuracy"], 0.5 if name in ("none", "ad_psgd") else 0.8, label)
+        self.assertEqual(values["steps"], 16 * epochs, label)
+        # four classes: chance is 0.25; the mean of replicas that nothing held together is worse than each
+        self.assertGreater(values["mean_model_accuracy"], 0.5 if name == "none" else 0.8, label)
         with h5py.File(self.path("runs/synthetic/checkpoint.h5"), "r") as file:
             parameters = file["replica/parameters"][()].astype(np.float64)
         distance = np.sqrt(((parameters - parameters.mean(axis=0)) ** 2).sum(axis=1).mean())
@@ -285,9 +284,11 @@ class Averagers(ProgramTest):
             self.check(ranks, "gossip_grad", kind="rotating_exponential")
 
     def test_ad_psgd_ends_where_ranks_have_other_shares_of_a_batch(self):
+        """Longer than others: a partner answers when it next runs, and that is a time slice away on cores that ranks
+        share, of which these 16 steps take few."""
         for ranks, kind in ((1, "complete"), (2, "ring"), (3, "complete"), (4, "torus2d"), (8, "complete")):
-            self.check(ranks, "ad_psgd", kind=kind)
-        self.check(4, "ad_psgd", kind="complete", comm__force_put=True)
+            self.check(ranks, "ad_psgd", kind=kind, epochs=16)
+        self.check(4, "ad_psgd", kind="complete", epochs=16, comm__force_put=True)
 
     def test_put_path_equals_shared_memory(self):
         replicas = []

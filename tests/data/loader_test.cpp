@@ -60,6 +60,34 @@ TEST(Loader, RanksTogetherTakeWhatOneRankTakes) {
 }
 
 /// Batches of 8 give five ranks 1 2 1 2 2 images, the last one of 7 gives them 1 1 2 1 2.
+TEST(Loader, UnevenSharesAreDealtFromTheNextEpochOnAndCoverTheSet) {
+  const NumberedDataset set(97);
+  const std::vector<double> speeds{2, 1, 2};
+  std::vector<std::int32_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    LoaderOptions uneven = options(20, rank, 3);
+    uneven.most = 14;
+    Loader loader(set, {}, uneven);
+    EXPECT_EQ(loader.largest_batch(), 14);
+    loader.start_epoch(0);
+    loader.set_shares(speeds);
+    EXPECT_EQ(loader.next()->size, rank == 0 ? 6 : 7);  // of the epoch under way
+    const std::vector<Batch> batches = epoch_of(loader, 1);
+    ASSERT_EQ(batches.size(), 5U);
+    for (std::size_t step = 0; step < batches.size(); ++step) {
+      const int whole = rank == 1 ? 4 : 8;
+      if (step < 4) {
+        EXPECT_EQ(batches[step].size, whole);
+      }
+      EXPECT_EQ(batches[step].global_size, step < 4 ? 20 : 17);
+      seen.insert(seen.end(), batches[step].labels.begin(), batches[step].labels.end());
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  ASSERT_EQ(seen.size(), 97U);
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
 TEST(Loader, TheLastBatchMayBeARanksLargest) {
   const NumberedDataset set(15);
   Loader loader(set, {}, options(8, 2, 5));

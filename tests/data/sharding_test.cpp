@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "kernels/random.hpp"
 
@@ -82,6 +84,35 @@ TEST(Sharding, BoundedIsTheHighHalfOfTheProduct) {
     const long double exact = std::ldexp(static_cast<long double>(word), -64) * static_cast<long double>(bound);
     EXPECT_NEAR(static_cast<double>(bounded(word, bound)), static_cast<double>(exact), 1.0);
   }
+}
+
+TEST(ShareByWeight, CoversAllInProportionWithinItsLimits) {
+  const std::vector<std::vector<double>> cases{{1, 1, 1, 0.5}, {1}, {3, 1}, {1e-9, 1, 1}, {5, 1, 1, 1, 1, 1, 1, 1}};
+  for (const auto& weights : cases) {
+    const auto ranks = static_cast<long>(weights.size());
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (long count = ranks; count < 40 * ranks; count += 7) {
+      const long most = 2 * ((count + ranks - 1) / ranks);
+      long at = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Range share = share_by_weight(count, rank, weights, most);
+        EXPECT_EQ(share.begin, at);
+        EXPECT_GE(share.size(), 1);
+        EXPECT_LE(share.size(), most);
+        at = share.end;
+        const double ideal = static_cast<double>(count) * weights[static_cast<std::size_t>(rank)] / sum;
+        const bool limited = std::any_of(weights.begin(), weights.end(), [&](double weight) {
+          const double of_rank = static_cast<double>(count) * weight / sum;
+          return of_rank < 1 || of_rank > static_cast<double>(most);
+        });
+        if (!limited) {
+          EXPECT_LT(std::abs(static_cast<double>(share.size()) - ideal), 1) << count << " " << rank;
+        }
+      }
+      EXPECT_EQ(at, count);
+    }
+  }
+  EXPECT_EQ(share_by_weight(70, 3, {1, 1, 1, 0.5}, 40), (Range{60, 70}));
 }
 
 }  // namespace

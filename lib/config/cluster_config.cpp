@@ -1,0 +1,37 @@
+#include "config/cluster_config.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "config/document.hpp"
+#include "config/table_reader.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+
+template <class Visitor>
+void visit(Visitor& v, ClusterConfig& c) {
+  v("nodes", c.nodes, "nodes of the job", at_least(1));
+  v("ranks_per_node", c.ranks_per_node, "ranks that share a node's network", at_least(1));
+  v("latency_us", c.latency_us, "microseconds from node to node", above(0));
+  v("bandwidth_gb", c.bandwidth_gb, "1e9 bytes a second and direction of a node's network", above(0));
+  v("memory_gb", c.memory_gb, "1e9 bytes of memory of a node; 0: not looked at", at_least(0));
+}
+
+ClusterConfig read_cluster(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::strerror(errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  HALOGRAD_REQUIRE(!file.bad() && !text.fail(), path, ": cannot be read");
+  const Node document = parse_document(text.str(), path);
+  ClusterConfig cluster;
+  require_known_keys(document, keys_of(cluster), "a cluster's description");
+  TableReader reader(document, "", "");
+  visit(reader, cluster);
+  return cluster;
+}
+
+}  // namespace halograd
