@@ -59,7 +59,7 @@ BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig
     const auto data = open_dataset(config.data, Split::train, config.training.seed);
     result.options.input = data->shape();
     result.options.labels_per_image = data->labels_per_image();
-    result.options.classes = data->classes();
+    result.options.classes = std::max(data->classes(), data->target_values());
   }
   apply(arguments, result.options);
   result.network = expand_network(config.network, outputs_of(Target(result.options.classes, 1, config.loss)));

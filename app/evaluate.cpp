@@ -46,7 +46,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    const Target target(data->classes(), data->labels_per_image(), config.loss);
+    const Target target = target_of(*data, config.loss);
     network = std::make_unique<Network>(expand_network(config.network, outputs_of(target)), data->shape(), target,
                                         std::max(1, loader->largest_batch()));
     replica = network->make_replica(config.training.seed);

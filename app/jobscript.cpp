@@ -10,6 +10,7 @@
 
 #include "app/commands.hpp"
 #include "app/jobscript_text.hpp"
+#include "app/shell_word.hpp"
 #include "comm/topology.hpp"
 #include "config/read.hpp"
 #include "kernels/error.hpp"

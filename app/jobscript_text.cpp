@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "app/shell_word.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -153,16 +154,6 @@ long seconds_of(const std::string& time) {
   }
   HALOGRAD_REQUIRE(seconds >= 60, "--time is '", time, "', expected at least a minute");
   return seconds;
-}
-
-std::string quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string("_./=:,@%+-").find(static_cast<char>(c)) != std::string::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
 }
 
 std::string jobscript_text(const JobDescription& job) {

@@ -36,9 +36,6 @@ JobLayout layout_of(const JobDescription& job);
 /// days-hours:minutes or days-hours:minutes:seconds. Throws Error for anything else, and for less than a minute.
 long seconds_of(const std::string& time);
 
-/// A word for a shell, in quotes where it needs them.
-std::string quoted(const std::string& word);
-
 /// The batch script, each line explained by the comment above it. Throws Error for names that Slurm has no use for.
 std::string jobscript_text(const JobDescription& job);
 

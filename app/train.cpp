@@ -7,6 +7,7 @@
 #include "app/commands.hpp"
 #include "app/exit_status.hpp"
 #include "app/json.hpp"
+#include "app/shell_word.hpp"
 #include "comm/watchdog.hpp"
 #include "config/read.hpp"
 #include "support/stop_signals.hpp"
@@ -53,11 +54,22 @@ std::string switches(const TrainArguments& arguments) {
          arguments.options.init + "' --stop-after " + std::to_string(arguments.options.stop_after);
 }
 
+/// For a shell: goes on with this run as this call has begun or resumed it.
+std::string resuming_command(const TrainArguments& arguments) {
+  std::string command = "halograd train " + quoted(arguments.file);
+  for (const std::string& setting : arguments.overrides) command += " --set " + quoted(setting);
+  if (!arguments.time_limit.empty()) command += " --time-limit " + quoted(arguments.time_limit);
+  if (arguments.options.trace) command += " --trace";
+  return command + " --resume";
+}
+
 void train(const TrainArguments& arguments, Session& session) {
   catch_stop_signals();  // before the start, which takes a while on many nodes
   const Communicator& comm = session.start_mpi();
   RunConfig config;
-  comm.together([&] { config = read_config(arguments.file, arguments.overrides); });
+  std::vector<std::string> overrides = arguments.overrides;
+  if (!arguments.time_limit.empty()) overrides.push_back("training.time_limit=" + arguments.time_limit);
+  comm.together([&] { config = read_config(arguments.file, overrides); });
   comm.require_same(switches(arguments), "command line");
   session.start_kokkos(config.training.threads);
 
@@ -78,8 +90,8 @@ void train(const TrainArguments& arguments, Session& session) {
   if (result.stopped.empty()) {
     report.end(result);
   } else {
-    report.line("Go on with: halograd train " + arguments.file + " --resume (exit status " +
-                std::to_string(requeue_status) + ")");
+    report.line("Exit status " + std::to_string(requeue_status) +
+                "; started as before, this goes on with the run:\n  " + resuming_command(arguments));
     session.end_with(requeue_status);
   }
   if (speaks && arguments.json) print_json(result);
@@ -115,7 +127,6 @@ void add_train(CLI::App& app, Session& session) {
       ->excludes(check);
   command->callback([arguments, &session] {
     arguments->options.versions = versions();
-    if (!arguments->time_limit.empty()) arguments->overrides.push_back("training.time_limit=" + arguments->time_limit);
     train(*arguments, session);
   });
 }

@@ -99,6 +99,26 @@ struct SquaredRow {
   }
 };
 
+/// One row against real numbers.
+template <class T>
+struct SquaredTargetRow {
+  const T* x;
+  const T* targets;
+  T* gradient;  // null: not wanted
+  int width;
+  double scale;
+
+  KOKKOS_FUNCTION void operator()(const long row, double& loss) const {
+    double sum = 0;
+    for (long k = row * width; k < (row + 1) * width; ++k) {
+      const double error = static_cast<double>(x[k]) - static_cast<double>(targets[k]);
+      sum += error * error;
+      if (gradient != nullptr) gradient[k] = static_cast<T>(2 * scale / width * error);
+    }
+    loss += sum / width;
+  }
+};
+
 void require_loss_buffers(const char* kernel, long rows, int width, std::size_t logits, std::size_t labels,
                           std::size_t gradient) {
   HALOGRAD_REQUIRE(rows >= 0 && width >= 1, kernel, ": ", rows, " rows of ", width, " values");
@@ -147,13 +167,30 @@ LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vec
   return result;
 }
 
+template <class T>
+LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x, Vector<const T> targets,
+                           double scale, Vector<T> gradient) {
+  require_loss_buffers("mean_squared_error", rows, width, x.extent(0), static_cast<std::size_t>(rows),
+                       gradient.extent(0));
+  HALOGRAD_REQUIRE(targets.extent(0) >= static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
+                   "mean_squared_error: ", rows, " rows of ", width, " values, but ", targets.extent(0), " targets");
+  LossSum result;
+  Kokkos::parallel_reduce(
+      label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
+      SquaredTargetRow<T>{x.data(), targets.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
+      result.loss);
+  return result;
+}
+
 #define HALOGRAD_INSTANTIATE(T)                                                                                      \
   template LossSum softmax_cross_entropy<T>(const ExecutionSpace&, long, int, Vector<const T>,                       \
                                             Vector<const std::int32_t>, double, Vector<T>, double);                  \
   template LossSum binary_cross_entropy<T>(const ExecutionSpace&, long, Vector<const T>, Vector<const std::int32_t>, \
                                            double, Vector<T>);                                                       \
   template LossSum mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>,                          \
-                                         Vector<const std::int32_t>, double, Vector<T>);
+                                         Vector<const std::int32_t>, double, Vector<T>);                             \
+  template LossSum mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>, double, \
+                                         Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

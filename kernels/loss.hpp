@@ -37,4 +37,9 @@ template <class T>
 LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
                            Vector<const std::int32_t> labels, double scale, Vector<T> gradient);
 
+/// The same with real numbers as targets (N, width); none is counted as correct.
+template <class T>
+LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x, Vector<const T> targets,
+                           double scale, Vector<T> gradient);
+
 }  // namespace halograd

@@ -23,11 +23,15 @@ class Dataset {
   [[nodiscard]] virtual int classes() const = 0;
   /// 1, or as many as an image has pixels, in their order.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
+  /// 0: a label is a class; else so many real numbers, which read_targets gives.
+  [[nodiscard]] virtual int target_values() const { return 0; }
   /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
   /// their largest; float32 values as they are; test images that are not finite are refused, training images are for
-  /// training.non_finite to deal with), labels (indices.size(), labels_per_image()). Safe to call from several
-  /// threads. Throws Error on a broken file or an index outside the set.
+  /// training.non_finite to deal with), labels (indices.size(), labels_per_image()), which real numbers leave alone.
+  /// Safe to call from several threads. Throws Error on a broken file or an index outside the set.
   virtual void read(std::span<const long> indices, float* images, std::int32_t* labels) const = 0;
+  /// Reads labels that are real numbers: targets (indices.size(), labels_per_image(), target_values()). As read does.
+  virtual void read_targets(std::span<const long> /*indices*/, float* /*targets*/) const {}
 
   /// Whether any order of reading is as fast as any other.
   [[nodiscard]] virtual bool in_memory() const { return true; }
@@ -51,7 +55,8 @@ using Warn = std::function<void(const std::string&)>;
 ///   under
 ///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
 ///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
-///              Labels may be one a pixel, (N,[D,[H,]]W) with the attribute `classes`. Read ahead in blocks, by the
+///              Labels may be one a pixel, (N,[D,[H,]]W) with the attribute `classes`, and real numbers, float, of
+///              which a label may have several along a last axis. Read ahead in blocks, by the
 ///              cache_* and readers keys.
 ///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
 ///              seed, index)

@@ -87,6 +87,9 @@ DiskCache::DiskCache(const fs::path& folder, const std::string& name, const std:
   try {
     HALOGRAD_REQUIRE(fs::is_directory(folder), fs::exists(folder) ? "is not a folder" : "no such folder");
     claim(identity);
+  } catch (const fs::filesystem_error& error) {  // one sentence for all sets: without the name below the folder
+    writable_ = false;
+    stop(readable_, error.code().message());
   } catch (const std::exception& error) {
     writable_ = false;
     stop(readable_, error.what());

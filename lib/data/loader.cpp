@@ -84,10 +84,13 @@ class BatchPlan {
     const auto count = static_cast<std::size_t>(range.size());
     batch.size = static_cast<int>(count);
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
-    batch.labels.resize(count * static_cast<std::size_t>(dataset_.labels_per_image()));
+    const auto labels = count * static_cast<std::size_t>(dataset_.labels_per_image());
+    batch.labels.resize(dataset_.target_values() > 0 ? 0 : labels);
+    batch.targets.resize(labels * static_cast<std::size_t>(dataset_.target_values()));
     const std::span<const long> indices(order_.data() + range.begin, count);
     batch.indices.assign(indices.begin(), indices.end());
     dataset_.read(indices, batch.images.data(), batch.labels.data());
+    if (dataset_.target_values() > 0) dataset_.read_targets(indices, batch.targets.data());
     if (pad_crop_ > 0 || flip_) augment_batch(indices, batch);
     normalisation_.apply(batch.images.data(), batch.size);
   }
@@ -137,19 +140,24 @@ class BatchPlan {
   }
 
   void augment_batch(std::span<const long> indices, Batch& batch) const {
-    const long values = shape_.values();
-    const long labels = dataset_.labels_per_image();
-    std::vector<float> original(static_cast<std::size_t>(values));
-    std::vector<std::int32_t> original_labels(static_cast<std::size_t>(labels));
+    augment_images(indices, shape_.channels, batch.images);
+    if (dataset_.labels_per_image() == 1) return;
+    if (dataset_.target_values() > 0) {
+      augment_images(indices, dataset_.target_values(), batch.targets);
+    } else {
+      augment_images(indices, 1, batch.labels);
+    }
+  }
+
+  /// `channels` values a pixel.
+  template <class T>
+  void augment_images(std::span<const long> indices, int channels, std::vector<T>& images) const {
+    const ImageShape shape(shape_.extents(), channels, shape_.dimensions);
+    const std::vector<T> original = images;
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      float* image = batch.images.data() + static_cast<long>(i) * values;
-      std::copy_n(image, values, original.data());
+      const auto place = i * static_cast<std::size_t>(shape.values());
       const Augmentation draw = draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_);
-      augment(original.data(), shape_, draw, image);
-      if (labels == 1) continue;
-      std::int32_t* label = batch.labels.data() + static_cast<long>(i) * labels;
-      std::copy_n(label, labels, original_labels.data());
-      augment(original_labels.data(), {shape_.extents(), 1, shape_.dimensions}, draw, label);
+      augment(original.data() + place, shape, draw, images.data() + place);
     }
   }
 

@@ -14,7 +14,8 @@ struct Batch {
   int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
   std::vector<float> images;
   std::vector<std::int32_t> labels;
-  std::vector<long> indices;  ///< of the images in the set
+  std::vector<float> targets;  ///< in place of labels where these are real numbers: (size, labels_per_image, values)
+  std::vector<long> indices;   ///< of the images in the set
 };
 
 /// How one rank draws its batches.

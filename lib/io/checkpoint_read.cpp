@@ -1,5 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <system_error>
 
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
@@ -195,6 +199,10 @@ std::string checkpoint_damage(MPI_Comm comm, const std::string& path) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
+  together(comm, [&] {
+    const bool forbidden = ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
+    HALOGRAD_REQUIRE(!forbidden, path, ": cannot be opened: ", std::generic_category().message(EACCES));
+  });
   try {
     together(comm, [&] { look_for_damage(path, rank, ranks); });
   } catch (const CollectiveError& error) {

@@ -1,8 +1,12 @@
 #include "io/checkpoint_store.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "kernels/error.hpp"
 
@@ -39,6 +43,8 @@ std::vector<std::string> stored_checkpoints(const RunFolder& folder) {
     const std::int64_t steps = steps_in(entry.path().filename().string());
     if (steps >= 0) found.emplace_back(steps, entry.path().string());
   }
+  const bool absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  HALOGRAD_REQUIRE(!error || absent, folder.checkpoints(), ": cannot be read: ", error.message());
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
   paths.reserve(found.size());
@@ -50,6 +56,8 @@ void prepare_checkpoints(const RunFolder& folder) {
   std::error_code error;
   fs::create_directories(folder.checkpoints(), error);
   HALOGRAD_REQUIRE(!error, folder.checkpoints(), ": cannot be made: ", error.message());
+  const bool writable = ::access(folder.checkpoints().c_str(), W_OK | X_OK) == 0;
+  HALOGRAD_REQUIRE(writable, folder.checkpoints(), ": cannot be written: ", std::generic_category().message(errno));
   std::vector<std::string> leftovers;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.checkpoints())) {
     if (entry.path().extension() == ".partial") leftovers.push_back(entry.path().string());

@@ -11,7 +11,7 @@ namespace halograd {
 /// The checkpoints of a run: checkpoints/step_00001200.h5, with two links beside the folder: checkpoint.h5 to the
 /// newest and best.h5 to the best. For one process. Functions that change the folder throw Error.
 
-/// Newest first, by the steps in their names.
+/// Newest first, by the steps in their names. Throws Error where the folder cannot be read.
 std::vector<std::string> stored_checkpoints(const RunFolder& folder);
 
 /// Makes the folder, and removes what a job that was killed left half-written.

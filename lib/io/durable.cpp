@@ -57,6 +57,13 @@ void reserve_growth(int descriptor, std::size_t bytes, const std::string& path) 
   reserve(descriptor, FALLOC_FL_KEEP_SIZE, status.st_size, bytes, path);
 }
 
+void release_reserve(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return;
+  // cut to the size that it has: the blocks behind go
+  static_cast<void>(::truncate(path.c_str(), status.st_size) == 0);
+}
+
 void publish_file(const std::string& partial, const std::string& path) {
   sync_path(partial);
   HALOGRAD_REQUIRE(std::rename(partial.c_str(), path.c_str()) == 0, path, ": cannot be replaced by ", partial, ": ",

@@ -4,18 +4,12 @@
 #include <limits>
 #include <numeric>
 
+#include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
 namespace {
-
-constexpr hsize_t chunk_bytes = 65536;
-
-std::vector<hsize_t> extents_of(const EdgeColumn& column, hsize_t rows) {
-  if (column.width == 1) return {rows};
-  return {rows, static_cast<hsize_t>(column.width)};
-}
 
 EdgeRow row_of(const EdgeRecord& record, std::int64_t epoch, int to) {
   const bool some = record.halos > 0;
@@ -62,19 +56,14 @@ std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& 
 void make_edge_columns(const Hdf5File& file, const std::string& path) {
   const Hdf5Group group(HALOGRAD_HDF5(H5Gcreate2(file, "edge", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, "edge"));
   for (const EdgeColumn& column : edge_columns) {
-    const auto start = extents_of(column, 0), most = extents_of(column, H5S_UNLIMITED);
-    const auto chunk = extents_of(column, chunk_bytes / 8 / column.width);
-    const int dimensions = static_cast<int>(start.size());
-    const Hdf5Space space(HALOGRAD_HDF5(H5Screate_simple(dimensions, start.data(), most.data()), path, column.path));
-    const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, column.path));
-    HALOGRAD_HDF5(H5Pset_chunk(creation, dimensions, chunk.data()), path, column.path);
-    const Hdf5Dataset dataset(
-        HALOGRAD_HDF5(H5Dcreate2(file, column.path, column.integer ? H5T_STD_I64LE : H5T_IEEE_F64LE, space, H5P_DEFAULT,
-                                 creation, H5P_DEFAULT),
-                      path, column.path));
-    write_attribute(dataset, "unit", std::string(column.unit), path);
-    write_attribute(dataset, "description", std::string(column.description), path);
+    make_row_dataset(file, {column.path, column.unit, column.description, column.integer, column.width}, path);
   }
+}
+
+std::size_t edge_growth_bytes(std::size_t rows) {
+  std::size_t bytes = 0;
+  for (const EdgeColumn& column : edge_columns) bytes += rows == 0 ? 0 : growth_bytes(rows, column.width);
+  return bytes;
 }
 
 std::vector<Hdf5Dataset> open_edge_columns(const Hdf5File& file, const std::string& path) {
@@ -90,23 +79,13 @@ void append_edges(const std::vector<Hdf5Dataset>& datasets, const std::vector<Ed
   for (std::size_t i = 0; i < edge_columns.size(); ++i) {
     const EdgeColumn& column = edge_columns[i];
     std::vector<double> values;
-    values.reserve(rows.size() * column.width);
+    values.reserve(rows.size() * column.values());
     for (const EdgeRow& row : rows) {
       const auto begin = row.begin() + static_cast<std::ptrdiff_t>(offset);
-      values.insert(values.end(), begin, begin + static_cast<std::ptrdiff_t>(column.width));
+      values.insert(values.end(), begin, begin + static_cast<std::ptrdiff_t>(column.values()));
     }
-    offset += column.width;
-    const hsize_t present = dataset_extents(datasets[i], column.path, path)[0];
-    HALOGRAD_HDF5(H5Dset_extent(datasets[i], extents_of(column, present + rows.size()).data()), path, column.path);
-    const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(datasets[i]), path, column.path));
-    const auto count = extents_of(column, rows.size());
-    std::vector<hsize_t> start(count.size(), 0);
-    start[0] = present;
-    HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path,
-                  column.path);
-    HALOGRAD_HDF5(H5Dwrite(datasets[i], H5T_NATIVE_DOUBLE, make_space(count), space, H5P_DEFAULT, values.data()), path,
-                  column.path);
-    HALOGRAD_HDF5(H5Dflush(datasets[i]), path, column.path);
+    offset += column.values();
+    append_rows(datasets[i], column.path, rows.size(), column.width, values.data(), path);
   }
 }
 
@@ -121,20 +100,13 @@ std::vector<EdgeRow> read_edges(const Hdf5File& file, std::int64_t epochs, const
   std::size_t offset = 0;
   for (std::size_t i = 0; i < edge_columns.size() && count > 0; ++i) {
     const EdgeColumn& column = edge_columns[i];
-    std::vector<double> values(count * column.width);
-    const auto extents = extents_of(column, count);
-    const std::vector<hsize_t> start(extents.size(), 0);
-    const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(datasets[i]), path, column.path));
-    HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr), path,
-                  column.path);
-    HALOGRAD_HDF5(H5Dread(datasets[i], H5T_NATIVE_DOUBLE, make_space(extents), space, H5P_DEFAULT, values.data()), path,
-                  column.path);
+    const std::vector<double> values = read_rows(datasets[i], column.path, 0, count, column.width, path);
     for (std::size_t row = 0; row < count; ++row) {
-      const auto from = values.begin() + static_cast<std::ptrdiff_t>(row * column.width);
-      std::copy(from, from + static_cast<std::ptrdiff_t>(column.width),
+      const auto from = values.begin() + static_cast<std::ptrdiff_t>(row * column.values());
+      std::copy(from, from + static_cast<std::ptrdiff_t>(column.values()),
                 rows[row].begin() + static_cast<std::ptrdiff_t>(offset));
     }
-    offset += column.width;
+    offset += column.values();
   }
   rows.erase(std::remove_if(rows.begin(), rows.end(),
                             [epochs](const EdgeRow& row) { return row[0] >= static_cast<double>(epochs); }),

@@ -19,7 +19,8 @@ struct EdgeColumn {
   const char* unit;
   const char* description;
   bool integer;
-  std::size_t width = 1;  ///< (rows), or (rows, width)
+  std::size_t width = 0;  ///< 0: (rows), else (rows, width)
+  [[nodiscard]] constexpr std::size_t values() const { return width == 0 ? 1 : width; }  ///< in a row
 };
 
 inline constexpr std::array<EdgeColumn, 11> edge_columns{{
@@ -46,6 +47,8 @@ std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& 
 
 /// Makes the group with its empty datasets.
 void make_edge_columns(const Hdf5File& file, const std::string& path);
+/// At least the bytes by which so many rows let the file grow.
+std::size_t edge_growth_bytes(std::size_t rows);
 std::vector<Hdf5Dataset> open_edge_columns(const Hdf5File& file, const std::string& path);
 /// Appends to the datasets and shows the rows to readers.
 void append_edges(const std::vector<Hdf5Dataset>& datasets, const std::vector<EdgeRow>& rows, const std::string& path);

@@ -11,54 +11,26 @@
 #include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
+#include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
 namespace {
 
-/// Rows of a chunk: about 64 KiB, so that neither a few ranks nor thousands make a wasteful file.
-hsize_t chunk_rows(hsize_t width) {
-  return std::clamp<hsize_t>(8192 / width, 1, 1024);
+std::size_t width_of(bool per_rank, int ranks) {
+  return per_rank ? static_cast<std::size_t>(ranks) : 0;
 }
 
-std::vector<hsize_t> row_extents(hsize_t rows, bool per_rank, int ranks) {
-  if (per_rank) return {rows, static_cast<hsize_t>(ranks)};
-  return {rows};
-}
-
-template <class Column>
-void make_column(const Hdf5File& file, const Column& column, int ranks, const std::string& metric,
-                 const std::string& path) {
-  const std::string name = for_metric(column.path, metric);
-  const auto start = row_extents(0, column.per_rank, ranks);
-  const auto most = row_extents(H5S_UNLIMITED, column.per_rank, ranks);
-  const auto chunk = row_extents(chunk_rows(column.per_rank ? ranks : 1), column.per_rank, ranks);
-  const int dimensions = static_cast<int>(start.size());
-  const Hdf5Space space(HALOGRAD_HDF5(H5Screate_simple(dimensions, start.data(), most.data()), path, name));
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), path, name));
-  HALOGRAD_HDF5(H5Pset_chunk(creation, dimensions, chunk.data()), path, name);
-  const Hdf5Dataset dataset(
-      HALOGRAD_HDF5(H5Dcreate2(file, name.c_str(), column.integer ? H5T_STD_I64LE : H5T_IEEE_F64LE, space, H5P_DEFAULT,
-                               creation, H5P_DEFAULT),
-                    path, name));
-  write_attribute(dataset, "unit", std::string(column.unit), path);
-  write_attribute(dataset, "description", for_metric(column.description, metric), path);
-}
-
-/// Appends `rows` rows to a column and shows them to readers.
-void append(const Hdf5Dataset& dataset, const std::string& name, bool per_rank, int ranks, hsize_t rows,
-            const double* values, const std::string& path) {
-  if (rows == 0) return;
-  const hsize_t present = dataset_extents(dataset, name, path)[0];
-  HALOGRAD_HDF5(H5Dset_extent(dataset, row_extents(present + rows, per_rank, ranks).data()), path, name);
-  const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), path, name));
-  const auto count = row_extents(rows, per_rank, ranks);
-  std::vector<hsize_t> start(count.size(), 0);
-  start[0] = present;
-  HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path, name);
-  HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, make_space(count), space, H5P_DEFAULT, values), path, name);
-  HALOGRAD_HDF5(H5Dflush(dataset), path, name);
+template <class Columns>
+void make_columns(const Hdf5File& file, const Columns& columns, int ranks, const std::string& metric,
+                  const std::string& path) {
+  for (const auto& column : columns) {
+    make_row_dataset(file,
+                     {for_metric(column.path, metric), column.unit, for_metric(column.description, metric),
+                      column.integer, width_of(column.per_rank, ranks)},
+                     path);
+  }
 }
 
 template <class Columns>
@@ -66,8 +38,8 @@ void copy_rows(const Hdf5File& file, const Columns& columns, const MetricsTable&
                const std::string& path) {
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
-    append(open_dataset(file, name, path), name, column.per_rank, table.ranks, static_cast<hsize_t>(rows),
-           table.columns.at(name).data(), path);
+    append_rows(open_dataset(file, name, path), name, static_cast<std::size_t>(rows),
+                width_of(column.per_rank, table.ranks), table.columns.at(name).data(), path);
   }
 }
 
@@ -95,16 +67,13 @@ void widen(MetricsTable& table, int width) {
   table.ranks = width;
 }
 
-/// At least the bytes that so many rows add: the values, a chunk that is begun in each column, its index and
-/// attributes.
-std::size_t growth_bytes(std::int64_t rows, int ranks) {
-  const std::size_t row = std::max(step_columns.size(), epoch_columns.size()) * static_cast<std::size_t>(ranks) * 8;
-  const std::size_t chunk = std::max<std::size_t>(65536, static_cast<std::size_t>(ranks) * 8);
-  return static_cast<std::size_t>(rows) * row + (step_columns.size() + epoch_columns.size()) * 2 * chunk;
-}
-
-std::size_t edge_bytes(std::size_t rows) {
-  return rows * sizeof(EdgeRow) + edge_columns.size() * 65536;
+template <class Columns>
+std::size_t columns_growth_bytes(const Columns& columns, std::int64_t rows, int ranks) {
+  std::size_t bytes = 0;
+  for (const auto& column : columns) {
+    bytes += growth_bytes(static_cast<std::size_t>(rows), width_of(column.per_rank, ranks));
+  }
+  return bytes;
 }
 
 /// A complete file with no writer, put in the place of `path` as a whole; then it can be opened for a writer beside
@@ -113,8 +82,10 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
                std::int64_t steps, std::int64_t epochs, const std::vector<EdgeRow>& edges = {}) {
   const std::string partial = path + ".partial";
   try {
-    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V110,
-                                growth_bytes(steps, ranks) + growth_bytes(epochs, ranks) + edge_bytes(edges.size()));
+    Hdf5File file =
+        create_hdf5(partial, H5F_LIBVER_V110,
+                    columns_growth_bytes(step_columns, steps, ranks) +
+                        columns_growth_bytes(epoch_columns, epochs, ranks) + edge_growth_bytes(edges.size()));
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
@@ -122,8 +93,8 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
     for (const char* group : {"step", "epoch"}) {
       Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(file, group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), partial, group));
     }
-    for (const auto& column : step_columns) make_column(file, column, ranks, metric, partial);
-    for (const auto& column : epoch_columns) make_column(file, column, ranks, metric, partial);
+    make_columns(file, step_columns, ranks, metric, partial);
+    make_columns(file, epoch_columns, ranks, metric, partial);
     make_edge_columns(file, partial);
     append_edges(open_edge_columns(file, partial), edges, partial);
     if (kept != nullptr) {
@@ -156,6 +127,17 @@ class MetricsFile::Implementation {
     });
   }
 
+  /// Gives back the room that was reserved and not used.
+  ~Implementation() {
+    if (file_ < 0) return;
+    step_datasets_.clear();
+    epoch_datasets_.clear();
+    edge_datasets_.clear();
+    if (file_.close() >= 0) release_reserve(path_);
+  }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
   void add_step(const StepMetrics& row) { rows_.push_back(row); }
 
   void flush() {
@@ -163,7 +145,8 @@ class MetricsFile::Implementation {
     together(comm_, [&] {
       if (rank_ != 0) return;
       const auto lock = hdf5_session();
-      reserve_growth(descriptor(), growth_bytes(static_cast<std::int64_t>(rows_.size()), width_), path_);
+      reserve_growth(descriptor(), columns_growth_bytes(step_columns, static_cast<std::int64_t>(rows_.size()), width_),
+                     path_);
     });
     // gathered column by column and in bounded pieces: rank 0 of a large job never holds an epoch of all ranks
     const std::size_t piece = std::max<std::size_t>(1, (std::size_t{1} << 20) / static_cast<std::size_t>(ranks_));
@@ -251,7 +234,8 @@ class MetricsFile::Implementation {
     if (rank_ != 0 || !error_.empty()) return;
     try {
       const auto lock = hdf5_session();
-      append(datasets[position], column.path, column.per_rank, width_, rows.size(), values.data(), path_);
+      append_rows(datasets[position], column.path, rows.size(), width_of(column.per_rank, width_), values.data(),
+                  path_);
     } catch (const Error& error) {
       error_ = error.what();
     }
@@ -262,7 +246,9 @@ class MetricsFile::Implementation {
     if (rank_ != 0 || !error_.empty()) return;
     try {
       const auto lock = hdf5_session();
-      reserve_growth(descriptor(), rows.empty() ? 0 : edge_bytes(rows.size()), path_);
+      // the row of /epoch follows
+      reserve_growth(descriptor(), edge_growth_bytes(rows.size()) + columns_growth_bytes(epoch_columns, 1, width_),
+                     path_);
       append_edges(edge_datasets_, rows, path_);
     } catch (const Error& error) {
       error_ = error.what();

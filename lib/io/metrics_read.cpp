@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <limits>
+#include <system_error>
 
 #include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
+#include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -29,17 +32,8 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
   const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
-    const Hdf5Dataset dataset = open_dataset(file, name, path);
-    std::vector<hsize_t> start{rows - read}, count{read};
-    if (column.per_rank) start.push_back(0);
-    if (column.per_rank) count.push_back(static_cast<hsize_t>(table.ranks));
-    std::vector<double>& values = table.columns[name];
-    values.resize(read * (column.per_rank ? static_cast<std::size_t>(table.ranks) : 1));
-    if (read == 0) continue;
-    const Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), path, name));
-    HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr), path, name);
-    HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, make_space(count), space, H5P_DEFAULT, values.data()), path,
-                  name);
+    table.columns[name] = read_rows(open_dataset(file, name, path), name, rows - read, read,
+                                    column.per_rank ? static_cast<std::size_t>(table.ranks) : 0, path);
   }
   return static_cast<std::int64_t>(rows);
 }
@@ -66,6 +60,7 @@ bool has_writer(const std::string& path) {
   constexpr int flags = 11, writing = 0x01 | 0x04;
   std::array<char, flags + 1> start{};
   std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", std::generic_category().message(errno));
   HALOGRAD_REQUIRE(file.read(start.data(), start.size()), path, ": cannot be read");
   return (start[flags] & writing) != 0;
 }

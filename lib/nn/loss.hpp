@@ -9,11 +9,13 @@
 
 namespace halograd {
 
-/// What a network's outputs are compared with: a label an image, or as many as it has pixels, and how.
+/// What a network's outputs are compared with: a label an image, or as many as it has pixels, and how. A label is a
+/// class, or `target_values` real numbers.
 struct Target {
   int classes = 0;
   long labels_per_image = 1;
   LossConfig loss;
+  int target_values = 0;  ///< above 0: `classes` is 0
   // NOLINTNEXTLINE(google-explicit-constructor): classes alone are a target
   Target(int c, long labels = 1, LossConfig l = {}) : classes(c), labels_per_image(labels), loss(std::move(l)) {}
 };
@@ -29,8 +31,9 @@ void require_outputs(const std::string& network, const std::string& layer, const
                      const Target& target);
 
 /// The loss of a batch of outputs, summed over its images; an image's is the mean over its labels. With a gradient to
-/// write to, that of the batch's mean; an empty one is not wanted.
+/// write to, that of the batch's mean; an empty one is not wanted. `labels` or, for real numbers, `targets` (labels,
+/// target_values) is used.
 LossSum loss_of(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
-                Vector<const std::int32_t> labels, Vector<float> gradient);
+                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient);
 
 }  // namespace halograd

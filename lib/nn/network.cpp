@@ -26,7 +26,9 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
   const Node& last = *nodes_.back();
   require_outputs(config.name, last.config.output, last.shape, input, target);
   place_buffers();
-  labels_ = Buffer<std::int32_t>("halograd::labels", static_cast<std::size_t>(largest_batch * target.labels_per_image));
+  const auto labels = static_cast<std::size_t>(largest_batch * target.labels_per_image);
+  labels_ = Buffer<std::int32_t>("halograd::labels", target.target_values > 0 ? 0 : labels);
+  targets_ = Buffer<float>("halograd::targets", labels * static_cast<std::size_t>(target.target_values));
 }
 
 Network::~Network() = default;
@@ -100,19 +102,26 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
-  const auto size = static_cast<std::size_t>(batch.size * target_.labels_per_image);
+  const auto all = static_cast<std::size_t>(batch.size * target_.labels_per_image);
+  const std::size_t numbers = all * static_cast<std::size_t>(target_.target_values);
+  const std::size_t size = target_.target_values > 0 ? 0 : all;
   const HostVector<const float> images(batch.images, static_cast<std::size_t>(input_shape_.values() * batch.size));
   const HostVector<const std::int32_t> labels(batch.labels, size);
+  const HostVector<const float> targets(batch.targets, numbers);
   if constexpr (runs_on_host) {
     batch_images_ = images;
     batch_labels_ = labels;
+    batch_targets_ = targets;
   } else {
     const Vector<float> device_images = value(0, batch.size);
     const Vector<std::int32_t> device_labels = slice(labels_, 0, size);
     Kokkos::deep_copy(exec, device_images, images);
+    const Vector<float> device_targets = slice(targets_, 0, numbers);
     Kokkos::deep_copy(exec, device_labels, labels);
+    Kokkos::deep_copy(exec, device_targets, targets);
     batch_images_ = device_images;
     batch_labels_ = device_labels;
+    batch_targets_ = device_targets;
   }
 }
 
@@ -190,7 +199,8 @@ LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, co
 LossSum Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
   const Region region("loss");
   const int last = static_cast<int>(nodes_.size());
-  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_labels_, gradient);
+  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_labels_, batch_targets_,
+                 gradient);
 }
 
 }  // namespace halograd

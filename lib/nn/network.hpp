@@ -47,6 +47,7 @@ struct HostBatch {
   int size = 0;
   const float* images = nullptr;         ///< (size, H, W, C)
   const std::int32_t* labels = nullptr;  ///< (size, labels an image)
+  const float* targets = nullptr;        ///< (size, labels an image, target_values) where labels are real numbers
 };
 
 /// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their
@@ -127,8 +128,10 @@ class Network {
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
   Buffer<std::int32_t> labels_;
+  Buffer<float> targets_;
   Vector<const float> batch_images_;  ///< of the batch in work: in place, where kernels run on the host
   Vector<const std::int32_t> batch_labels_;
+  Vector<const float> batch_targets_;
   // Values: 0 is the input, i + 1 the output of node i. Several may share a place (in-place layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;
 };

@@ -5,6 +5,12 @@
 
 namespace halograd {
 
+Target target_of(const Dataset& data, const LossConfig& loss) {
+  Target target(data.classes(), data.labels_per_image(), loss);
+  target.target_values = data.target_values();
+  return target;
+}
+
 double Evaluation::score() const {
   if (metric == "error") return std::sqrt(loss());
   if (metric == "iou") return either > 0 ? overlap / either : 1;  // nothing to find, and nothing found
@@ -17,7 +23,8 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
   sum.metric = metric_of(network.target().loss);
   loader.start_epoch(0);
   const auto add = [&](const Batch& batch) {
-    const LossSum part = network.evaluate(exec, replica, {batch.size, batch.images.data(), batch.labels.data()});
+    const LossSum part =
+        network.evaluate(exec, replica, {batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()});
     sum.loss_sum += part.loss;
     sum.images += batch.size;
     sum.correct += static_cast<double>(part.correct);

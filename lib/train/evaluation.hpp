@@ -11,6 +11,9 @@
 
 namespace halograd {
 
+/// What a network is to make of this set.
+Target target_of(const Dataset& data, const LossConfig& loss);
+
 /// Loss and metric over a set of images.
 struct Evaluation {
   std::string metric;  ///< metric_of the network's loss

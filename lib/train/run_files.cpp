@@ -67,7 +67,11 @@ void RunFiles::lock(Report& report) {
 }
 
 std::string RunFiles::newest_whole_checkpoint(Report& report) {
-  const std::string list = comm_.broadcast(comm_.rank() == 0 ? joined(stored_checkpoints(folder_)) : "");
+  std::string list;
+  comm_.together([&] {
+    if (comm_.rank() == 0) list = joined(stored_checkpoints(folder_));
+  });
+  list = comm_.broadcast(list);
   std::string reasons;
   for (const std::string& path : split(list)) {
     const std::string damage = checkpoint_damage(comm_.handle(), path);
@@ -112,12 +116,14 @@ void RunFiles::begin(bool overwrite) {
 }
 
 void RunFiles::go_on(const CheckpointHeader& header) {
+  comm_.together([&] {  // before anything is changed
+    if (comm_.rank() == 0) prepare_checkpoints(folder_);
+  });
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), header.step, header.epoch,
                                            metric_of(config_.loss));
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
-    prepare_checkpoints(folder_);
     for (const std::string& path : damaged_) set_aside(path);
     lock_->sign();
     const std::string best = link_target(folder_, folder_.best());

@@ -63,7 +63,9 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
 
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
-                  to_string(train_set.shape()) + ", " + std::to_string(train_set.classes()) + " classes" +
+                  to_string(train_set.shape()) + ", " +
+                  (train_set.target_values() > 0 ? count(train_set.target_values(), "number") + " to tell"
+                                                 : std::to_string(train_set.classes()) + " classes") +
                   (train_set.labels_per_image() > 1 ? " a pixel" : ""));
   add("loss", config.loss.name + ", judged by " + metric_of(config.loss));
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());

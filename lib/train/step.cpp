@@ -95,7 +95,7 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
   const trace::Span span("compute", "train");
   return network_->train(
-      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data()}, random_key,
+      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()}, random_key,
       [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
 }
 

@@ -63,7 +63,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     options.ranks = 1;
     whole_test_ = std::make_unique<Loader>(*test_set_, config_.data, options);
 
-    const Target target(train_set_->classes(), train_set_->labels_per_image(), config_.loss);
+    const Target target = target_of(*train_set_, config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
     topology_ =

@@ -110,7 +110,7 @@ class Folder(FaultTest):
     def test_a_full_disk(self):
         disk = self.path("disk")
         os.makedirs(disk)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", disk], capture_output=True, check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True, check=False)
         if mounted.returncode != 0:
             self.skipTest("this user may not mount a small disk")
         self.addCleanup(lambda: subprocess.run(["umount", "-l", disk], check=True))

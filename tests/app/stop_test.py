@@ -3,6 +3,8 @@
 
 import os
 import random
+import re
+import shlex
 import signal
 import subprocess
 import time
@@ -11,7 +13,8 @@ import unittest
 import h5py
 import numpy as np
 
-from program import TIMEOUT, ProgramTest, launched, main, ranks_below, read_metrics, sets
+from program import (MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, execute, launched, main, ranks_below, read_metrics,
+                     sets)
 from resume_test import ADAM, RUN_FILE, SGD
 
 REQUEUE = 75
@@ -62,7 +65,7 @@ class Stopped(ProgramTest):
                 break
             self.assertEqual(status, REQUEUE, f"{label}\n{out}")
             self.assertRegex(out, r"Stopped by SIG[A-Z0-9]+ after epoch \d+, step \d+ of \d+ \(\d+ steps in all\)", label)
-            self.assertIn("--resume (exit status 75)", out, label)
+            self.assertRegex(out, r"Exit status 75; .*\n  halograd train .* --resume\n", label)
             with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
                 step, middle = int(file.attrs["step"]), int(file.attrs["step_in_epoch"])
             middles += middle > 0
@@ -118,6 +121,26 @@ class Stopped(ProgramTest):
         end = {"SLURM_JOB_END_TIME": str(int(time.time()) + 8)}
         result = self.run_program(*words, "--resume", ranks=2, environment=end)
         self.assertEqual(result.status, REQUEUE, result.out)
+
+    def test_the_command_that_it_prints(self):
+        """What is pasted into a shell resumes this run, and no other: words with spaces and quotes, and all settings."""
+        run = self.write("a run's file.toml", RUN_FILE + SGD)
+        layers = "network.layer=[{type = 'flatten'}, {type = \"dense\", channels = 4}]"
+        words = [os.path.basename(run), "--set", layers, *sets(name="other", output__print_steps=0)]
+        result = self.run_program("train", *words, *sets(training__epochs=100000), "--time-limit", 6.5, "--trace", ranks=2)
+        self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
+        printed = re.search(r"goes on with the run:\n  (halograd .*)\n", result.out).group(1)
+        for asked in ("--time-limit 6.5", "--trace", "--set training.epochs=100000"):
+            self.assertIn(asked, printed)
+        folder = os.path.dirname(PROGRAM)
+        steps = len(read_metrics(self.path("runs/other/metrics.h5"))["step/loss"])
+        launch = shlex.join([*MPIEXEC, "-n", "2"])
+        resumed = execute(["sh", "-c", f"{launch} {printed}"], self.folder, {"PATH": f"{folder}:{os.environ['PATH']}"})
+        self.assertEqual((resumed.status, resumed.err), (REQUEUE, ""), resumed.out)
+        self.assertIn(f" {steps} steps in all done", resumed.out)
+        self.assertIn(f"\n  {printed}\n", resumed.out)  # and so on
+        self.assertEqual(os.listdir(self.path("runs")), ["other"])
+        self.assertGreater(len(read_metrics(self.path("runs/other/metrics.h5"))["step/loss"]), steps)
 
     def slow_evaluation(self):
         """A run of one step an epoch, whose test images alone would take 25 s and more: reads of their file are throttled.

@@ -270,9 +270,9 @@ TEST(Hdf5Dataset, SaysWhatIsMissingOrOfAnotherKind) {
   expect_error([&] { open(path, Split::train); }, {"set.h5:/train/images", "neither uint8 nor float32"});
   {
     const File file(path);
-    file.add("/train/labels", H5T_IEEE_F32LE, H5T_NATIVE_UINT8, {2}, Bytes{0, 1});
+    file.add("/train/labels", H5T_STD_B8LE, H5T_STD_B8LE, {2}, Bytes{0, 1});
   }
-  expect_error([&] { open(path, Split::train); }, {"set.h5:/train/labels", "integer"});
+  expect_error([&] { open(path, Split::train); }, {"set.h5:/train/labels", "neither an integer nor a float type"});
   {
     const File file(path);
     file.add_labels("/train/labels", {0, 1});

@@ -4,7 +4,7 @@
     spack_arguments.py BUILD_FOLDER CMAKE_ARGUMENT...       the arguments name what Spack would: compilers, Kokkos, HDF5
 
 The recipe's own cmake_args runs, beside a stand-in for Spack that knows just what cmake_args asks. Names of dependencies and
-variants are Spack's business: `spack concretize` holds them against its repository.
+variants are held against Spack's repository by spack_names.py.
 """
 
 import importlib.util

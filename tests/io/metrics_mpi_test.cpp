@@ -5,37 +5,15 @@
 #include <cmath>
 #include <fstream>
 
-#include "io/edge_metrics.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
+#include "tests/io/metrics_rows.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
 namespace halograd {
 namespace {
 
 using namespace test;
-
-constexpr int steps_in_epoch = 5;
-
-/// Rows in which every quantity differs, by step or epoch and, where it may, by rank.
-StepMetrics step_row(std::int64_t step, int rank) {
-  const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(step) + 1000.0 * rank; };
-  return {value(1), value(2), value(3), value(4),
-          value(5), value(6), value(7), value(8), (std::int64_t{1} << 40) + step * 100 + rank};
-}
-
-EpochMetrics epoch_row(std::int64_t epoch, int rank) {
-  const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(epoch); };
-  return {value(1) + rank, value(2) + rank, value(3) + rank, value(4),
-          value(5),        value(6),        value(7),        (epoch + 1) * steps_in_epoch};
-}
-
-void write_epochs(MetricsFile& file, std::int64_t first, std::int64_t last) {
-  for (std::int64_t epoch = first; epoch < last; ++epoch) {
-    for (int step = 0; step < steps_in_epoch; ++step) file.add_step(step_row(epoch * steps_in_epoch + step, rank_of()));
-    file.add_epoch(epoch_row(epoch, rank_of()));
-  }
-}
 
 /// Collective: a rank that went on could replace the file while a slower one still reads it.
 void expect_rows(const std::string& path, std::int64_t steps, std::int64_t epochs) {
@@ -79,72 +57,6 @@ TEST(Metrics, RowsComeBack) {
 }
 
 /// What rank `to` has counted on its edge `number` in an epoch; rank r has r mod 3 edges.
-EdgeRecord edge_of(std::int64_t epoch, int to, int number) {
-  EdgeRecord record;
-  record.from = to + number + 1;
-  record.halos = 10 * epoch + number;
-  record.skipped = 3 + to;
-  record.left_out = 2;
-  record.bytes = std::int64_t{1} << 40;
-  record.delay = 2.0 * static_cast<double>(record.halos);
-  record.least_delay = 0.5;
-  record.wait = 0.25 * to;
-  for (std::size_t bin = 0; bin < staleness_bins; ++bin) record.staleness[bin] = 100 * to + static_cast<int>(bin);
-  return record;
-}
-
-void write_edges(MetricsFile& file, std::int64_t first, std::int64_t last) {
-  for (std::int64_t epoch = first; epoch < last; ++epoch) {
-    std::vector<EdgeRecord> edges;
-    for (int number = 0; number < rank_of() % 3; ++number) edges.push_back(edge_of(epoch, rank_of(), number));
-    file.add_epoch(epoch_row(epoch, rank_of()), edges);
-  }
-}
-
-void expect_edges(const std::string& path, std::int64_t epochs) {
-  meet();
-  on_root([&] {
-    const auto lock = hdf5_session();
-    const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
-    const std::vector<EdgeRow> rows = read_edges(file, 1000, path);
-    std::size_t at = 0;
-    for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
-      for (int to = 0; to < ranks_of(); ++to) {
-        for (int number = 0; number < to % 3; ++number, ++at) {
-          ASSERT_LT(at, rows.size());
-          const EdgeRecord edge = edge_of(epoch, to, number);
-          const double e = static_cast<double>(epoch), halos = static_cast<double>(edge.halos);
-          const std::array<double, 7> start{
-              e, static_cast<double>(edge.from), static_cast<double>(to), halos, 3.0 + to, 2, 0x1p40};
-          EXPECT_TRUE(std::equal(start.begin(), start.end(), rows[at].begin())) << at;
-          EXPECT_TRUE(halos > 0 ? rows[at][7] == 2 : std::isnan(rows[at][7])) << at;
-          EXPECT_EQ(rows[at][9], 0.25 * to);
-          EXPECT_EQ(rows[at][10 + 5], 100 * to + 5);
-        }
-      }
-    }
-    EXPECT_EQ(at, rows.size());
-  });
-  meet();
-}
-
-TEST(Metrics, EdgesComeBackAndAreCutOnResume) {
-  const Folder folder;
-  const std::string path = folder.file("metrics.h5");
-  {
-    MetricsFile file(MPI_COMM_WORLD, path);
-    write_edges(file, 0, 3);
-  }
-  expect_edges(path, 3);
-  { MetricsFile file(MPI_COMM_WORLD, path, 0, 2); }
-  expect_edges(path, 2);
-  {
-    MetricsFile file(MPI_COMM_WORLD, path, 0, 2);
-    write_edges(file, 2, 4);
-  }
-  expect_edges(path, 4);
-}
-
 TEST(Metrics, TheLastRowsAloneAndWhetherThereIsAWriter) {
   const Folder folder;
   const std::string path = folder.file("metrics.h5");

@@ -71,6 +71,21 @@ TEST(VoxelLossTest, GradientsAgreeWithCentralDifferences) {
   }
 }
 
+/// Against sum_rows mean_k (x - t)^2 and its derivative 2 (x - t) / K by hand.
+TEST(VoxelLossTest, SquaredDistanceToRealNumbers) {
+  const ExecutionSpace exec;
+  const Buffer<double> gradient("gradient", 6);
+  const std::vector<double> x{0.5, -1.25, 2, -0.75, 0.25, 1.5}, targets{0.25, -1.25, 3.5, 0.25, 0.25, -0.5};
+  const LossSum sum =
+      mean_squared_error<double>(exec, 2, 3, to_device(x), to_device(targets), 0.75, Vector<double>(gradient));
+  EXPECT_NEAR(sum.loss, (0.0625 + 0 + 2.25) / 3 + (1 + 0 + 4.0) / 3, 1e-15);
+  const std::vector<double> expected{0.125, 0, -0.75, -0.5, 0, 1};
+  const auto found = to_host(gradient);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-15) << i;
+  const std::vector<double> few{1, 2, 3};
+  EXPECT_THROW(mean_squared_error<double>(exec, 2, 3, to_device(x), to_device(few), 1, Vector<double>{}), Error);
+}
+
 TEST(VoxelLossTest, FarLogitsNeitherOverflowNorVanish) {
   const Buffer<float> gradient("gradient", 4);
   const LossSum sum = loss_of<float>("binary", 1, {1e4F, -1e4F, 1e4F, -1e4F}, {1, 0, 0, 1}, 1, gradient);

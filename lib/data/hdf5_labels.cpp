@@ -1,0 +1,105 @@
+#include "data/hdf5_labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "data/byte_dataset.hpp"
+#include "data/hdf5_fields.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Handle = Hdf5Object;
+
+/// Real numbers: (N), (N,K), or a label a pixel, the images' extents without channels, alone or with K behind.
+Hdf5Labels read_targets(const Handle& file, const std::string& group, const Handle& dataset, const std::string& where) {
+  const std::vector<hsize_t> found = extents_of(dataset, 1, 5, "1 (N) to 5 (N,D,H,W,K)", where);
+  const std::string images = where.substr(0, where.size() - std::string("labels").size()) + "images";
+  std::vector<hsize_t> pixels =
+      extents_of(open_data(file, group + "/images", images), 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", images);
+  pixels.pop_back();
+  Hdf5Labels labels;
+  labels.a_pixel = found.size() >= pixels.size() && std::equal(pixels.begin(), pixels.end(), found.begin());
+  const std::size_t axes = labels.a_pixel ? pixels.size() : 1;
+  HALOGRAD_REQUIRE(found.size() <= axes + 1, where, ": is of ", extents_text(found), ", expected ",
+                   extents_text({pixels[0]}), " or ", extents_text({pixels[0]}),
+                   " x K, or for each pixel of the images ", extents_text(pixels), " or ", extents_text(pixels),
+                   " x K");
+  labels.target_values = found.size() > axes ? static_cast<int>(found.back()) : 1;
+  if (labels.a_pixel) return labels;
+  labels.targets.resize(static_cast<std::size_t>(found[0]) * static_cast<std::size_t>(labels.target_values));
+  HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels.targets.data()) >= 0,
+                   where, ": cannot be read: ", hdf5_reason());
+  const auto bad =
+      std::find_if(labels.targets.begin(), labels.targets.end(), [](float value) { return !std::isfinite(value); });
+  HALOGRAD_REQUIRE(bad == labels.targets.end(), where, ": label at index ",
+                   (bad - labels.targets.begin()) / labels.target_values, " is ", *bad, ", expected finite numbers");
+  return labels;
+}
+
+Hdf5Labels read_group(const Handle& file, const std::string& group, const fs::path& path) {
+  const std::string where = path.string() + ":" + group + "/labels";
+  const Handle dataset = open_data(file, group + "/labels", where);
+  const Handle type(H5Dget_type(dataset.id()), H5Tclose);
+  if (H5Tget_class(type.id()) == H5T_FLOAT) return read_targets(file, group, dataset, where);
+  const auto extents = extents_of(dataset, 1, 4, "1 (N), or with a label a pixel 2 to 4 (N,[D,[H,]]W)", where);
+  const auto count = static_cast<std::size_t>(extents[0]);
+  HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is of neither an integer nor a float type");
+  if (extents.size() > 1) {  // too many to look through for the largest
+    HALOGRAD_REQUIRE(H5Aexists(dataset.id(), "classes") > 0, where,
+                     ": has a label a pixel, and no attribute `classes`");
+    Hdf5Labels labels;
+    labels.a_pixel = true;
+    labels.classes = attribute(dataset, "classes", std::numeric_limits<std::int32_t>::max(), 0, where);
+    return labels;
+  }
+  std::vector<long long> wide(count);
+  HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_LLONG, H5S_ALL, H5S_ALL, H5P_DEFAULT, wide.data()) >= 0, where,
+                   ": cannot be read: ", hdf5_reason());
+  constexpr int most_classes = std::numeric_limits<std::int32_t>::max();
+  Hdf5Labels labels;
+  labels.classes = attribute(dataset, "classes", most_classes, 0, where);
+  const long long end = labels.classes > 0 ? labels.classes : most_classes;
+  for (std::size_t i = 0; i < count; ++i)
+    HALOGRAD_REQUIRE(wide[i] >= 0 && wide[i] < end, where, ": label at index ", i, " is ", wide[i],
+                     ", expected one in 0..", end - 1);
+  labels.values.assign(wide.begin(), wide.end());
+  return labels;
+}
+
+std::string kind(const Hdf5Labels& labels) {
+  return labels.target_values > 0 ? std::to_string(labels.target_values) + " real numbers a label" : "classes";
+}
+
+}  // namespace
+
+Hdf5Labels read_labels(const Hdf5Object& file, Split split, const fs::path& path) {
+  Hdf5Labels training = read_group(file, "/train", path);
+  if (training.classes == 0 && training.target_values == 0) {
+    const LabelScan scan = scan_labels(training.values);
+    HALOGRAD_REQUIRE(scan.first_beyond < 0, path.string(), ":/train/labels: label at index ", scan.first_beyond, " is ",
+                     training.values[static_cast<std::size_t>(std::max(0L, scan.first_beyond))],
+                     " but no training image has label ", scan.classes,
+                     "; expected labels 0, 1, 2, ... without a gap, or the attribute `classes`");
+    training.classes = scan.classes;
+  }
+  if (split == Split::train) return training;
+  Hdf5Labels test = read_group(file, "/test", path);
+  HALOGRAD_REQUIRE(test.a_pixel == training.a_pixel, path.string(), ":/test/labels: has a label ",
+                   test.a_pixel ? "a pixel" : "an image", ", those of /train are one ",
+                   training.a_pixel ? "a pixel" : "an image");
+  HALOGRAD_REQUIRE(test.target_values == training.target_values, path.string(), ":/test/labels: has ", kind(test),
+                   ", those of /train have ", kind(training));
+  for (std::size_t i = 0; i < test.values.size(); ++i)
+    HALOGRAD_REQUIRE(test.values[i] < training.classes, path.string(), ":/test/labels: label at index ", i, " is ",
+                     test.values[i], ", expected one in 0..", training.classes - 1);
+  test.classes = training.classes;
+  return test;
+}
+
+}  // namespace halograd
