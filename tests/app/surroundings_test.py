@@ -256,7 +256,7 @@ class Crash(FaultTest):
         run = self.write("run.toml", RUN_FILE + SGD)
         words = ["train", run, *sets(training__epochs=100000, output__print_steps=0)]
         process = self.start(words, 2)
-        self.until(process, "^ +4/100000 ")  # each epoch waits until that before the last is written
+        self.until(process, "^ *4/100000 ")  # each epoch waits until that before the last is written
         self.assertIsNone(process.poll(), self.log())
         for rank in ranks_below(process.pid):
             os.kill(rank, signal.SIGKILL)
