@@ -81,7 +81,7 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
   double fastest = 0, allreduce = 0;
   for (const Candidate& each : all) {
     const bool sums = each.averager != "neighbour";
-    if (!sums && each.fits) fastest = std::max(fastest, each.images_per_second);
+    if (!sums && each.fits && each.mixing() >= least_mixing) fastest = std::max(fastest, each.images_per_second);
     if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
   }
   std::printf("\nRecommended\n");
@@ -90,7 +90,7 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
   const double gain = 100 * (best.images_per_second / allreduce - 1);
   if (gain < 1) {
     std::printf(
-        "  averager.name = \"allreduce\"  # by the model as fast as neighbours (%+.1f %%), repeatable, and the same "
+        "  averager.name = \"allreduce\"  # by the model %+.1f %% images/s with neighbours; repeatable, the same "
         "on all ranks\nWhere ranks are uneven, or nodes far apart:\n",
         gain);
   }

@@ -71,7 +71,7 @@ Figures figures_of(const TopologyOptions& options, const Topology& topology) {
 std::string with_thousands(double number) {
   std::string digits = std::to_string(std::llround(number));
   for (auto at = static_cast<long>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
   }
   return digits;
 }

@@ -73,7 +73,7 @@ function(halograd_add_tests folder label)
   # MPICH can pretend that the ranks are on several nodes: edges by store and by put in one window.
   if(folder STREQUAL "comm" AND mpiexec_version MATCHES "HYDRA")
     add_test(NAME comm.nodes.4 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} 4
-      $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Communicator.*:HaloWindow.*:Edges/HaloWindowTest.*:Averager.Stores*:Graphs/NeighbourAverager.*" ${MPIEXEC_POSTFLAGS})
+      $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Communicator.*:HaloWindow.*:Edges/HaloWindowTest.*:Averager.Stores*:ProgressThread.*:Graphs/NeighbourAverager.*" ${MPIEXEC_POSTFLAGS})
     set_tests_properties(comm.nodes.4 PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 600
       ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=4;HALOGRAD_TEST_NODES=2;MPIR_CVAR_NUM_CLIQUES=2")
   endif()

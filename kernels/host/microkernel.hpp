@@ -92,6 +92,11 @@ void compute_tile(const GatherTile<T>& tile) {
     for (int v = 0; v < V; ++v) sum.full[m][v] = load<T>(tile.bias + v * lanes<T>);
     if constexpr (half) sum.last[m] = load_as<HalfPack<T>>(tile.bias + V * lanes<T>);
   }
+  if (tile.target.reads() && tile.slots > 0) {
+    for (int m = 0; m < tile.valid_rows; ++m) {
+      for (int v = 0; v < V + (half ? 1 : 0); ++v) tile.target.prefetch(tile.out_offset[m] + v * lanes<T>);
+    }
+  }
   const long pitch = tile.b_pitch;
   for (int t = 0; t < tile.slots; ++t) {
     const int slot = tile.slot[t];

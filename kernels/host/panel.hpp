@@ -63,9 +63,10 @@ void compute_panel(const PanelTile<T>& tile) {
   }
 }
 
-/// compute_panel over `rows` rows (the last tile may go past them) of at most two packs of columns.
-template <bool transposed, class T>
-void multiply_panel(int packs, int rows, const PanelTile<T>& first) {
+/// compute_panel over `rows` rows (the last tile may go past them) of at most two packs of columns; calls between()
+/// after each tile.
+template <bool transposed, class T, class Between>
+void multiply_panel(int packs, int rows, const PanelTile<T>& first, const Between& between) {
   PanelTile<T> tile = first;
   const int step = panel_rows(packs);
   for (int row = 0; row < rows; row += step) {
@@ -76,6 +77,7 @@ void multiply_panel(int packs, int rows, const PanelTile<T>& first) {
     } else {
       compute_panel<2, transposed>(tile);
     }
+    between();
   }
 }
 

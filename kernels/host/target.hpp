@@ -37,6 +37,14 @@ struct Target {
     }
   }
 
+  /// Whether a store reads something first.
+  [[nodiscard]] bool reads() const { return accumulate || relu_output != nullptr; }
+  /// Fetches what a store of one pack at out + at, some time later, would wait for.
+  inline void prefetch(long at) const {
+    __builtin_prefetch(out + at, 1, 3);
+    if (relu_output != nullptr) __builtin_prefetch(relu_output + at, 0, 3);
+  }
+
   /// The same from column `column` on.
   [[nodiscard]] Target from(long column) const {
     return {out + column, relu_output == nullptr ? nullptr : relu_output + column, accumulate, relu};

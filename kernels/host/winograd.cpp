@@ -1,6 +1,7 @@
 #include "kernels/host/winograd.hpp"
 
 #include "kernels/host/panel.hpp"
+#include "kernels/host/prefetch.hpp"
 #include "kernels/host/winograd_tiles.hpp"
 
 namespace halograd::host {
@@ -136,19 +137,34 @@ struct WinogradProduct {
   void transform_inputs(long first, int count, T* to) const {
     transform_patches<winograd_points(r)>(
         PatchSource<T>{in, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros}, pass,
-        first, count, to, cut.input_columns,
-        [&](const auto& pixels, T* at) { transform_input<r, T>(pixels, at, cut.input_pitch()); });
+        first, count, to, cut.input_columns, [&](const auto& pixels, T* at) {
+          transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
+          transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+        });
   }
 
-  /// The outputs of tiles [first, first + count), count <= cut.tiles, in a block of columns.
-  void compute(long first, int count, int block, const T* inputs, const T* kernels, T* products) const {
+  /// The outputs of tiles [first, first + count), count <= cut.tiles, in a block of columns. `next_inputs` is fetched
+  /// in the meantime, as is what the outputs overwrite.
+  void compute(long first, int count, int block, const T* inputs, const T* kernels, T* products,
+               Prefetch& next_inputs) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
+    Prefetch outputs, masks;
+    if (cut.keeps_kernels && block == 0) {
+      const long pieces = products_in_block(count, packs);
+      outputs = Prefetch(target.out, pass.out_values(), pass.tiles(), first, count, pieces);
+      masks = Prefetch(target.relu_output, pass.out_values(), pass.tiles(), first, count, pieces);
+    }
     for (int plane = 0; plane < planes; ++plane) {
       multiply_panel<false>(packs, count,
                             PanelTile<T>{pass.depth, inputs + plane * cut.input_pitch(), cut.input_columns,
                                          kernels + plane * cut.kernel_pitch(pass.depth), width,
-                                         products + plane * cut.product_pitch(), width, false});
+                                         products + plane * cut.product_pitch(), width, false},
+                            [&] {
+                              next_inputs.read();
+                              outputs.write();
+                              masks.read();
+                            });
     }
     TileAt at(pass, first);
     for (int t = 0; t < count; ++t, at.next(pass)) {
@@ -160,6 +176,10 @@ struct WinogradProduct {
     }
   }
 
+  /// Register tiles in the matrix products of so many tiles and packs of columns.
+  [[nodiscard]] static long products_in_block(int count, int packs) {
+    return static_cast<long>(planes) * ((count + panel_rows(packs) - 1) / panel_rows(packs));
+  }
   [[nodiscard]] T* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
 
   void run_by_tiles(const Exec& exec, const char* label) const {
@@ -181,8 +201,10 @@ struct WinogradProduct {
       for (long first = share.begin; first < share.end; first += cut.tiles) {
         const int count = static_cast<int>(std::min<long>(cut.tiles, share.end - first));
         transform_inputs(first, count, inputs);
+        Prefetch next(in, pass.in_values(), pass.tiles(), first + count, count,
+                      cut.blocks.count() * products_in_block(count, cut.blocks.packs(0)));
         for (int block = 0; block < cut.blocks.count(); ++block) {
-          compute(first, count, block, inputs, scratch.kernels + block * block_values, products_of(task));
+          compute(first, count, block, inputs, scratch.kernels + block * block_values, products_of(task), next);
         }
       }
     });
@@ -205,7 +227,9 @@ struct WinogradProduct {
                                kernels, cut.kernel_pitch(pass.depth));
           for (long first = 0; first < tiles; first += cut.tiles) {
             const int count = static_cast<int>(std::min<long>(cut.tiles, tiles - first));
-            compute(kept + first, count, block, scratch.inputs + first * cut.input_columns, kernels, products_of(task));
+            Prefetch none;
+            compute(kept + first, count, block, scratch.inputs + first * cut.input_columns, kernels, products_of(task),
+                    none);
           }
         }
       });

@@ -21,6 +21,8 @@ struct TilePass {
   [[nodiscard]] int row_tiles() const { return (out_width + winograd_outputs - 1) / winograd_outputs; }
   [[nodiscard]] long tiles() const { return static_cast<long>(images) * rows() * row_tiles(); }
   [[nodiscard]] int planes() const { return winograd_planes(kernel); }
+  [[nodiscard]] long in_values() const { return static_cast<long>(images) * height * width * depth; }
+  [[nodiscard]] long out_values() const { return static_cast<long>(images) * out_height * out_width * columns; }
 
   static TilePass forward(const ConvShape& shape) {
     const ConvShape::Spatial out = shape.out_extent();

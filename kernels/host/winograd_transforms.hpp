@@ -30,18 +30,23 @@ constexpr int winograd_sum_plane(int r) {
   return winograd_points(r) + 1;
 }
 
+/// What the even and the odd powers give, joined at a point and at its negative.
+template <class P>
+[[gnu::always_inline]] inline void at_both_signs(const P& even, const P& odd, P& at, P& at_negative) {
+  at = even + odd;
+  at_negative = even - odd;
+}
+
 /// The low or high half of the rows of B^T d.
 template <bool high, class P>
 [[gnu::always_inline]] inline void input_half(const P (&d)[6], P (&to)[3]) {
   if constexpr (!high) {
     const P even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1];
     to[0] = (d[4] - d[2]) + 4 * (d[0] - d[2]);
-    to[1] = even + odd;
-    to[2] = even - odd;
+    at_both_signs(even, odd, to[1], to[2]);
   } else {
     const P even = d[4] - d[2], odd = d[3] - d[1];
-    to[0] = even + 2 * odd;
-    to[1] = even - 2 * odd;
+    at_both_signs(even, P(2 * odd), to[0], to[1]);
     to[2] = (d[5] - d[3]) - 4 * odd;
   }
 }
@@ -51,16 +56,13 @@ template <bool high, class P>
   if constexpr (!high) {
     const P even = (d[2] + d[6]) - T(4.25) * d[4], odd = (d[1] + d[5]) - T(4.25) * d[3];
     to[0] = (d[0] - d[6]) + T(5.25) * (d[4] - d[2]);
-    to[1] = even + odd;
-    to[2] = even - odd;
+    at_both_signs(even, odd, to[1], to[2]);
     to[3] = (d[7] - d[1]) + T(5.25) * (d[3] - d[5]);
   } else {
     const P two = (d[6] - T(1.25) * d[4]) + T(0.25) * d[2], odd_two = 2 * d[5] - T(2.5) * d[3] + T(0.5) * d[1];
     const P half = (d[6] - 5 * d[4]) + 4 * d[2], odd_half = T(0.5) * d[5] - T(2.5) * d[3] + 2 * d[1];
-    to[0] = two + odd_two;
-    to[1] = two - odd_two;
-    to[2] = half + odd_half;
-    to[3] = half - odd_half;
+    at_both_signs(two, odd_two, to[0], to[1]);
+    at_both_signs(half, odd_half, to[2], to[3]);
   }
 }
 
@@ -97,12 +99,10 @@ template <bool high, class P>
   if constexpr (!high) {
     const P even = y[0] + y[2], odd = y[1] + y[3];
     to[0] = y[0];
-    to[1] = even + odd;
-    to[2] = even - odd;
+    at_both_signs(even, odd, to[1], to[2]);
   } else {
     const P even = y[0] + 4 * y[2], odd = y[1] + 4 * y[3];
-    to[0] = even + 2 * odd;
-    to[1] = even - 2 * odd;
+    at_both_signs(even, P(2 * odd), to[0], to[1]);
     to[2] = y[3];
   }
 }
@@ -112,16 +112,13 @@ template <bool high, class P>
   if constexpr (!high) {
     const P even = y[0] + y[2], odd = y[1] + y[3];
     to[0] = y[0];
-    to[1] = even + odd;
-    to[2] = even - odd;
+    at_both_signs(even, odd, to[1], to[2]);
     to[3] = y[3];
   } else {
     const P two = y[0] + 4 * y[2], odd_two = 2 * y[1] + 8 * y[3];
     const P half = y[0] + T(0.25) * y[2], odd_half = T(0.5) * y[1] + T(0.125) * y[3];
-    to[0] = two + odd_two;
-    to[1] = two - odd_two;
-    to[2] = half + odd_half;
-    to[3] = half - odd_half;
+    at_both_signs(two, odd_two, to[0], to[1]);
+    at_both_signs(half, odd_half, to[2], to[3]);
   }
 }
 
@@ -172,20 +169,45 @@ template <class T, class P>
   to[4] = (p[3] + even) + (16 * two + half);
 }
 
-/// Half of the planes of B^T d B for kernels of r x r: load(i, j) gives the values d; plane p of the result goes to
-/// to[p * pitch].
-template <int r, bool high, class T, class Load>
-inline void transform_input_half(const Load& load, T* to, long pitch) {
-  constexpr int points = winograd_points(r), half_points = points / 2;
-  // The six points' halves leave out a row each; the eight points' high half leaves out the outer rows.
-  constexpr int first = high ? 1 : 0, end = points == 6 ? (high ? 6 : 5) : (high ? 7 : 8);
-  Pack<T> middle[half_points][points];
+/// B^T, for transform_planes: on an axis it maps as many values as there are points.
+struct InputMap {
+  static constexpr int values(int r) { return winograd_points(r); }
+  /// The values [begin, end) that a half reads: the six points' halves leave out a row each, the eight points' high
+  /// half both outer rows.
+  static constexpr int begin(int, bool high) { return high ? 1 : 0; }
+  static constexpr int end(int r, bool high) {
+    return winograd_points(r) - ((winograd_points(r) == 6) == high ? 0 : 1);
+  }
+  template <bool high, class P, int size, int half_size>
+  [[gnu::always_inline]] static inline void half(const P (&from)[size], P (&to)[half_size]) {
+    input_half<high>(from, to);
+  }
+};
+
+/// A, for transform_planes: it maps the outputs of a tile, all of them into both halves.
+struct GradientMap {
+  static constexpr int values(int) { return winograd_outputs; }
+  static constexpr int begin(int, bool) { return 0; }
+  static constexpr int end(int, bool) { return winograd_outputs; }
+  template <bool high, class P, int size, int half_size>
+  [[gnu::always_inline]] static inline void half(const P (&from)[size], P (&to)[half_size]) {
+    gradient_half<high>(from, to);
+  }
+};
+
+/// Half of the planes of B^T d B or A y A^T for kernels of r x r: load(i, j) gives the values; plane p of the result
+/// goes to to[p * pitch].
+template <class Map, int r, bool high, class T, class Load>
+inline void transform_planes(const Load& load, T* to, long pitch) {
+  constexpr int points = winograd_points(r), half_points = points / 2, values = Map::values(r);
+  constexpr int begin = Map::begin(r, high), end = Map::end(r, high);
+  Pack<T> middle[half_points][values];
 #pragma GCC unroll 8
-  for (int j = 0; j < points; ++j) {
-    Pack<T> d[points]{}, half[half_points];
+  for (int j = 0; j < values; ++j) {
+    Pack<T> from[values]{}, half[half_points];
 #pragma GCC unroll 8
-    for (int i = first; i < end; ++i) d[i] = load(i, j);
-    input_half<high>(d, half);
+    for (int i = begin; i < end; ++i) from[i] = load(i, j);
+    Map::template half<high>(from, half);
 #pragma GCC unroll 4
     for (int a = 0; a < half_points; ++a) middle[a][j] = half[a];
   }
@@ -193,43 +215,10 @@ inline void transform_input_half(const Load& load, T* to, long pitch) {
   for (int a = 0; a < half_points; ++a) {
     T* row = to + ((high ? half_points : 0) + a) * points * pitch;
     Pack<T> half[half_points];
-    input_half<false>(middle[a], half);
+    Map::template half<false>(middle[a], half);
 #pragma GCC unroll 4
     for (int b = 0; b < half_points; ++b) store<T>(half[b], row + b * pitch);
-    input_half<true>(middle[a], half);
-#pragma GCC unroll 4
-    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + (b + half_points) * pitch);
-  }
-}
-
-template <int r, class T, class Load>
-inline void transform_input(const Load& load, T* to, long pitch) {
-  transform_input_half<r, false>(load, to, pitch);
-  transform_input_half<r, true>(load, to, pitch);
-}
-
-/// Half of the planes of A y A^T: load(i, j) gives the 4 x 4 values y.
-template <int r, bool high, class T, class Load>
-inline void transform_gradient_half(const Load& load, T* to, long pitch) {
-  constexpr int points = winograd_points(r), half_points = points / 2;
-  Pack<T> middle[half_points][4];
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    Pack<T> y[4], half[half_points];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) y[i] = load(i, j);
-    gradient_half<high>(y, half);
-#pragma GCC unroll 4
-    for (int a = 0; a < half_points; ++a) middle[a][j] = half[a];
-  }
-#pragma GCC unroll 4
-  for (int a = 0; a < half_points; ++a) {
-    T* row = to + ((high ? half_points : 0) + a) * points * pitch;
-    Pack<T> half[half_points];
-    gradient_half<false>(middle[a], half);
-#pragma GCC unroll 4
-    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + b * pitch);
-    gradient_half<true>(middle[a], half);
+    Map::template half<true>(middle[a], half);
 #pragma GCC unroll 4
     for (int b = 0; b < half_points; ++b) store<T>(half[b], row + (b + half_points) * pitch);
   }

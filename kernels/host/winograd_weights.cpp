@@ -1,4 +1,5 @@
 #include "kernels/host/panel.hpp"
+#include "kernels/host/prefetch.hpp"
 #include "kernels/host/winograd.hpp"
 #include "kernels/host/winograd_tiles.hpp"
 
@@ -85,11 +86,11 @@ struct WinogradGradient {
     transform_patches<winograd_points(r)>(
         PatchSource<T>{x, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros}, pass,
         first, count, pieces.inputs + at * cut.input_columns, cut.input_columns,
-        [&](const auto& pixels, T* to) { transform_input_half<r, high>(pixels, to, cut.input_pitch()); });
+        [&](const auto& pixels, T* to) { transform_planes<InputMap, r, high>(pixels, to, cut.input_pitch()); });
     transform_patches<winograd_outputs>(
         PatchSource<T>{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros}, pass, first, count,
         pieces.gradients + at * cut.gradient_columns, cut.gradient_columns,
-        [&](const auto& pixels, T* to) { transform_gradient_half<r, high>(pixels, to, cut.gradient_pitch()); });
+        [&](const auto& pixels, T* to) { transform_planes<GradientMap, r, high>(pixels, to, cut.gradient_pitch()); });
   }
 
   /// A task's share of the transforms of `count` tiles. A half of the planes after the other, as in the sums: of two
@@ -105,8 +106,19 @@ struct WinogradGradient {
     }
   }
 
+  /// What the transforms read next, fetched while the sums are computed.
+  struct Ahead {
+    Prefetch x, dy;
+  };
+  [[nodiscard]] Ahead ahead(long first, long count, long sums) const {
+    const long row_tiles = std::min<long>(unit_rows, shape.channels) / panel_rows(2) + 1;
+    const long tiles = sums * row_tiles * ((count + summed_tiles - 1) / summed_tiles);
+    return {Prefetch(x, pass.in_values(), pass.tiles(), first, count, tiles),
+            Prefetch(dy, pass.out_values(), pass.tiles(), first, count, tiles)};
+  }
+
   /// Adds the products of `count` tiles to the sums of a unit in one plane.
-  void sum_tiles(int unit, int plane, long count, bool accumulate, T* sums) const {
+  void sum_tiles(int unit, int plane, long count, bool accumulate, T* sums, Ahead& next) const {
     const int packs = cut.blocks.packs(cut.block(unit));
     const T* left = pieces.inputs + plane * cut.input_pitch() + cut.first_row(unit);
     const T* right = pieces.gradients + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
@@ -115,7 +127,11 @@ struct WinogradGradient {
           packs, cut.rows(unit),
           PanelTile<T>{static_cast<int>(std::min<long>(summed_tiles, count - t)), left + t * cut.input_columns,
                        cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
-                       sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0});
+                       sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
+          [&next] {
+            next.x.read();
+            next.dy.read();
+          });
     }
   }
 
@@ -159,15 +175,17 @@ struct WinogradGradient {
         }
         if (cut.keeps_sums) {
           const Share share(static_cast<long>(cut.units()) * planes, task, tasks);
+          Ahead next = ahead(first + count, count, share.end - share.begin);
           for (long i = share.begin; i < share.end; ++i) {
             const int unit = static_cast<int>(i % cut.units());
-            sum_tiles(unit, static_cast<int>(i / cut.units()), count, first > 0, sums_of(unit));
+            sum_tiles(unit, static_cast<int>(i / cut.units()), count, first > 0, sums_of(unit), next);
           }
           return;
         }
         const Share share(cut.units(), task, tasks);
+        Ahead none;
         for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {
-          for (int plane = 0; plane < planes; ++plane) sum_tiles(unit, plane, count, false, sums_of(task));
+          for (int plane = 0; plane < planes; ++plane) sum_tiles(unit, plane, count, false, sums_of(task), none);
           finish(unit, 0, cut.rows(unit), sums_of(task));
         }
       });

@@ -52,6 +52,7 @@ struct CommConfig {
   bool force_put = false;      ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
   int ranks_per_node = 0;      ///< hierarchical: so many consecutive ranks count as a node; 0: those that share memory
   int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
+  int progress_us = 200;       ///< between looks of the thread that keeps puts going; 0: no such thread
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once
   InjectConfig inject{};
   bool operator==(const CommConfig&) const = default;

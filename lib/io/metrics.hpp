@@ -20,6 +20,7 @@ struct StepMetrics {
   double compute_seconds = 0;    ///< forward and backward
   double update_seconds = 0;     ///< mixing and optimizer
   double data_seconds = 0;       ///< waiting for a batch
+  double progress_seconds = 0;   ///< processor time of the thread that keeps MPI going
   std::int64_t bytes_sent = 0;
   std::int64_t skipped = 0;           ///< 1: the rank left its update out
   std::int64_t averaging_period = 0;  ///< steps from one exchange to the next; 0: none

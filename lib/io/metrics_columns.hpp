@@ -26,7 +26,7 @@ inline std::string for_metric(std::string text, const std::string& metric) {
   return at == std::string::npos ? text : text.replace(at, standard.size(), metric);
 }
 
-inline constexpr std::array<MetricsColumn<StepMetrics>, 10> step_columns{{
+inline constexpr std::array<MetricsColumn<StepMetrics>, 11> step_columns{{
     {"/step/loss", "1", "mean loss over this rank's images of the step",
      [](const StepMetrics& row) { return row.loss; }},
     {"/step/learning_rate", "1", "learning rate after the schedule",
@@ -39,6 +39,8 @@ inline constexpr std::array<MetricsColumn<StepMetrics>, 10> step_columns{{
     {"/step/update_seconds", "s", "time in mixing and optimizer",
      [](const StepMetrics& row) { return row.update_seconds; }},
     {"/step/data_seconds", "s", "time waiting for the batch", [](const StepMetrics& row) { return row.data_seconds; }},
+    {"/step/progress_seconds", "s", "processor time of the thread that keeps puts going",
+     [](const StepMetrics& row) { return row.progress_seconds; }},
     // a double holds every count below 2^53 exactly
     {"/step/bytes_sent", "B", "bytes sent to other ranks",
      [](const StepMetrics& row) { return static_cast<double>(row.bytes_sent); }, true, true},

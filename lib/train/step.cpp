@@ -38,6 +38,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   StepMetrics row;
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
+  const double progress = progress_ ? progress_->seconds() : 0;
   rate_ =
       config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_->steps() + step_in_epoch_,
                                                         loader_->steps(), config_.training.epochs);
@@ -77,6 +78,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   row.compute_seconds = computed - exchanged;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
   row.bytes_sent = averager_->bytes_sent() - sent;
+  if (progress_) row.progress_seconds = progress_->seconds() - progress;
   return row;
 }
 

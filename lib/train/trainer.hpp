@@ -7,6 +7,7 @@
 #include "comm/averager.hpp"
 #include "comm/communicator.hpp"
 #include "comm/injector.hpp"
+#include "comm/progress_thread.hpp"
 #include "comm/topology.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
@@ -91,6 +92,7 @@ class Trainer {
   std::unique_ptr<Topology> topology_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Averager> averager_;
+  std::unique_ptr<ProgressThread> progress_;  ///< null where none is needed
   std::unique_ptr<RunFiles> files_;
   std::unique_ptr<Stop> stop_;
   std::unique_ptr<FiniteGuard> guard_;

@@ -16,7 +16,7 @@ from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, conte
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
 STEP_COLUMNS = ["averaging_period", "bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
-                "skipped", "update_seconds", "wait_seconds"]
+                "progress_seconds", "skipped", "update_seconds", "wait_seconds"]
 EPOCH_RANK_COLUMNS = ["test_accuracy", "test_loss", "train_loss"]
 EPOCH_COLUMNS = ["consensus_distance", "mean_model_accuracy", "mean_model_loss", "seconds", "steps"]
 
@@ -292,11 +292,16 @@ class Averagers(ProgramTest):
 
     def test_put_path_equals_shared_memory(self):
         replicas = []
-        for put in (False, True):
-            self.check(4, "neighbour", comm__force_put=put)
+        for put, interval in ((False, 200), (True, 0), (True, 200)):
+            self.check(4, "neighbour", comm__force_put=put, comm__progress_us=interval)
             with h5py.File(self.path("runs/synthetic/checkpoint.h5"), "r") as file:
                 replicas.append(file["replica/parameters"][()])
+            with h5py.File(self.path("runs/synthetic/metrics.h5"), "r") as file:
+                looked = file["step/progress_seconds"][()].sum()
+            if not put or interval == 0:
+                self.assertEqual(looked, 0)
         self.assert_same_bits(replicas[0], replicas[1], "force_put")
+        self.assert_same_bits(replicas[0], replicas[2], "a thread that keeps puts going")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ inline constexpr int steps_in_epoch = 5;
 /// Rows in which every quantity differs, by step or epoch and, where it may, by rank.
 inline StepMetrics step_row(std::int64_t step, int rank) {
   const auto value = [&](int quantity) { return quantity + 0.01 * static_cast<double>(step) + 1000.0 * rank; };
-  return {value(1), value(2), value(3), value(4),
-          value(5), value(6), value(7), (std::int64_t{1} << 40) + step * 100 + rank};
+  return {value(1), value(2), value(3),
+          value(4), value(5), value(6),
+          value(7), value(8), (std::int64_t{1} << 40) + step * 100 + rank};
 }
 
 inline EpochMetrics epoch_row(std::int64_t epoch, int rank) {

@@ -19,7 +19,7 @@ CHECKPOINT_ATTRIBUTES = {
 AVERAGER_STATE = {"/replica/averager/weight": "<f8", "/replica/averager/period": "<i8"}
 STEP = {
     "loss": "1", "learning_rate": "1", "images_per_second": "1/s", "wait_seconds": "s", "compute_seconds": "s",
-    "update_seconds": "s", "data_seconds": "s", "bytes_sent": "B", "skipped": "1",
+    "update_seconds": "s", "data_seconds": "s", "progress_seconds": "s", "bytes_sent": "B", "skipped": "1",
     "averaging_period": "1",
 }
 EPOCH_OF_RANK = {"train_loss": "1", "test_loss": "1", "test_accuracy": "1"}

@@ -3,13 +3,13 @@
 
 One step is forward, softmax cross-entropy, backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds, PyTorch's the better of
-its two memory layouts. PyTorch's process keeps the memory that it has freed (MALLOC_*_THRESHOLD_ of glibc): it is then
+its two memory layouts, and of its versions where --python names several interpreters. PyTorch's process keeps the memory that it has freed (MALLOC_*_THRESHOLD_ of glibc): it is then
 up to 30 % faster than as it comes. Peak memory is the process' largest resident set (PyTorch's with its libraries: what a user's job
 has to ask for), PyTorch's of the layout that is faster.
 
     compare_pytorch.py --program build/openmp/halograd [--threads 1,2] [--networks lenet5,...] [--rounds 3] [--seconds 3]
 
-Needs torch, or names a Python that has it: --python /path/to/venv/bin/python3.
+Needs torch, or names a Python that has it, or several: --python /path/to/venv/bin/python3,/usr/bin/python3.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 import time
 
 BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32}
-LAYOUTS = ("contiguous_format", "channels_last")
+LAYOUTS = {"contiguous_format": "NCHW", "channels_last": "NHWC"}
 # Without these, glibc gives each large tensor back to the system and takes it anew, page by page.
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "34359738368", "MALLOC_MMAP_THRESHOLD_": "34359738368"}
 
@@ -113,28 +113,30 @@ def measure_halograd(program, name, batch, threads, seconds):
 def compare(arguments, name, threads):
     """The row of one network: medians over the rounds."""
     batch = BATCHES[name]
-    peer = [arguments.python, os.path.abspath(__file__), "--measure", name, "--seconds", str(arguments.seconds)]
-    ours, theirs = [], {layout: [] for layout in LAYOUTS}
+    peers = [(python, layout) for python in arguments.python.split(",") for layout in LAYOUTS]
+    ours, theirs = [], {peer: [] for peer in peers}
     for _ in range(arguments.rounds):
         ours.append(measure_halograd(arguments.program, name, batch, threads, arguments.seconds))
-        for layout in LAYOUTS:
-            theirs[layout].append(run_json([*peer, "--threads", str(threads), "--layout", layout], threads,
-                                           KEEPS_MEMORY))
+        for python, layout in peers:
+            command = [python, os.path.abspath(__file__), "--measure", name, "--seconds", str(arguments.seconds),
+                       "--threads", str(threads), "--layout", layout]
+            theirs[python, layout].append(run_json(command, threads, KEEPS_MEMORY))
     rate = lambda results: statistics.median(result["images_per_second"] for result in results)
     memory = lambda results: max(result["peak_memory_bytes"] for result in results) / 1e6
-    best = max(LAYOUTS, key=lambda layout: rate(theirs[layout]))
+    best = max(peers, key=lambda peer: rate(theirs[peer]))
     if ours[0]["parameters"] != theirs[best][0]["parameters"]:
         sys.exit(f"{name}: {ours[0]['parameters']} parameters here, {theirs[best][0]['parameters']} in PyTorch")
+    version = lambda peer: theirs[peer][0]["version"].split("+")[0]
     return {"network": name, "batch": batch, "threads": threads, "halograd": rate(ours),
-            **{layout: rate(theirs[layout]) for layout in LAYOUTS}, "ratio": rate(ours) / rate(theirs[best]),
-            "halograd_memory": memory(ours), "pytorch_memory": memory(theirs[best]),
-            "version": theirs[best][0]["version"]}
+            "pytorch": {f"{version(peer)} {LAYOUTS[peer[1]]}": rate(theirs[peer]) for peer in peers},
+            "ratio": rate(ours) / rate(theirs[best]), "halograd_memory": memory(ours),
+            "pytorch_memory": memory(theirs[best])}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", help="the halograd to measure")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has torch")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has torch, or several, with commas")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--networks", default=",".join(BATCHES))
     parser.add_argument("--rounds", type=int, default=3)
@@ -157,14 +159,14 @@ def main():
             rows.append(compare(arguments, name, threads))
             if arguments.json:
                 continue
-            if len(rows) == 1:
-                print(f"PyTorch {rows[0]['version']}, images/s\n"
-                      "| network | batch | threads | halograd | PyTorch NCHW | PyTorch NHWC | ratio | memory MB | PyTorch's |\n"
-                      "|---|---|---|---|---|---|---|---|---|")
             row = rows[-1]
-            print(f"| {name} | {row['batch']} | {threads} | {row['halograd']:.1f} | {row['contiguous_format']:.1f} | "
-                  f"{row['channels_last']:.1f} | {row['ratio']:.2f} | {row['halograd_memory']:.0f} | "
-                  f"{row['pytorch_memory']:.0f} |", flush=True)
+            peers = row["pytorch"]
+            if len(rows) == 1:
+                print("images/s, PyTorch by version and layout\n| network | batch | threads | halograd | "
+                      f"{' | '.join(peers)} | ratio | memory MB | PyTorch's |\n" + "|---" * (len(peers) + 7) + "|")
+            print(f"| {name} | {row['batch']} | {threads} | {row['halograd']:.1f} | "
+                  f"{' | '.join(f'{rate:.1f}' for rate in peers.values())} | {row['ratio']:.2f} | "
+                  f"{row['halograd_memory']:.0f} | {row['pytorch_memory']:.0f} |", flush=True)
     if arguments.json:
         print(json.dumps(rows, indent=1))
 

@@ -3,8 +3,8 @@
 
     straggler.py [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 2]
 
-Prints for each way of averaging the throughput of all ranks and of those that are not slowed (medians over the steps of
-the last epochs), with and without the straggler, which sleeps after computing: where ranks share cores, the others gain
+Prints for each way of averaging the throughput of all ranks and of those that are not slowed (over the last
+epochs), with and without the straggler, which sleeps after computing: where ranks share cores, the others gain
 what it leaves idle.
 """
 
@@ -16,8 +16,18 @@ import tempfile
 import h5py
 import numpy as np
 
-from step_model_check import RUN_FILE
-
+RUN_FILE = """name = "run"
+training.epochs = {epochs}
+training.batch = {batch}
+training.threads = 1
+data.format = "synthetic"
+data.synthetic_train = {images}
+data.synthetic_test = 64
+data.synthetic_shape = [32, 32, 3]
+network.name = "resnet20"
+output.checkpoint_epochs = 0
+"""
+BATCH, STEPS, EPOCHS = 32, 16, 4  # of a rank; a step is far longer than a time slice of cores that ranks share
 WAYS = {
     "allreduce": ["averager.name=allreduce"],
     "neighbour, synchronous": ["averager.name=neighbour"],
@@ -25,22 +35,21 @@ WAYS = {
     "allreduce, measured shares": ["averager.name=allreduce", "training.shares=measured"],
     "neighbour, measured shares": ["averager.name=neighbour", "training.shares=measured"],
 }
-STEPS = 40
 
 
 def rates(arguments, folder, words, factor):
     ranks = arguments.ranks
     path = os.path.join(folder, "run.toml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(RUN_FILE.format(batch=64 * ranks, images=64 * ranks * STEPS))
-    words = ["training.epochs=4", *words]
+        file.write(RUN_FILE.format(epochs=EPOCHS, batch=BATCH * ranks, images=BATCH * ranks * STEPS))
     if factor > 1:
-        words += ["comm.inject.slow_rank=0", f"comm.inject.slow_factor={factor}"]
+        words = words + ["comm.inject.slow_rank=0", f"comm.inject.slow_factor={factor}"]
     subprocess.run([arguments.mpiexec, "-n", str(ranks), arguments.program, "train", path, "--overwrite",
                     *(word for each in words for word in ("--set", each))],
                    cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250)
     with h5py.File(os.path.join(folder, "runs/run/metrics.h5")) as file:
-        return np.median(file["step/images_per_second"][()][2 * STEPS:], axis=0)
+        seconds_an_image = 1 / file["step/images_per_second"][()][2 * STEPS:]
+        return 1 / seconds_an_image.mean(axis=0)
 
 
 def main():
