@@ -53,11 +53,8 @@ struct TileSums {
 };
 
 /// Rows of a GatherTile: each takes a pointer, so that more would not fit the general registers.
-constexpr int tile_rows(int packs) {
-  return rows_that_fit(packs, 8);
-}
 constexpr int gather_rows(TileWidth width) {
-  return tile_rows(width.registers());
+  return rows_that_fit(width.registers(), 8);
 }
 /// Pixels that a table of row pointers holds for a GatherTile: a multiple of gather_rows for every width.
 constexpr int table_pixels = 48;

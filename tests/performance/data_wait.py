@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How long a training waits for its images when the file system is slow: share of the steps' time (/step/data_seconds).
 
-Makes an HDF5 set of --megabytes and trains on it:
+Makes an HDF5 set of --megabytes and trains on it, each rank holding two windows of 16 blocks of 1 MiB at most and, unless a
+row says otherwise, no cache:
 first with reads as fast as they are, which gives the rate at which the training takes images, then with the file
 throttled (data.throttle_mb_per_second) to multiples of that rate, with and without reading ahead and caches. A share is
 that of the ranks' time in an epoch's steps. Nothing else may run on the machine.
@@ -11,7 +12,6 @@ that of the ranks' time in an epoch's steps. Nothing else may run on the machine
 
 import argparse
 import os
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -127,8 +127,6 @@ def main():
             shutil.rmtree(disk)
             limit = f"{factor * demand:.1f} ({factor} x)" if factor > 0 else "none"
             print(f"{name:32} {limit:>20} {100 * shares[0]:12.1f} % {100 * shares[1]:6.1f} % {100 * shares[2]:6.1f} %", flush=True)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f"the largest rank took {peak * 1024 / 1e6:.0f} MB of memory at its peak (with the memory cache)")
 
 
 if __name__ == "__main__":
