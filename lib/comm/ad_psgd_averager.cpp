@@ -36,7 +36,7 @@ class AdPsgdAverager final : public Averager {
       : partners_(of_rank(context.comm, sides.partners)),
         asks_(of_rank(context.comm, sides.asks)),
         staging_(context.length),
-        window_(context.comm, std::move(sides), context.length, context.transport.force_put),
+        window_(context.comm, std::move(sides), context.length, transport_options(context.transport)),
         mixer_(context.length, 2) {
     MPI_Comm_dup(context.comm, &comm_);
     MPI_Comm_rank(comm_, &rank_);

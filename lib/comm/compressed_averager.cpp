@@ -53,7 +53,7 @@ class CompressedNeighbourAverager final : public WeightAverager {
         own_("halograd::estimate", total_),
         code_staging_(words_),
         state_staging_(total_),
-        window_(context.comm, context.topology, words_, {context.transport.slots, context.transport.force_put}) {
+        window_(context.comm, context.topology, words_, {transport_options(context.transport)}) {
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) estimates_.emplace_back("halograd::estimate", total_);
     window_.start_at(context.first_step);
     MPI_Comm_dup(context.comm, &comm_);

@@ -18,7 +18,7 @@ class DynamicNeighbourAverager final : public WeightAverager {
       : WeightAverager(context),
         staging_(context.length),
         window_(context.comm, *context.topology.dynamic(), context.length, context.first_step,
-                {context.transport.slots, context.transport.force_put}),
+                transport_options(context.transport)),
         mixer_(context.length, static_cast<std::size_t>(window_.topology().most_in())) {}
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }

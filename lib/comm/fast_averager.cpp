@@ -30,7 +30,7 @@ class FastAverager final : public Averager {
         message_("halograd::gradient_message", length_ + 1),
         staging_(length_ + 1),
         weights_staging_(length_),
-        window_(context.comm, context.topology, length_ + 1, {context.transport.slots, context.transport.force_put}),
+        window_(context.comm, context.topology, length_ + 1, {transport_options(context.transport)}),
         optimizer_state_(context.optimizer_state),
         optimizer_step_(context.optimizer_step) {
     if constexpr (!runs_on_host) received_.emplace("halograd::gradient", length_);

@@ -16,7 +16,7 @@ class GossipGradAverager final : public Averager {
   explicit GossipGradAverager(const AveragerContext& context)
       : staging_(context.length),
         window_(context.comm, *context.topology.dynamic(), context.length, context.first_step,
-                {context.transport.slots, context.transport.force_put}),
+                transport_options(context.transport)),
         mixer_(context.length, 1) {}
 
   void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> /*weights*/, Vector<float> gradient,

@@ -26,10 +26,11 @@ void copy(std::byte* to, const HostVector<const float>& values) {
 
 }  // namespace
 
-HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, bool force_put, std::size_t put_floats)
-    : segment_(comm, bytes, force_put),
-      force_put_(force_put),
-      put_floats_(std::clamp<std::size_t>(put_floats, 1, std::numeric_limits<int>::max())) {
+HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options)
+    : segment_(comm, bytes, options.force_put),
+      force_put_(options.force_put),
+      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
+      report_seconds_(options.report_seconds) {
   MPI_Comm_rank(comm, &rank_);
 }
 

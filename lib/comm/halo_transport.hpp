@@ -8,6 +8,7 @@
 
 #include "comm/rank_clock.hpp"
 #include "comm/shared_segment.hpp"
+#include "comm/transport_options.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -25,8 +26,8 @@ class HaloTransport {
     bool in_flight = false;       ///< that one is not known to be complete
   };
 
-  /// Collective; throws what SharedSegment throws. `bytes` of this rank; `put_floats` of one MPI_Put at most.
-  HaloTransport(MPI_Comm comm, std::size_t bytes, bool force_put, std::size_t put_floats);
+  /// Collective; throws what SharedSegment throws. `bytes` of this rank.
+  HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options);
 
   Peer peer(int rank);
   [[nodiscard]] int rank() const { return rank_; }
@@ -56,13 +57,12 @@ class HaloTransport {
   void complete(Peer& peer);
 
   /// Waits, giving up the core and keeping MPI's progress going, until a counter of this rank that `peer` writes has
-  /// reached `version`; what was written before it can be read then. A wait of more than report_after() is told once on
+  /// reached `version`; what was written before it can be read then. A wait of more than report_seconds is told once on
   /// stderr, with `purpose` before the version. Returns the seconds that it waited.
   double await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose);
   /// Says on stderr that this rank has waited so long for a version.
   void report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
                    double seconds) const;
-  void report_after(double seconds) { report_seconds_ = seconds; }  ///< 30 unless set
   /// Waits until `clock` has come to a time, as await() does.
   double wait_until(const RankClock& clock, std::int64_t time);
   void make_progress();
@@ -80,7 +80,7 @@ class HaloTransport {
   int rank_ = 0;
   bool uses_mpi_ = false;
   std::vector<MPI_Request> puts_;  // since the last wait_for_puts
-  double wait_seconds_ = 0, report_seconds_ = 30;
+  double wait_seconds_ = 0, report_seconds_;
 };
 
 }  // namespace halograd

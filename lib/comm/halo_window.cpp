@@ -85,7 +85,7 @@ class HaloWindow::Implementation {
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
     : nodes_(checked_nodes(comm, topology, length, options)),
       layout_(topology, nodes_, rank_of(comm), length, options.slots),
-      transport_(comm, layout_.bytes(), options.force_put, options.put_floats),
+      transport_(comm, layout_.bytes(), options),
       length_(length),
       rank_(transport_.rank()),
       slots_(options.slots),
@@ -94,7 +94,6 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
       injector_(options.inject),
       injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
       edges_(topology.in_neighbours(rank_), length * sizeof(float)) {
-  transport_.report_after(options.report_seconds);
   const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank), layout_of(neighbour.rank),

@@ -7,7 +7,7 @@
 
 #include "comm/edge_log.hpp"
 #include "comm/topology.hpp"
-#include "config/comm_config.hpp"
+#include "comm/transport_options.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -22,13 +22,9 @@ namespace halograd {
 /// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
 class HaloWindow {
  public:
-  struct Options {
-    int slots = 2;                                  ///< versions in flight on an edge, at least 2
-    bool force_put = false;                         ///< MPI_Put also between ranks that share memory
-    std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
-    bool exact = true;                              ///< readers take every version
-    double report_seconds = 30;                     ///< a longer wait is told on stderr
-    InjectConfig inject{};                          ///< latency, and lost halos where it is not exact
+  struct Options : TransportOptions {
+    bool exact = true;      ///< readers take every version
+    InjectConfig inject{};  ///< latency, and lost halos where it is not exact
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for

@@ -71,7 +71,7 @@ class HierarchicalAverager final : public WeightAverager {
         staging_(length_),
         mean_("halograd::node_mean", slice_),
         segment_(node_comm_.get(), (result_offset() + slice_) * sizeof(float), false),
-        window_(slice_comm_.get(), context.topology, slice_, {context.transport.slots, context.transport.force_put}),
+        window_(slice_comm_.get(), context.topology, slice_, {transport_options(context.transport)}),
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {
     window_.start_at(context.first_step);

@@ -193,9 +193,8 @@ class StaleNeighbourAverager final : public NeighbourAverager {
 std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
   if (averager.codec != "fp32") return make_compressed_averager(context);
-  HaloWindow::Options options{context.transport.slots, context.transport.force_put};
+  HaloWindow::Options options{transport_options(context.transport)};
   options.exact = averager.staleness == 0 && averager.patience == 0;
-  options.report_seconds = context.transport.report_seconds;
   options.inject = context.transport.inject;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);

@@ -65,12 +65,12 @@ Sides two_sides(const Graph& graph) {
   return {odd, kept};
 }
 
-PairWindow::PairWindow(MPI_Comm comm, Sides sides, std::size_t length, bool force_put)
+PairWindow::PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const TransportOptions& options)
     : sides_(std::move(sides)),
       rank_(rank_of(comm)),
       length_(length),
       slot_bytes_((length * sizeof(float) + line - 1) / line * line),
-      transport_(comm, slot_at(rank_, slots_of(rank_)), force_put, std::size_t{1} << 28) {
+      transport_(comm, slot_at(rank_, slots_of(rank_)), options) {
   for (const int partner : sides_.partners[static_cast<std::size_t>(rank_)]) {
     peers_.push_back(transport_.peer(partner));
     const std::vector<int>& there = sides_.partners[static_cast<std::size_t>(partner)];

@@ -30,7 +30,7 @@ Sides two_sides(const Graph& graph);
 class PairWindow {
  public:
   /// Collective. `length` floats. Throws Error on all ranks where a node has too little shared memory.
-  PairWindow(MPI_Comm comm, Sides sides, std::size_t length, bool force_put);
+  PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const TransportOptions& options);
 
   // For a rank that asks.
   [[nodiscard]] bool is_asking() const { return asking_; }

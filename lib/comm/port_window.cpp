@@ -30,7 +30,7 @@ std::uint64_t fingerprint(const DynamicTopology& topology) {
 }  // namespace
 
 PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
-                       Options options)
+                       TransportOptions options)
     : topology_(std::move(topology)),
       ranks_(topology_.ranks()),
       length_(length),
@@ -38,7 +38,7 @@ PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t leng
       slots_(options.slots),
       first_step_(first_step),
       options_(options),
-      transport_(comm, checked_bytes(comm), options.force_put, options.put_floats),
+      transport_(comm, checked_bytes(comm), options),
       put_step_(first_step),
       read_step_(first_step) {
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -20,12 +20,6 @@ namespace halograd {
 /// destruction.
 class PortWindow {
  public:
-  struct Options {
-    int slots = 2;                                  ///< steps that can be in flight, at least 2
-    bool force_put = false;                         ///< MPI_Put also between ranks that share memory
-    std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
-  };
-
   /// What an in-neighbour has sent in a step. Valid until released.
   struct Halo {
     int rank = 0;
@@ -37,7 +31,8 @@ class PortWindow {
   /// Collective. `length` floats a halo; `first_step` comes first. Throws Error on all ranks where their arguments
   /// differ, the topology is for another number of ranks, a node has too little shared memory, or MPI grants no unified
   /// memory model. Destruction is collective too, except while an exception unwinds this rank's stack.
-  PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step, Options options);
+  PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
+             TransportOptions options);
 
   /// Writes this step's halo, with a number beside it, to the step's out-neighbours; waits, giving up the core, for
   /// their ports. `values` must stay as they are until flush().
@@ -66,7 +61,7 @@ class PortWindow {
   int ranks_;
   std::size_t length_, port_bytes_;
   std::int64_t slots_, first_step_;
-  Options options_;
+  TransportOptions options_;
   HaloTransport transport_;
   std::vector<HaloTransport::Peer> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
   std::vector<int> sent_to_;                            // of the last put

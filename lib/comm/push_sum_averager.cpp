@@ -29,7 +29,7 @@ class PushSumAverager final : public Averager {
         before_("halograd::before_update", context.length),
         staging_(context.length),
         window_(context.comm, graph_of(context.topology), context.length, context.first_step,
-                {context.transport.slots, context.transport.force_put}),
+                transport_options(context.transport)),
         mixer_(context.length, static_cast<std::size_t>(window_.topology().most_in())) {
     MPI_Comm_rank(context.comm, &rank_);
     // In the window's first step, what was under way when the checkpoint was written is sent again; else nothing.

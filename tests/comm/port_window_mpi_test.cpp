@@ -71,7 +71,7 @@ void dawdle(std::uint64_t most, std::uint64_t call) {
 class PortWindowTest : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
  protected:
   DynamicTopology topology_ = topology_of(std::get<0>(GetParam()));
-  PortWindow::Options options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
+  TransportOptions options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
 
 TEST_P(PortWindowTest, EveryStepBringsTheHalosOfItsSendersWholeUnderRandomDelays) {

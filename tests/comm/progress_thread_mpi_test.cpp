@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds most) {
   const int target = comm.ranks() - 1;
   const std::vector<float> halo(100'000, 3);
-  HaloTransport transport(comm.handle(), sizeof(std::int64_t) + halo.size() * sizeof(float), true, halo.size());
+  HaloTransport transport(comm.handle(), sizeof(std::int64_t) + halo.size() * sizeof(float), {2, true});
   std::vector<HaloTransport::Peer> peer;
   if (comm.rank() == 0) peer.push_back(transport.peer(target));
   transport.start();
