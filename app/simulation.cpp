@@ -24,10 +24,7 @@ long steps_to_tolerance(const SimulationOptions& options, const std::vector<Spar
 }
 
 SimulatedRow neighbour_row(const SimulationOptions& options, int ranks, const std::string& kind) {
-  std::vector<int> nodes(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    nodes[static_cast<std::size_t>(rank)] = rank / options.machine.ranks_per_node;
-  }
+  const std::vector<int> nodes = nodes_of_consecutive(ranks, options.machine.ranks_per_node);
   const Topology topology = make_topology(config_of(options, kind), ranks, nodes);
   const EdgeLoad load = edge_load(topology, nodes);
   return {ranks,

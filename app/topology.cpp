@@ -32,10 +32,7 @@ struct TopologyOptions {
 };
 
 std::vector<int> nodes_of(const TopologyOptions& options) {
-  std::vector<int> nodes(static_cast<std::size_t>(options.ranks), 0);
-  if (options.node_ranks == 0) return nodes;
-  for (int rank = 0; rank < options.ranks; ++rank) nodes[static_cast<std::size_t>(rank)] = rank / options.node_ranks;
-  return nodes;
+  return nodes_of_consecutive(options.ranks, options.node_ranks == 0 ? options.ranks : options.node_ranks);
 }
 
 /// What a user weighs when choosing a graph.

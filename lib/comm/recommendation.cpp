@@ -23,10 +23,7 @@ std::vector<std::string> kinds(int ranks) {
 std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, const std::vector<MeasuredBatch>& batches,
                                   int slots) {
   const int ranks = cluster.ranks, on_node = std::min(ranks, cluster.machine.ranks_per_node);
-  std::vector<int> nodes(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    nodes[static_cast<std::size_t>(rank)] = rank / cluster.machine.ranks_per_node;
-  }
+  const std::vector<int> nodes = nodes_of_consecutive(ranks, cluster.machine.ranks_per_node);
   std::vector<Candidate> all;
   // `models`: of all ranks of a node, beside what each needs to train alone.
   const auto add = [&](Candidate candidate, const MeasuredBatch& batch, int models) {

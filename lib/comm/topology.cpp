@@ -164,6 +164,12 @@ Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) 
   return graph;
 }
 
+std::vector<int> nodes_of_consecutive(int ranks, int ranks_per_node) {
+  std::vector<int> nodes(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) nodes[static_cast<std::size_t>(rank)] = rank / ranks_per_node;
+  return nodes;
+}
+
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank) {
   long crossing = 0;
   for (int rank = 0; rank < topology.ranks(); ++rank) {

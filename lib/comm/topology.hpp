@@ -75,6 +75,9 @@ std::vector<int> distances_from_0(int ranks, const std::function<const std::vect
 /// The in-neighbours alone.
 Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours);
 
+/// The node of each rank where `ranks_per_node` consecutive ranks are on one.
+std::vector<int> nodes_of_consecutive(int ranks, int ranks_per_node);
+
 /// Edges between ranks on different nodes.
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank);
 

@@ -1,12 +1,8 @@
 #include "config/cluster_config.hpp"
 
-#include <fstream>
-#include <sstream>
-
 #include "config/document.hpp"
 #include "config/table_reader.hpp"
 #include "kernels/error.hpp"
-#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -20,12 +16,7 @@ void visit(Visitor& v, ClusterConfig& c) {
 }
 
 ClusterConfig read_cluster(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
-  std::ostringstream text;
-  text << file.rdbuf();
-  HALOGRAD_REQUIRE(!file.bad() && !text.fail(), path, ": cannot be read");
-  const Node document = parse_document(text.str(), path);
+  const Node document = parse_document(read_text(path), path);
   ClusterConfig cluster;
   require_known_keys(document, keys_of(cluster), "a cluster's description");
   TableReader reader(document, "", "");

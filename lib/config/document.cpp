@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <regex>
@@ -13,6 +15,7 @@
 
 #include "config/number.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -220,6 +223,16 @@ std::string describe(const Node& node) {
       return "a date or time";
   }
   return "";
+}
+
+std::string read_text(const std::string& path) {
+  HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a TOML file");
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
+  std::ostringstream text;
+  text << file.rdbuf();
+  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
+  return text.str();
 }
 
 Node parse_document(const std::string& text, const std::string& name) {

@@ -300,8 +300,7 @@ void visit(Visitor& v, CommConfig& c) {
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("progress_us", c.progress_us,
     "between nodes, where MPI does not do so by itself: a thread keeps puts going, and sleeps so many microseconds "
-    "from look "
-    "to look; 0: none",
+    "from look to look; 0: none",
     at_least(0));
   v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
     above(0));

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "config/averager_checks.hpp"
 #include "config/document.hpp"
@@ -14,7 +12,6 @@
 #include "config/suggest.hpp"
 #include "config/table_reader.hpp"
 #include "kernels/error.hpp"
-#include "support/system_reason.hpp"
 
 namespace halograd {
 
@@ -169,14 +166,8 @@ RunConfig parse(const std::string& text, const std::string& name, const std::str
 }  // namespace
 
 RunConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a TOML run file");
-  std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
-  std::ostringstream text;
-  text << file.rdbuf();
-  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
-  const auto folder = std::filesystem::absolute(path).parent_path().string();
-  return parse(text.str(), path, folder, overrides);
+  const std::string text = read_text(path);
+  return parse(text, path, std::filesystem::absolute(path).parent_path().string(), overrides);
 }
 
 RunConfig parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {

@@ -153,11 +153,11 @@ class BatchPlan {
   template <class T>
   void augment_images(std::span<const long> indices, int channels, std::vector<T>& images) const {
     const ImageShape shape(shape_.extents(), channels, shape_.dimensions);
-    const std::vector<T> original = images;
+    std::vector<T> original(static_cast<std::size_t>(shape.values()));
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      const auto place = i * static_cast<std::size_t>(shape.values());
-      const Augmentation draw = draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_);
-      augment(original.data() + place, shape, draw, images.data() + place);
+      T* image = images.data() + i * original.size();
+      std::copy_n(image, original.size(), original.begin());
+      augment(original.data(), shape, draw_augmentation(options_.seed, epoch_, indices[i], pad_crop_, flip_), image);
     }
   }
 

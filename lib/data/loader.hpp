@@ -26,8 +26,8 @@ struct LoaderOptions {
   std::uint64_t seed = 1;
   bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, normalised only
   bool prefetch = true;
-  long most =
-      0;  ///< images of a rank and step where shares may be set, at least those of equal shares; 0: they may not
+  /// Images of a rank and step where shares may be set, at least those of equal shares; 0: they may not.
+  long most = 0;
 };
 
 /// Deals a Dataset to ranks, batch by batch, and normalises it: (value - mean) / standard deviation per channel.

@@ -82,9 +82,10 @@ void Trainer::start_averager() {
   if (config_.averager.name != "none") {
     progress_ = make_progress_thread(config_.comm, comm_.handle(), comm_.nodes());
   }
-  if (progress_)
+  if (progress_) {
     report_.line("MPI moves puts only when called: a thread does so each " + std::to_string(config_.comm.progress_us) +
                  " us (comm.progress_us)");
+  }
 }
 
 std::string Trainer::restore_averager(const std::string& checkpoint, const CheckpointHeader& header,

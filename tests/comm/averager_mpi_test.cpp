@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, NeighbourAverager,
 TEST(Averager, NeighbourIsBitwiseTheSameInEveryRunAndGoesOnFromAnyStep) {
   constexpr std::size_t length = 1001;
   for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
-    for (const bool force_put : {false, true}) {
+    for (const bool force_put : ways_to_put()) {
       const Choice choice{"neighbour", order, "exponential", force_put, 2};
       const std::vector<float> straight = trained(choice, length, 9);
       EXPECT_EQ(ranks_that_differ(straight, trained(choice, length, 9)), 0) << order << force_put;
@@ -179,7 +179,7 @@ TEST(Averager, NoneLeavesWeightsAndGradientAlone) {
 }
 
 TEST(Averager, NeighbourCountsWhatItSends) {
-  for (const bool force_put : {false, true}) {
+  for (const bool force_put : ways_to_put()) {
     const auto averager = make({"neighbour", "combine_then_adapt", "torus2d", force_put}, 100);
     const auto degree = static_cast<std::int64_t>(topology_of("torus2d").out_neighbours(this_rank()).size());
     Values weights(start_of(0, 100));

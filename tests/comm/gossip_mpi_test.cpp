@@ -213,7 +213,7 @@ TEST(GossipGrad, FollowsItsRuleAsSimulatedInOneProcess) {
   constexpr std::size_t length = 203;
   const auto ranks = static_cast<std::size_t>(all_ranks());
   for (const char* kind : {"rotating_exponential", "random_matching"}) {
-    for (const bool force_put : {false, true}) {
+    for (const bool force_put : ways_to_put()) {
       const Choice choice{"gossip_grad", kind, force_put};
       const auto share_of = [&](std::size_t rank) { return static_cast<double>(rank + 1) / 100; };
       Values weights(start_of(this_rank(), length));

@@ -170,19 +170,13 @@ TEST(Topology, AutomaticWeightsAreUniformOnDirectedGraphsOnly) {
   }
 }
 
-std::vector<int> nodes_in_blocks(int ranks, int node_ranks) {
-  std::vector<int> nodes(ranks);
-  for (int rank = 0; rank < ranks; ++rank) nodes[rank] = rank / node_ranks;
-  return nodes;
-}
-
 TEST(Topology, IsLaidOutSoThatMostEdgesStayInsideANode) {
   // An 8 x 8 torus on nodes of 8: rows would leave 16 edges a node crossing each way, tiles of 2 x 4 leave 12.
-  const std::vector<int> nodes = nodes_in_blocks(64, 8);
+  const std::vector<int> nodes = nodes_of_consecutive(64, 8);
   EXPECT_EQ(crossing_edges(make_topology(config_of("torus2d"), 64), nodes), 128);
   EXPECT_EQ(crossing_edges(make_topology(config_of("torus2d"), 64, nodes), nodes), 96);
   // Tiles of 4 x 4 x 4 in a cube of 8: half of the 6 faces' points a node have an edge out.
-  const std::vector<int> cubes = nodes_in_blocks(512, 64);
+  const std::vector<int> cubes = nodes_of_consecutive(512, 64);
   EXPECT_EQ(crossing_edges(make_topology(config_of("torus3d"), 512, cubes), cubes), 8 * 6 * 16);
 }
 
@@ -190,9 +184,9 @@ TEST(Topology, RanksDealtOutRoundRobinGetTheLayoutOfBlocks) {
   std::vector<int> dealt(16);
   for (int rank = 0; rank < 16; ++rank) dealt[rank] = rank % 4;
   for (const std::string& kind : kinds) {
-    const Topology blocks = make_topology(config_of(kind), 16, nodes_in_blocks(16, 4));
+    const Topology blocks = make_topology(config_of(kind), 16, nodes_of_consecutive(16, 4));
     const Topology round_robin = make_topology(config_of(kind), 16, dealt);
-    EXPECT_EQ(crossing_edges(round_robin, dealt), crossing_edges(blocks, nodes_in_blocks(16, 4))) << kind;
+    EXPECT_EQ(crossing_edges(round_robin, dealt), crossing_edges(blocks, nodes_of_consecutive(16, 4))) << kind;
     EXPECT_NEAR(spectral_gap(round_robin), spectral_gap(blocks), 1e-9) << kind;
   }
   EXPECT_EQ(crossing_edges(make_topology(config_of("ring"), 16, dealt), dealt), 8);
