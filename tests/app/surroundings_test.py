@@ -14,7 +14,7 @@ import numpy as np
 
 from faults import FaultTest
 from image_files import write_classes
-from program import (INPUTS, MPIEXEC, PROGRAM, SYNTHETIC, ProgramTest, execute, launched, main, ranks_below,
+from program import (INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, launched, main, ranks_below,
                      read_metrics, sets)
 from resume_test import RUN_FILE, SGD
 
@@ -185,12 +185,7 @@ class Permissions(ProgramTest):
                          "the run goes on without it\n")
 
 
-def is_open_mpi():
-    version = subprocess.run([MPIEXEC[0], "--version"], capture_output=True, text=True, check=False)
-    return "Open MPI" in version.stdout or "OpenRTE" in version.stdout
-
-
-@unittest.skipUnless(is_open_mpi(), "Open MPI's networks")
+@unittest.skipUnless(IS_OPEN_MPI, "Open MPI's networks")
 class PlainNetwork(ProgramTest):
     def test_one_sided_communication_over_tcp(self):
         """Open MPI has none unless told; what the refusal says is what it has to be told."""
