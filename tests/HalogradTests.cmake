@@ -12,12 +12,12 @@ set(halograd_script_environment ${halograd_test_environment} OMP_NUM_THREADS=1
 set(halograd_mpiexec_flags ${MPIEXEC_PREFLAGS})
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE mpiexec_version ERROR_VARIABLE mpiexec_version)
 if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
-  # Open MPI starts neither more ranks than cores nor anything as root unless told, and binds two ranks to the first
-  # two cores, also those of the test beside.
+  # Open MPI starts neither more ranks than cores nor anything as root unless told, binds two ranks to the first two
+  # cores, also those of the test beside, and comments on a status that is not 0.
   set(halograd_open_mpi ON)
   list(APPEND halograd_mpiexec_flags --oversubscribe)
   list(APPEND halograd_script_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    OMPI_MCA_hwloc_base_binding_policy=none)
+    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1)
 endif()
 
 # How a launcher makes two nodes of this machine: MPICH pretends, Open MPI starts the ranks of the second one below a
