@@ -96,6 +96,13 @@ function(halograd_add_tests folder label)
       ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=4;HALOGRAD_TEST_NODES=2;${halograd_two_nodes_environment}")
   endif()
 
+  if(folder STREQUAL "comm")
+    add_test(NAME comm.large.2 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} 2
+      $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Edges/LargeHalo.*" ${MPIEXEC_POSTFLAGS})
+    set_tests_properties(comm.large.2 PROPERTIES LABELS "mpi;long" PROCESSORS 2 TIMEOUT 1800
+      ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=2;HALOGRAD_TEST_LARGE=1")
+  endif()
+
   # A whole program is run on four ranks.
   set(processors 1)
   if(label MATCHES "app|slurm")

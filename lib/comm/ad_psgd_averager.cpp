@@ -50,12 +50,13 @@ class AdPsgdAverager final : public Averager {
   AdPsgdAverager& operator=(const AdPsgdAverager&) = delete;
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
+    step_ = step;
     if (!asks_ || partners_.empty() || window_.is_asking()) return;
     const HostVector<const float> now = staging_.download(exec, weights);
     std::copy(now.data(), now.data() + now.size(), sent_.begin());
     const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(rank_));
     window_.ask(random_bits(key, static_cast<std::uint64_t>(step)) % partners_.size(),
-                HostVector<const float>(sent_.data(), sent_.size()));
+                HostVector<const float>(sent_.data(), sent_.size()), step);
   }
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
                      Vector<float> /*gradient*/, double /*share*/) override {
@@ -79,6 +80,7 @@ class AdPsgdAverager final : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds() + waited_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
   template <class Values>
@@ -88,7 +90,7 @@ class AdPsgdAverager final : public Averager {
 
   /// Takes the answer, or answers once each partner that has asked; whatever has come.
   void exchange(const ExecutionSpace& exec, Vector<float> weights) {
-    if (const std::optional<HostVector<const float>> average = window_.answer()) {
+    if (const std::optional<HostVector<const float>> average = window_.answer(step_)) {
       terms_.assign({{1, *average}, {-1, HostVector<const float>(sent_.data(), sent_.size())}});
       mixer_.mix(exec, 1, terms_, weights);
     }
@@ -97,7 +99,7 @@ class AdPsgdAverager final : public Averager {
       if (!partner) return;
       terms_.assign(1, {0.5, window_.question(*partner)});
       mixer_.mix(exec, 0.5, terms_, weights);
-      window_.reply(*partner, staging_.download(exec, weights));
+      window_.reply(*partner, staging_.download(exec, weights), step_);
     }
   }
 
@@ -111,6 +113,7 @@ class AdPsgdAverager final : public Averager {
   PairWindow window_;
   HaloMixer mixer_;
   std::vector<WeightedHalo> terms_;  // of one exchange
+  std::int64_t step_ = 0;
   double waited_ = 0;
 };
 

@@ -47,6 +47,10 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
 
+  /// The same two moments of a step without an exchange (averager.every).
+  virtual void before_local_update(const ExecutionSpace&, Vector<const float> /*weights*/) {}
+  virtual void after_local_update(const ExecutionSpace&, Vector<float> /*weights*/) {}
+
   /// Collective, between two steps, before the replicas are compared or kept: brings to an end what is under way
   /// outside of state().
   virtual void settle(const ExecutionSpace&, Vector<float> /*weights*/) {}

@@ -93,6 +93,7 @@ class CompressedNeighbourAverager final : public WeightAverager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
   template <class Word>

@@ -23,6 +23,7 @@ class DynamicNeighbourAverager final : public WeightAverager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.take_edges(); }
 
  private:
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {

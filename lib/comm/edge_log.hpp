@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/topology.hpp"
 #include "support/edge_record.hpp"
 
 namespace halograd {
@@ -15,9 +14,10 @@ namespace halograd {
 class EdgeLog {
  public:
   EdgeLog() = default;
-  EdgeLog(const std::vector<Neighbour>& in_neighbours, std::size_t halo_bytes)
-      : records_(in_neighbours.size()), halo_bytes_(static_cast<std::int64_t>(halo_bytes)) {
-    for (std::size_t edge = 0; edge < records_.size(); ++edge) records_[edge].from = in_neighbours[edge].rank;
+  /// `from`: the rank at the other end of each edge.
+  EdgeLog(const std::vector<int>& from, std::size_t halo_bytes)
+      : records_(from.size()), halo_bytes_(static_cast<std::int64_t>(halo_bytes)) {
+    for (std::size_t edge = 0; edge < records_.size(); ++edge) records_[edge].from = from[edge];
   }
 
   void taken(int edge, std::int64_t versions_later, double delay) {

@@ -33,6 +33,7 @@ class ElasticAverager final : public Averager {
     MPI_Comm_size(comm_, &ranks_);
     MPI_Comm_rank(comm_, &rank_);
     alpha_ = context.averager.elasticity / ranks_;
+    latency_ = 2e-6 * (ranks_ - 1) * context.transport.inject.latency_us;
     shard_.resize((length_ + static_cast<std::size_t>(ranks_) - 1) / static_cast<std::size_t>(ranks_));
   }
   ~ElasticAverager() override {
@@ -48,6 +49,7 @@ class ElasticAverager final : public Averager {
       MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_,
                      &requests_.emplace_back());
     }
+    under_way_ = PolitePause();
   }
   void gradient_ready(const ExecutionSpace& /*exec*/, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                       double /*share*/) override {
@@ -57,7 +59,10 @@ class ElasticAverager final : public Averager {
   }
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
                      Vector<float> /*gradient*/, double /*share*/) override {
-    for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
+    PolitePause pause;
+    for (MPI_Request& request : requests_) wait_politely(request);
+    while (under_way_.seconds() < latency_) pause();
+    wait_seconds_ += pause.seconds();
     requests_.clear();
     bytes_sent_ += allreduce_bytes(ranks_, length_);
     Kokkos::deep_copy(exec, sum_, host_sum_);
@@ -93,11 +98,13 @@ class ElasticAverager final : public Averager {
   int ranks_ = 1, rank_ = 0;
   int exceptions_ = std::uncaught_exceptions();
   double alpha_ = 0;
+  double latency_ = 0;  ///< seconds, injected: of the messages of a ring, which follow each other
   std::size_t length_;
   HostStaging staging_, centre_staging_;
   Buffer<float> centre_, sum_;
   Buffer<float>::HostMirror host_sum_;
   std::vector<MPI_Request> requests_;
+  PolitePause under_way_;  // since when
   std::vector<float> shard_;
   std::array<std::int64_t, 1> started_{};  // whether there is a centre
   double wait_seconds_ = 0;

@@ -86,6 +86,7 @@ class FastAverager final : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent() + bytes_sent_; }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
   Vector<const float> in_reach([[maybe_unused]] const ExecutionSpace& exec, HostVector<const float> halo) {

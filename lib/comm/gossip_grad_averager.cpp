@@ -34,6 +34,7 @@ class GossipGradAverager final : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.take_edges(); }
 
  private:
   HostStaging staging_;

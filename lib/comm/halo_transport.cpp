@@ -82,13 +82,14 @@ void HaloTransport::write(const Peer& peer, std::size_t offset, HostVector<const
   }
 }
 
-void HaloTransport::write(const Peer& peer, std::size_t offset, const std::int64_t* number) {
+void HaloTransport::write(const Peer& peer, std::size_t offset, std::span<const std::int64_t> numbers) {
   if (peer.shared != nullptr) {
-    *counter_at(peer.shared, offset) = *number;
+    std::copy(numbers.begin(), numbers.end(), counter_at(peer.shared, offset));
     return;
   }
-  MPI_Rput(number, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, segment_.window(),
-           &puts_.emplace_back());
+  const int count = static_cast<int>(numbers.size());
+  MPI_Rput(numbers.data(), count, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), count, MPI_INT64_T,
+           segment_.window(), &puts_.emplace_back());
 }
 
 void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {

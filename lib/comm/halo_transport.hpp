@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "comm/rank_clock.hpp"
@@ -46,8 +47,8 @@ class HaloTransport {
   static HostVector<const float> values(const Peer& peer, std::size_t offset, std::size_t length);
   /// Writes into a peer's region. By MPI, `values` stay as they are until wait_for_puts() and flush() of that peer.
   void write(const Peer& peer, std::size_t offset, HostVector<const float> values);
-  /// The same for one number, which likewise stays as it is.
-  void write(const Peer& peer, std::size_t offset, const std::int64_t* number);
+  /// The same for a few numbers.
+  void write(const Peer& peer, std::size_t offset, std::span<const std::int64_t> numbers);
   /// Sets a counter of a peer after all that was written there before by stores. By MPI only what was flushed is before
   /// it, and it is complete after complete().
   void set_counter(Peer& peer, std::size_t offset, std::int64_t value);

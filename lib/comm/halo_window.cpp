@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,13 @@
 namespace halograd {
 
 namespace {
+
+std::vector<int> ranks_of(const std::vector<Neighbour>& neighbours) {
+  std::vector<int> ranks;
+  ranks.reserve(neighbours.size());
+  for (const Neighbour& neighbour : neighbours) ranks.push_back(neighbour.rank);
+  return ranks;
+}
 
 std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   const auto found =
@@ -93,7 +101,7 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
       clock_(comm),
       injector_(options.inject),
       injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
-      edges_(topology.in_neighbours(rank_), length * sizeof(float)) {
+      edges_(ranks_of(topology.in_neighbours(rank_)), length * sizeof(float)) {
   const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank), layout_of(neighbour.rank),
@@ -139,7 +147,7 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
     } else {
       const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
       transport_.write(edge.peer, slot, weights);
-      transport_.write(edge.peer, edge.layout_there.sent(slot), &sent_);
+      transport_.write(edge.peer, edge.layout_there.sent(slot), std::span<const std::int64_t>(&sent_, 1));
     }
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));

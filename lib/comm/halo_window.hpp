@@ -23,8 +23,7 @@ namespace halograd {
 class HaloWindow {
  public:
   struct Options : TransportOptions {
-    bool exact = true;      ///< readers take every version
-    InjectConfig inject{};  ///< latency, and lost halos where it is not exact
+    bool exact = true;  ///< readers take every version
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/averagers.hpp"
+#include "comm/communicator.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/host_staging.hpp"
 #include "comm/node_group.hpp"
@@ -72,13 +73,23 @@ class HierarchicalAverager final : public WeightAverager {
         mean_("halograd::node_mean", slice_),
         segment_(node_comm_.get(), (result_offset() + slice_) * sizeof(float), false),
         window_(slice_comm_.get(), context.topology, slice_, {transport_options(context.transport)}),
+        rank_of_node_(static_cast<std::size_t>(group.nodes)),
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {
     window_.start_at(context.first_step);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int rank = rank_of(context.comm);
+    MPI_Iallgather(&rank, 1, MPI_INT, rank_of_node_.data(), 1, MPI_INT, slice_comm_.get(), &request);
+    wait_politely(request);
   }
 
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override {
+    std::vector<EdgeRecord> records = window_.edges().take();
+    for (EdgeRecord& record : records) record.from = rank_of_node_[static_cast<std::size_t>(record.from)];
+    return records;
+  }
 
  private:
   /// Of a rank's replica the floats of its segment begin with, padded to whole slices; its result comes after.
@@ -138,6 +149,7 @@ class HierarchicalAverager final : public WeightAverager {
   Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace> mean_;  // of the node's replicas, this rank's slice
   SharedSegment segment_;
   HaloWindow window_;
+  std::vector<int> rank_of_node_;      // that has charge of the same slice there
   std::vector<Neighbour> neighbours_;  // nodes
   double self_weight_;
   double wait_seconds_ = 0;

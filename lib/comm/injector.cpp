@@ -1,5 +1,6 @@
 #include "comm/injector.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -8,8 +9,9 @@
 namespace halograd {
 
 void Injector::slow_down(int rank, double seconds) const {
-  if (rank != config_.slow_rank) return;
-  std::this_thread::sleep_for(std::chrono::duration<double>((config_.slow_factor - 1) * seconds));
+  double whole = std::max(seconds, 1e-6 * config_.compute_us);
+  if (rank == config_.slow_rank) whole *= config_.slow_factor;
+  if (whole > seconds) std::this_thread::sleep_for(std::chrono::duration<double>(whole - seconds));
 }
 
 bool Injector::drops(int writer, int reader, std::int64_t version) const {

@@ -195,7 +195,6 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context
   if (averager.codec != "fp32") return make_compressed_averager(context);
   HaloWindow::Options options{transport_options(context.transport)};
   options.exact = averager.staleness == 0 && averager.patience == 0;
-  options.inject = context.transport.inject;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);
 }

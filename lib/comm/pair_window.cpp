@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "kernels/error.hpp"
+#include "support/trace.hpp"
 
 namespace halograd {
 namespace {
@@ -69,8 +70,11 @@ PairWindow::PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const Tra
     : sides_(std::move(sides)),
       rank_(rank_of(comm)),
       length_(length),
-      slot_bytes_((length * sizeof(float) + line - 1) / line * line),
-      transport_(comm, slot_at(rank_, slots_of(rank_)), options) {
+      slot_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      transport_(comm, slot_at(rank_, slots_of(rank_)), options),
+      clock_(comm),
+      injector_(options.inject),
+      edges_(sides_.partners[static_cast<std::size_t>(rank_)], length * sizeof(float)) {
   for (const int partner : sides_.partners[static_cast<std::size_t>(rank_)]) {
     peers_.push_back(transport_.peer(partner));
     const std::vector<int>& there = sides_.partners[static_cast<std::size_t>(partner)];
@@ -89,11 +93,15 @@ std::size_t PairWindow::slot_at(int rank, std::size_t slot) const {
   return line * slots_of(rank) + slot_bytes_ * slot;
 }
 
-void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t number,
-                      HostVector<const float> weights) {
+void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
+                      std::int64_t step) {
   HALOGRAD_REQUIRE(weights.extent(0) == length_, "pair window: ", weights.extent(0), " weights; expected ", length_);
+  const trace::Span span("put", "comm");
   HaloTransport::Peer& peer = peers_[partner];
-  transport_.write(peer, slot_at(peer.rank, slot_there), weights);
+  const std::size_t slot = slot_at(peer.rank, slot_there);
+  header_ = {clock_.now(), step};
+  transport_.write(peer, slot, header_);
+  transport_.write(peer, slot + line, weights);
   transport_.wait_for_puts();
   transport_.flush(peer);  // the number may not overtake the weights
   transport_.set_counter(peer, line * slot_there, number);
@@ -101,20 +109,22 @@ void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t 
   bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float));
 }
 
-void PairWindow::ask(std::size_t partner, HostVector<const float> weights) {
+void PairWindow::ask(std::size_t partner, HostVector<const float> weights, std::int64_t step) {
   HALOGRAD_REQUIRE(!asking_ && sides_.asks[static_cast<std::size_t>(rank_)], "pair window: rank ", rank_,
                    " asks during an exchange, or on the side that answers");
   asking_ = true;
   of_ = partner;
-  send(partner, slot_there_[partner], ++questions_, weights);
+  send(partner, slot_there_[partner], ++questions_, weights, step);
 }
 
-std::optional<HostVector<const float>> PairWindow::answer() {
+std::optional<HostVector<const float>> PairWindow::answer(std::int64_t step) {
   transport_.make_progress();
   if (!asking_ || HaloTransport::load(transport_.counter(0)) < questions_) return {};
   transport_.sync(peers_[of_]);
+  if (!has_arrived(0)) return {};
   asking_ = false;
-  return transport_.values(slot_at(rank_, 0), length_);
+  count(of_, 0, step);
+  return transport_.values(slot_at(rank_, 0) + line, length_);
 }
 
 std::optional<std::size_t> PairWindow::asked() {
@@ -124,6 +134,7 @@ std::optional<std::size_t> PairWindow::asked() {
     const std::size_t partner = (next_ + i) % peers_.size();  // in turn, so that none is served always first
     if (HaloTransport::load(transport_.counter(line * partner)) == answered_[partner]) continue;
     transport_.sync(peers_[partner]);
+    if (!has_arrived(partner)) continue;
     next_ = partner + 1;
     return partner;
   }
@@ -131,12 +142,19 @@ std::optional<std::size_t> PairWindow::asked() {
 }
 
 HostVector<const float> PairWindow::question(std::size_t partner) const {
-  return transport_.values(slot_at(rank_, partner), length_);
+  return transport_.values(slot_at(rank_, partner) + line, length_);
 }
 
-void PairWindow::reply(std::size_t partner, HostVector<const float> weights) {
+void PairWindow::reply(std::size_t partner, HostVector<const float> weights, std::int64_t step) {
   answered_[partner] = HaloTransport::load(transport_.counter(line * partner));
-  send(partner, 0, answered_[partner], weights);
+  count(partner, partner, step);
+  send(partner, 0, answered_[partner], weights, step);
+}
+
+void PairWindow::count(std::size_t partner, std::size_t slot, std::int64_t step) {
+  const int edge = static_cast<int>(partner);
+  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - header(slot)[0]));
+  edges_.mixed(edge, std::max<std::int64_t>(0, step - header(slot)[1]));
 }
 
 }  // namespace halograd

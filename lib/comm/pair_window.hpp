@@ -2,12 +2,16 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "comm/edge_log.hpp"
 #include "comm/graphs.hpp"
 #include "comm/halo_transport.hpp"
+#include "comm/injector.hpp"
+#include "comm/rank_clock.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -34,10 +38,10 @@ class PairWindow {
 
   // For a rank that asks.
   [[nodiscard]] bool is_asking() const { return asking_; }
-  /// Sends its weights to partner number `partner`.
-  void ask(std::size_t partner, HostVector<const float> weights);
+  /// Sends its weights, those of `step`, to partner number `partner`.
+  void ask(std::size_t partner, HostVector<const float> weights, std::int64_t step);
   /// What the partner has replied, once it has come: the exchange is over. Valid until the next ask().
-  std::optional<HostVector<const float>> answer();
+  std::optional<HostVector<const float>> answer(std::int64_t step);
 
   // For a rank that answers.
   /// A partner whose weights have come and are not answered yet.
@@ -45,18 +49,30 @@ class PairWindow {
   /// What that partner has sent.
   [[nodiscard]] HostVector<const float> question(std::size_t partner) const;
   /// Sends weights back. The question is gone with that: its slot may be written again.
-  void reply(std::size_t partner, HostVector<const float> weights);
+  void reply(std::size_t partner, HostVector<const float> weights, std::int64_t step);
+
+  /// What has come from the partners. Its ages are steps of this rank since the step that was sent, 0 where the partner
+  /// is ahead.
+  EdgeLog& edges() { return edges_; }
 
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   // In every rank's region: a cache line for the number of the newest question of each partner (one for that of the
-  // newest answer, where the rank asks), then as many slots.
+  // newest answer, where the rank asks), then as many slots: a line for when it was sent and in which step, then
+  // weights.
   static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t slots_of(int rank) const;
   [[nodiscard]] std::size_t slot_at(int rank, std::size_t slot) const;
-  void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights);
+  void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
+            std::int64_t step);
+  /// Of what lies in a slot here: when it was sent, and in which step.
+  [[nodiscard]] const std::int64_t* header(std::size_t slot) const { return transport_.counter(slot_at(rank_, slot)); }
+  [[nodiscard]] bool has_arrived(std::size_t slot) const {
+    return clock_.now() >= header(slot)[0] + injector_.latency_nanoseconds();
+  }
+  void count(std::size_t partner, std::size_t slot, std::int64_t step);
 
   Sides sides_;
   int rank_;
@@ -70,6 +86,10 @@ class PairWindow {
   std::size_t of_ = 0;  // partner of the last question
   bool asking_ = false;
   std::int64_t bytes_sent_ = 0;
+  std::array<std::int64_t, 2> header_{};  // of what is being sent
+  RankClock clock_;
+  Injector injector_;
+  EdgeLog edges_;
 };
 
 }  // namespace halograd

@@ -57,7 +57,7 @@ class PeriodicAverager final : public Averager {
   }
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights, Vector<float> gradient,
                      double share) override {
-    if (!exchanges_) return;
+    if (!exchanges_) return inner_->before_local_update(exec, weights);
     inner_->before_update(exec, round_, weights, gradient, share);
     if (control_) Kokkos::deep_copy(exec, before_, weights);
   }
@@ -67,6 +67,8 @@ class PeriodicAverager final : public Averager {
       inner_->after_update(exec, round_, weights);
       ++round_;
       due_ = step + period_;
+    } else {
+      inner_->after_local_update(exec, weights);
     }
     if (config_.global_every > 0 && (step + 1) % config_.global_every == 0) {
       average_exactly(exec, weights);
@@ -121,6 +123,7 @@ class PeriodicAverager final : public Averager {
   [[nodiscard]] std::int64_t bytes_sent() const override {
     return inner_->bytes_sent() + bytes_sent_ + (control_ ? control_->bytes_sent() : 0);
   }
+  std::vector<EdgeRecord> take_edges() override { return inner_->take_edges(); }
 
  private:
   void project(const ExecutionSpace& exec, Vector<const float> weights) {

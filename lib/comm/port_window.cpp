@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "support/trace.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -40,7 +42,12 @@ PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t leng
       options_(options),
       transport_(comm, checked_bytes(comm), options),
       put_step_(first_step),
-      read_step_(first_step) {
+      read_step_(first_step),
+      clock_(comm),
+      injector_(options.inject) {
+  std::vector<int> all(static_cast<std::size_t>(ranks_));
+  std::iota(all.begin(), all.end(), 0);
+  edges_ = EdgeLog(all, length * sizeof(float));
   for (int rank = 0; rank < ranks_; ++rank) {
     readers_.push_back(transport_.peer(rank));
     writers_.push_back(transport_.peer(rank));
@@ -81,9 +88,10 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
   HALOGRAD_REQUIRE(step == put_step_ && flushed_, "port window: put of step ", step, " where ",
                    flushed_ ? "" : "the flush before ", "step ", put_step_, " comes next");
   HALOGRAD_REQUIRE(values.extent(0) == length_, "port window: ", values.extent(0), " values; expected ", length_);
+  const trace::Span span("put", "comm");
   ++put_step_;
   flushed_ = false;
-  number_ = std::bit_cast<std::array<float, 2>>(number);
+  header_ = {std::bit_cast<std::int64_t>(number), clock_.now()};
   const std::int64_t version = step + 1;
   const auto graph = topology_.at(step);
   const int rank = transport_.rank();
@@ -95,7 +103,7 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
     if (version > first_step_ + slots_) {  // the first ones go into ports that are free
       transport_.await(reader, transport_.counter(cleared(to)), version, "a port for ");
     }
-    transport_.write(reader, port(version, place), HostVector<const float>(number_.data(), number_.size()));
+    transport_.write(reader, port(version, place), header_);
     transport_.write(reader, port(version, place) + line, values);
     if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
   }
@@ -120,15 +128,21 @@ void PortWindow::flush() {
 
 const std::vector<PortWindow::Halo>& PortWindow::wait(std::int64_t step) {
   HALOGRAD_REQUIRE(step == read_step_, "port window: wait for step ", step, " where step ", read_step_, " comes next");
+  const trace::Span span("wait", "comm");
   const std::int64_t version = step + 1;
   const auto graph = topology_.at(step);
   halos_.clear();
   for (const int from : graph->in[static_cast<std::size_t>(transport_.rank())]) {
-    transport_.await(readers_[static_cast<std::size_t>(from)], transport_.counter(latest(from)), version, "");
+    double waited =
+        transport_.await(readers_[static_cast<std::size_t>(from)], transport_.counter(latest(from)), version, "");
     const std::size_t place = port(version, halos_.size());
-    const HostVector<const float> bits = transport_.values(place, number_.size());
-    halos_.push_back({from, graph->weight(from), transport_.values(place + line, length_),
-                      std::bit_cast<double>(std::array<float, 2>{bits(0), bits(1)})});
+    const std::int64_t* const header = transport_.counter(place);
+    waited += transport_.wait_until(clock_, header[1] + injector_.latency_nanoseconds());
+    edges_.waited(from, waited);
+    edges_.taken(from, 1, 1e-9 * static_cast<double>(clock_.now() - header[1]));
+    edges_.mixed(from, 0);
+    halos_.push_back(
+        {from, graph->weight(from), transport_.values(place + line, length_), std::bit_cast<double>(header[0])});
   }
   return halos_;
 }
@@ -147,6 +161,14 @@ void PortWindow::release(std::int64_t step) {
     transport_.set_counter(writer, cleared(rank), next + 1);
     if (writer.in_flight) cleared_for_.push_back(from);
   }
+}
+
+std::vector<EdgeRecord> PortWindow::take_edges() {
+  std::vector<EdgeRecord> records = edges_.take();
+  records.erase(
+      std::remove_if(records.begin(), records.end(), [](const EdgeRecord& record) { return record.halos == 0; }),
+      records.end());
+  return records;
 }
 
 }  // namespace halograd

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "comm/dynamic_topology.hpp"
+#include "comm/edge_log.hpp"
 #include "comm/halo_transport.hpp"
+#include "comm/injector.hpp"
+#include "comm/rank_clock.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -45,12 +48,15 @@ class PortWindow {
   void release(std::int64_t step);
 
   [[nodiscard]] const DynamicTopology& topology() const { return topology_; }
+  /// What has come from each rank that has sent something since the last call.
+  std::vector<EdgeRecord> take_edges();
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }            ///< payload since construction
 
  private:
   // Where things lie in every rank's region: a cache line for the newest version that each rank has completed here, one
-  // for the newest that this rank may write to each rank, then the ports: a line for the number, then the halo.
+  // for the newest that this rank may write to each rank, then the ports: a line for
+  // the number and when the put began, then the halo.
   static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
   [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
@@ -66,11 +72,14 @@ class PortWindow {
   std::vector<HaloTransport::Peer> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
   std::vector<int> sent_to_;                            // of the last put
   std::vector<int> cleared_for_;                        // since the last flush
-  std::array<float, 2> number_{};                       // the bits of the last put's
+  std::array<std::int64_t, 2> header_{};                // of the last put: the number's bits, when it began
   std::vector<Halo> halos_;                             // of the last wait
   std::int64_t put_step_, read_step_;                   // that come next
   bool flushed_ = true;
   std::int64_t bytes_sent_ = 0;
+  RankClock clock_;
+  Injector injector_;
+  EdgeLog edges_;  // one for each rank
 };
 
 }  // namespace halograd

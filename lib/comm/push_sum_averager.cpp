@@ -56,6 +56,19 @@ class PushSumAverager final : public Averager {
     overlap_ ? push_and_take_the_last(exec, step, weights) : push_and_take(exec, step, weights);
   }
 
+  void before_local_update(const ExecutionSpace& exec, Vector<const float> weights) override {
+    if (w() != 1) Kokkos::deep_copy(exec, before_, weights);
+  }
+  void after_local_update(const ExecutionSpace& exec, Vector<float> weights) override {
+    if (w() == 1) return;
+    MixTerms unbiased;  // z = z_before + (z - z_before) / w
+    unbiased.self_weight = 1 / w();
+    unbiased.count = 1;
+    unbiased.weights[0] = 1 - 1 / w();
+    unbiased.halos[0] = before_.data();
+    mix(exec, unbiased, weights);
+  }
+
   [[nodiscard]] std::vector<SavedState> state() override {
     std::vector<SavedState> state{{"push_sum_weights", std::span(of_sums_)}};
     if (overlap_) state.push_back({"push_sum_sent", std::span(sent_)});
@@ -64,6 +77,7 @@ class PushSumAverager final : public Averager {
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent() - counted_before_; }
+  std::vector<EdgeRecord> take_edges() override { return window_.take_edges(); }
 
  private:
   void push_and_take(const ExecutionSpace& exec, std::int64_t step, Vector<float> x) {

@@ -9,11 +9,12 @@ namespace {
 constexpr double copy_traffic = 2;    // bytes of memory traffic a copied byte: read and written
 constexpr double reduce_traffic = 3;  // a byte that is added to another: both read, the sum written
 
-/// `exchange`: of which what the hidden share of the computing does not cover is waited for. `memory`: on the critical
-/// path always.
-StepEstimate estimate(const StepWork& work, double bytes, double exchange, double memory, double hidden) {
+/// `exchange`: of which what the hidden share of the computing does not cover is waited for, and at least `last`, what
+/// begins only after the computing. `memory`: on the critical path always.
+StepEstimate estimate(const StepWork& work, double bytes, double exchange, double memory, double hidden,
+                      double last = 0) {
   StepEstimate step;
-  const double waited = std::max(0.0, exchange - hidden * work.compute_seconds);
+  const double waited = std::max(last, exchange - hidden * work.compute_seconds);
   step.bytes = bytes / work.every;
   step.exchange_seconds = exchange;
   step.step_seconds = work.compute_seconds + (memory + waited) / work.every;
@@ -38,7 +39,8 @@ StepEstimate allreduce_step(const Machine& machine, const StepWork& work, double
                           reduce_traffic * work.model_bytes / machine.memory_bandwidth;
   StepWork each_step = work;
   each_step.every = 1;  // gradients are of no use later
-  return estimate(each_step, models * work.model_bytes, exchange, 0, work.hidden_allreduce);
+  // The last bucket is complete when the computing is, and its messages follow each other.
+  return estimate(each_step, models * work.model_bytes, exchange, 0, work.hidden_allreduce, messages * machine.latency);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ struct AveragerConfig {
 struct InjectConfig {
   int slow_rank = -1;          ///< this rank computes slowly; -1: none
   double slow_factor = 2.0;    ///< its computing takes so many times as long
+  double compute_us = 0.0;     ///< computing of a step takes at least so long, on every rank
   double latency_us = 0.0;     ///< what is sent arrives so much later
   double drop_fraction = 0.0;  ///< share of the halos that are lost on their way, of stale neighbour averaging
   std::uint64_t seed = 1;      ///< which halos are lost

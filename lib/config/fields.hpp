@@ -283,6 +283,7 @@ template <class Visitor>
 void visit(Visitor& v, InjectConfig& c) {
   v("slow_rank", c.slow_rank, "this rank computes slowly; -1: none", at_least(-1));
   v("slow_factor", c.slow_factor, "its computing takes so many times as long", at_least(1));
+  v("compute_us", c.compute_us, "microseconds that computing of a step takes at least, on every rank", at_least(0));
   v("latency_us", c.latency_us, "microseconds by which a halo arrives later, or each message of a ring all-reduce",
     at_least(0));
   v("drop_fraction", c.drop_fraction, "neighbour with staleness -1 or patience: share of the halos that are lost",

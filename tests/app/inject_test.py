@@ -30,12 +30,13 @@ class Injected(ProgramTest):
         super().setUp()
         self.run_file = self.write("run.toml", RUN_FILE)
 
-    def edges(self, ranks, **settings):
+    def edges(self, ranks, partners_change=False, **settings):
         result = self.run_program("train", self.run_file, *sets(**settings), ranks=ranks)
         self.assertEqual(result.status, 0, result.err)
-        with h5py.File(self.path("runs/run/metrics.h5"), "r") as file:
+        folder = settings.get("output__folder", "runs")
+        with h5py.File(self.path(f"{folder}/run/metrics.h5"), "r") as file:
             table = {name: file["edge"][name][()] for name in file["edge"]}
-        if table["epoch"].size:
+        if table["epoch"].size and not partners_change:
             mixes = table["staleness"].sum(axis=1) + table["left_out"]
             np.testing.assert_array_equal(mixes, STEPS)
         return table, result.err
@@ -68,6 +69,25 @@ class Injected(ProgramTest):
     def test_latency(self):
         edges, _ = self.edges(2, comm__inject__latency_us=5000)
         self.assertGreaterEqual(edges["least_delay_seconds"].min(), 5e-3)
+
+    def test_partners_that_change(self):
+        for name, kind in (("push_sum", "one_peer_exponential"), ("gossip_grad", "rotating_exponential")):
+            edges, _ = self.edges(4, True, averager__name=name, topology__kind=kind, comm__inject__latency_us=2000,
+                                  output__folder=name)
+            for epoch in (0, 1):
+                for rank in range(4):
+                    rows = (edges["epoch"] == epoch) & (edges["to"] == rank)
+                    self.assertEqual(edges["halos"][rows].sum(), STEPS, (name, epoch, rank))
+            self.assertTrue((edges["from"] != edges["to"]).all())
+            self.assertGreaterEqual(edges["least_delay_seconds"].min(), 2e-3)
+        edges, _ = self.edges(4, True, averager__name="ad_psgd", comm__inject__latency_us=2000, output__folder="pairs")
+        self.assertEqual(edges["halos"].tolist(), edges["staleness"].sum(axis=1).tolist())
+        answers = {(a, b): edges["halos"][(edges["from"] == a) & (edges["to"] == b)].sum()
+                   for a in range(4) for b in range(4)}
+        self.assertGreater(sum(answers.values()), 0)
+        for (a, b), halos in answers.items():
+            self.assertEqual(halos, answers[b, a], answers)  # each question has its answer
+        self.assertGreaterEqual(edges["least_delay_seconds"][edges["halos"] > 0].min(), 2e-3)
 
     def test_losses(self):
         edges, _ = self.edges(2, comm__inject__drop_fraction=0.5, averager__staleness=-1, comm__slots=4)

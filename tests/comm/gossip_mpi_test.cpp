@@ -27,6 +27,7 @@ struct Choice {
   std::string topology;
   bool force_put = false;
   bool overlap = false;
+  int every = 1;
 };
 
 /// Graphs that stay, with weights by out-degree, or that change.
@@ -41,6 +42,7 @@ std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::in
   AveragerConfig config;
   config.name = choice.name;
   config.overlap = choice.overlap;
+  config.every = choice.every;
   return make_averager(
       {config, CommConfig{choice.force_put, 2}, topology_of(choice), MPI_COMM_WORLD, length, first_step});
 }
@@ -72,12 +74,15 @@ Rows pushed(const Choice& choice, std::size_t length, int steps, std::vector<dou
   const Topology topology = topology_of(choice);
   Rows x = starts(length), z = x, sent(ranks, std::vector<double>(length, 0.0));
   std::vector<double> w(ranks, 1.0), sent_w(ranks, 0.0);
-  for (int step = 0; step < steps; ++step) {
+  for (int update = 0; update < steps; ++update) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       for (std::size_t k = 0; k < length; ++k) {
         x[rank][k] -= double(rate) * gradient_at(z[rank][k], static_cast<int>(rank), k);
+        z[rank][k] = x[rank][k] / w[rank];
       }
     }
+    if (update % choice.every != choice.every - 1) continue;
+    const int step = update / choice.every;
     // With overlap the first step finds nothing, and the graph of a step is the one before's.
     const Rows half = x;
     const std::vector<double> half_w = w;
@@ -119,6 +124,18 @@ TEST_P(PushSum, FollowsItsRuleAsSimulatedInOneProcess) {
   train(*averager, weights, 0, 12, 1);
   std::vector<double> w;
   const Rows expected = pushed(choice_, length, 12, w);
+  EXPECT_LT(largest_error(weights.get(), expected[static_cast<std::size_t>(this_rank())]), 5e-6);
+  EXPECT_NEAR(weights_of(*averager)[0], w[static_cast<std::size_t>(this_rank())], 1e-12);
+}
+
+TEST_P(PushSum, MakesLocalStepsBetweenExchanges) {
+  constexpr std::size_t length = 203;
+  choice_.every = 3;
+  Values weights(start_of(this_rank(), length));
+  const auto averager = make(choice_, length);
+  train(*averager, weights, 0, 14, 1);
+  std::vector<double> w;
+  const Rows expected = pushed(choice_, length, 14, w);
   EXPECT_LT(largest_error(weights.get(), expected[static_cast<std::size_t>(this_rank())]), 5e-6);
   EXPECT_NEAR(weights_of(*averager)[0], w[static_cast<std::size_t>(this_rank())], 1e-12);
 }

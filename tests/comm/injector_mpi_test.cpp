@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "comm/averager.hpp"
@@ -51,6 +52,19 @@ TEST(Injector, SlowsOneRankDown) {
   Injector(config).slow_down(1, 0.01);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(20));
   Injector(config).slow_down(0, 1e9);  // would never end
+}
+
+TEST(Injector, HoldsUpEachStepOfAllRanks) {
+  InjectConfig config;
+  config.compute_us = 10000;
+  config.slow_rank = 1;
+  config.slow_factor = 3;
+  for (const auto& [rank, least] : {std::pair{0, 8}, std::pair{1, 28}}) {
+    const auto begin = std::chrono::steady_clock::now();
+    Injector(config).slow_down(rank, 0.002);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(least)) << rank;
+  }
+  Injector(config).slow_down(0, 1e9);
 }
 
 TEST(RankClock, FindsTheOffsetOfAnotherClock) {
@@ -168,7 +182,7 @@ TEST(LostHalos, AreCountedAndTheRestIsMixed) {
 }
 
 TEST(EdgeLog, CountsAgesInBins) {
-  EdgeLog log({{7, 0.5}}, 12);
+  EdgeLog log({7}, 12);
   for (const std::int64_t age : {0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 1000}) log.mixed(0, age);
   log.taken(0, 3, 0.25);
   log.taken(0, 1, 0.75);

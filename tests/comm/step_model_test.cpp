@@ -82,6 +82,9 @@ TEST(StepModel, AllreducesByHand) {
   EXPECT_NEAR(tree.exchange_seconds, 20e-6 + 0.020, 1e-12);
   work.hidden_allreduce = 2. / 3;
   EXPECT_NEAR(tree_allreduce_step(network_only(), work, 1000).step_seconds, 0.030 + 20e-6, 1e-12);
+  work.compute_seconds = 0.300;  // far more than the bandwidth needs; the last bucket's messages come after it
+  EXPECT_NEAR(tree_allreduce_step(network_only(), work, 1000).step_seconds, 0.300 + 20e-6, 1e-12);
+  EXPECT_NEAR(ring_allreduce_step(network_only(), work, 1000).step_seconds, 0.300 + 1998e-6, 1e-12);
 }
 
 TEST(StepModel, OneRankNeedsNobody) {

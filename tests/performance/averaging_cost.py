@@ -7,8 +7,11 @@ a step's time is the median over the rounds of the median over the steps, mean o
 running, and a core a thread:
 
     averaging_cost.py --program build/openmp/halograd [--ranks 2] [--network resnet18] [--batch 64] [--put]
+        [--latency-ms 20] [--compute-ms 400]
 
-hidden: 1 - (combine-then-adapt - none) / (adapt-then-combine - none).
+hidden: 1 - (combine-then-adapt - none) / (adapt-then-combine - none). --latency-ms: every halo takes so much longer.
+--compute-ms: with a batch that is computed faster, ranks sleep until so much is over, as where a device computes, so
+that cores are free meanwhile.
 """
 
 import argparse
@@ -47,6 +50,8 @@ order = "{order}"
 kind = "{topology}"
 [comm]
 force_put = {put}
+inject.latency_us = {latency}
+inject.compute_us = {compute}
 [output]
 folder = "{folder}"
 checkpoint_epochs = 0
@@ -61,7 +66,8 @@ def step_seconds(arguments, kind):
         with open(run, "w") as file:
             file.write(RUN_FILE.format(
                 batch=arguments.batch, images=arguments.batch * arguments.steps, ranks=arguments.ranks, name=name,
-                order=order, topology=arguments.topology, put=str(arguments.put).lower(), network=arguments.network,
+                order=order, topology=arguments.topology, latency=1000 * arguments.latency_ms,
+                compute=1000 * arguments.compute_ms, put=str(arguments.put).lower(), network=arguments.network,
                 shape="[28, 28, 1]" if arguments.network == "lenet5" else "[32, 32, 3]", folder=folder + "/out"))
         subprocess.run([arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", run], check=True,
                        stdout=subprocess.DEVNULL, timeout=600,
@@ -84,6 +90,8 @@ def main():
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--put", action="store_true", help="by MPI_Put, as between nodes")
+    parser.add_argument("--latency-ms", type=float, default=0)
+    parser.add_argument("--compute-ms", type=float, default=0)
     arguments = parser.parse_args()
 
     times = {kind: [] for kind in KINDS}
@@ -92,7 +100,8 @@ def main():
             times[kind].append(step_seconds(arguments, kind))
     step = {kind: statistics.median(times[kind]) for kind in KINDS}
     print(f"{arguments.network}, batch {arguments.batch}, {arguments.ranks} ranks of {arguments.threads} threads, "
-          f"{arguments.topology}{', by MPI_Put' if arguments.put else ''}\n| averaging | step ms | more than none |\n|---|---|---|")
+          f"{arguments.topology}{', by MPI_Put' if arguments.put else ''}, latency {arguments.latency_ms:g} ms, "
+          f"computing at least {arguments.compute_ms:g} ms\n| averaging | step ms | more than none |\n|---|---|---|")
     for kind in KINDS:
         print(f"| {kind} | {1e3 * step[kind]:.2f} | {100 * (step[kind] / step['none'] - 1):+.1f} % |")
     exposed = step["adapt_then_combine"] - step["none"]
