@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building and running halograd needs on Debian 12 or newer. A second call finds everything there.
 #
-# Usage: bash jobscripts/setup-debian.sh [--tests]
-#   --tests   also what only tests/run.sh needs
+# Usage: bash jobscripts/setup-debian.sh [--tests] [--openmpi]
+#   --tests     also what only tests/run.sh needs
+#   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
 #
 # Packages come from apt, as root or through sudo. Where CMake finds no Kokkos with OpenMP, Kokkos and Kokkos Kernels
 # are built into .deps/ of this checkout from the trilinos source package of the machine's own Debian mirror (Debian's
@@ -25,6 +26,7 @@ packages=(
 test_packages=(
   libgtest-dev libbenchmark-dev clang-format clang-tidy shellcheck
   munge slurmctld slurmd slurm-client # a Slurm for tests/slurm
+  python3-torch                       # the truth that tests/app/torch_step_test.py and convert_test.py hold it against
 )
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -164,26 +166,34 @@ provide_kokkos() {
   fi
 }
 
+# write_cmake_choices MPI FILE: MPI is the ending that Debian gives to an MPI's programs.
 write_cmake_choices() {
+  local mpi=$1 file=$2
   {
     echo '# Written by jobscripts/setup-debian.sh: an initial cache for cmake -C.'
-    echo 'set(MPI_C_COMPILER /usr/bin/mpicc.mpich CACHE FILEPATH "")'
-    echo 'set(MPI_CXX_COMPILER /usr/bin/mpicxx.mpich CACHE FILEPATH "")'
-    echo 'set(MPIEXEC_EXECUTABLE /usr/bin/mpiexec.mpich CACHE FILEPATH "")'
-    echo 'set(HDF5_C_COMPILER_EXECUTABLE /usr/bin/h5pcc.mpich CACHE FILEPATH "")'
+    echo "set(MPI_C_COMPILER /usr/bin/mpicc.$mpi CACHE FILEPATH \"\")"
+    echo "set(MPI_CXX_COMPILER /usr/bin/mpicxx.$mpi CACHE FILEPATH \"\")"
+    echo "set(MPIEXEC_EXECUTABLE /usr/bin/mpiexec.$mpi CACHE FILEPATH \"\")"
+    echo "set(HDF5_C_COMPILER_EXECUTABLE /usr/bin/h5pcc.$mpi CACHE FILEPATH \"\")"
     echo 'set(Python3_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "")'
     if $use_own_kokkos; then
       echo "set(Kokkos_ROOT \"$prefix\" CACHE PATH \"\")"
       echo "set(KokkosKernels_ROOT \"$prefix\" CACHE PATH \"\")"
     fi
-  } >"$deps/debian.cmake"
+  } >"$file"
 }
 
-case ${1:-} in
-  '') ;;
-  --tests) packages+=("${test_packages[@]}") ;;
-  *) die "unknown option $1; the one option is --tests" ;;
-esac
+openmpi=false
+for option in "$@"; do
+  case $option in
+    --tests) packages+=("${test_packages[@]}") ;;
+    --openmpi)
+      packages+=(openmpi-bin libopenmpi-dev libhdf5-openmpi-dev)
+      openmpi=true
+      ;;
+    *) die "unknown option $option; the options are --tests and --openmpi" ;;
+  esac
+done
 command -v apt-get >/dev/null || die "no apt-get here; install what README.md lists, or use Spack (spack.yaml)"
 mkdir -p "$deps"
 exec 9>"$deps/lock"
@@ -192,5 +202,6 @@ use_own_kokkos=true
 : >"$deps/apt.log"
 install_packages
 provide_kokkos
-write_cmake_choices
+write_cmake_choices mpich "$deps/debian.cmake"
+if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake"; fi
 say "everything is there"

@@ -35,12 +35,12 @@ long ConvShape::out_pixels() const {
 
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
-  std::size_t bytes = 0;
   if constexpr (runs_on_host) {
-    bytes = host::conv_workspace<T>(shape);
-    if (host::winograd_applies(shape)) bytes = std::max(bytes, host::winograd_workspace<T>(shape));
+    const std::size_t bytes = host::conv_workspace<T>(shape);
+    return host::winograd_applies(shape) ? std::max(bytes, host::winograd_workspace<T>(shape)) : bytes;
+  } else {
+    return device::conv_workspace<T>(shape);
   }
-  return bytes;
 }
 
 namespace {
@@ -88,7 +88,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
     const auto pass = winograd ? host::winograd_backward_weights<T> : host::conv_backward_weights<T>;
     pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
   } else {
-    device::conv_backward_weights(exec, shape, x, dy, dweights, dbias);
+    device::conv_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
   }
 }
 

@@ -3,9 +3,19 @@
 #
 # Usage: bash tests/run.sh                  all checks of the sources, then every test
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
+#        bash tests/run.sh --openmpi ...    such tests, or all but Slurm's, with Open MPI instead of MPICH
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=build/ci
+choices=.deps/debian.cmake
+setup=(--tests)
+if [[ ${1:-} == --openmpi ]]; then
+  build=build/openmpi_ci
+  choices=.deps/openmpi.cmake
+  setup+=(--openmpi)
+  shift
+  set -- -LE slurm "$@"
+fi
 failed=()
 
 # check NAME COMMAND...: a failure is kept for the end, so that one run shows all of them.
@@ -22,11 +32,11 @@ check_shell() {
 }
 
 printf '== set-up\n'
-bash jobscripts/setup-debian.sh --tests
+bash jobscripts/setup-debian.sh "${setup[@]}"
 
 printf '\n== build\n'
 start=$SECONDS
-cmake --preset ci -C .deps/debian.cmake
+cmake --preset ci -C $choices -B $build
 cmake --build $build
 printf -- '-- build: %s s\n' $((SECONDS - start))
 

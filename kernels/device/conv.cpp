@@ -1,85 +1,104 @@
 #include "kernels/device/conv.hpp"
-#include "kernels/label.hpp"
+
+#include <algorithm>
+
+#include "kernels/column_sums.hpp"
+#include "kernels/device/conv_products.hpp"
 
 namespace halograd::device {
 namespace {
 
-/// ConvShape with all that a device thread needs, in plain arrays.
-struct Geometry {
-  int channels, filters, in_group, out_group;
-  int in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
+/// Null where it is empty.
+template <class T>
+T* data_or_null(const Vector<T>& values) {
+  return values.size() > 0 ? values.data() : nullptr;
+}
 
-  explicit Geometry(const ConvShape& shape)
-      : channels(shape.channels),
-        filters(shape.filters),
-        in_group(shape.channels / shape.groups),
-        out_group(shape.filters / shape.groups) {
-    const ConvShape::Spatial out_extent = shape.out_extent();
-    for (int axis = 0; axis < 3; ++axis) {
-      in[axis] = shape.extent[axis];
-      out[axis] = out_extent[axis];
-      kernel[axis] = shape.kernel[axis];
-      stride[axis] = shape.stride[axis];
-      padding[axis] = shape.padding[axis];
-      dilation[axis] = shape.dilation[axis];
-    }
-  }
+/// Channels of a group's result from which a tile has enough to do.
+constexpr int least_columns = 4;
 
-  /// (n, d, h, w) of a pixel of an image with these extents.
-  KOKKOS_FUNCTION static void split(long pixel, const int (&extent)[3], long (&at)[4]) {
-    at[3] = pixel % extent[2];
-    pixel /= extent[2];
-    at[2] = pixel % extent[1];
-    pixel /= extent[1];
-    at[1] = pixel % extent[0];
-    at[0] = pixel / extent[0];
+/// The tile whose columns the result fills best.
+template <class Product>
+void multiply(const ExecutionSpace& exec, const char* name, const Product& product) {
+  using T = typename Product::Value;
+  if constexpr (sizeof(T) == 4) {  // of doubles, so many results would not stay in registers
+    if (product.columns() > 64) return multiply_tiles<Tile<T, 128, 128, 8, 8>>(exec, name, product);
   }
-  KOKKOS_FUNCTION static void split_tap(int tap, const int (&kernel)[3], int (&at)[3]) {
-    at[2] = tap % kernel[2];
-    tap /= kernel[2];
-    at[1] = tap % kernel[1];
-    at[0] = tap / kernel[1];
+  if (product.columns() > 32) {
+    multiply_tiles<Tile<T, 128, 64, 8, 4>>(exec, name, product);
+  } else if (product.columns() > 16) {
+    multiply_tiles<Tile<T, 128, 32, 4, 4>>(exec, name, product);
+  } else {
+    multiply_tiles<Tile<T, 128, 16, 4, 4>>(exec, name, product);
   }
-  [[nodiscard]] KOKKOS_FUNCTION int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+}
 
-  /// The input pixel that output pixel `at` reads at a tap, or -1 in the padding.
-  [[nodiscard]] KOKKOS_FUNCTION long input_pixel(const long (&at)[4], int tap) const {
-    int k[3];
-    split_tap(tap, kernel, k);
-    long pixel = at[0];
-    for (int axis = 0; axis < 3; ++axis) {
-      const long i = at[axis + 1] * stride[axis] - padding[axis] + k[axis] * dilation[axis];
-      if (i < 0 || i >= in[axis]) return -1;
-      pixel = pixel * in[axis] + i;
-    }
-    return pixel;
-  }
-  /// The output pixel that reads input pixel `at` at a tap, or -1 where there is none.
-  [[nodiscard]] KOKKOS_FUNCTION long output_pixel(const long (&at)[4], int tap) const {
-    int k[3];
-    split_tap(tap, kernel, k);
-    long pixel = at[0];
-    for (int axis = 0; axis < 3; ++axis) {
-      const long scaled = at[axis + 1] + padding[axis] - k[axis] * dilation[axis];
-      if (scaled < 0 || scaled % stride[axis] != 0 || scaled / stride[axis] >= out[axis]) return -1;
-      pixel = pixel * out[axis] + scaled / stride[axis];
-    }
-    return pixel;
+/// How the weight gradient's sum over the pixels is cut, so that all of a device has work. By the shape alone: the same
+/// bits on every device.
+struct PixelParts {
+  int parts;
+  long pixels;  // of a part
+};
+PixelParts pixel_parts(const ConvShape& shape) {
+  constexpr long wanted_tiles = 1024, least_pixels = 256, tile = 128;
+  const long rows = static_cast<long>(shape.taps()) * (shape.channels / shape.groups);
+  const long columns = shape.filters / shape.groups;
+  const long tiles = (rows + tile - 1) / tile * ((columns + tile - 1) / tile) * shape.groups;
+  const long pixels = shape.out_pixels();
+  const long most = std::min(wanted_tiles / tiles, (pixels + least_pixels - 1) / least_pixels);
+  const long parts = std::max(1L, most);
+  const long each = (pixels + parts - 1) / parts;
+  return {static_cast<int>((pixels + each - 1) / each), each};
+}
+
+/// Sums over the pixels, for the gradient of the bias.
+template <class T>
+struct GradientRows {
+  static constexpr int sums = 1;
+  const T* dy;
+  int filters;
+  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* sum) const {
+    for (int k = first; k < last; ++k) sum[k] += dy[row * filters + k];
   }
 };
+
+template <class T>
+void bias_gradient(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<T> dbias,
+                   const Vector<std::byte>& workspace) {
+  const long pixels = shape.out_pixels(), blocks = column_blocks(pixels);
+  const int filters = shape.filters;
+  const Vector<double> sums = values_at<double>(workspace, 0, column_sums_workspace(pixels, filters, 1));
+  column_sums(exec, "halograd::conv_backward_bias", pixels, filters, GradientRows<T>{dy.data(), filters}, sums);
+  Kokkos::parallel_for(
+      label("halograd::conv_bias_of_blocks"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, filters),
+      KOKKOS_LAMBDA(const int k) { dbias(k) = static_cast<T>(sum_of_blocks(sums.data(), blocks, filters, k)); });
+}
 
 }  // namespace
 
 template <class T>
+std::size_t conv_workspace(const ConvShape& shape) {
+  const PixelParts cut = pixel_parts(shape);
+  const std::size_t sums =
+      cut.parts == 1 ? 0 : static_cast<std::size_t>(cut.parts) * static_cast<std::size_t>(shape.weights()) * sizeof(T);
+  return std::max(sums, column_sums_workspace(shape.out_pixels(), shape.filters, 1) * sizeof(double));
+}
+
+template <class T>
 void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
                   Vector<const T> bias, bool relu, Vector<T> y) {
+  if (shape.filters / shape.groups >= least_columns) {
+    multiply(exec, "halograd::conv_forward",
+             ForwardProduct<T>(shape, x.data(), weights.data(), data_or_null(bias), relu, y.data()));
+    return;
+  }
   const Geometry g(shape);
   const bool has_bias = bias.size() > 0;
   Kokkos::parallel_for(
       label("halograd::conv_forward"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.out_pixels() * shape.filters),
       KOKKOS_LAMBDA(const long index) {
         const int k = static_cast<int>(index % g.filters);
-        long at[4];
+        int at[4];
         Geometry::split(index / g.filters, g.out, at);
         T sum = has_bias ? bias(k) : T(0);
         for (int tap = 0; tap < g.taps(); ++tap) {
@@ -96,6 +115,11 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
 template <class T>
 void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
                         Vector<const T> relu_output, Vector<T> dx, bool accumulate) {
+  if (shape.channels / shape.groups >= least_columns) {
+    multiply(exec, "halograd::conv_backward_data",
+             DataProduct<T>(shape, dy.data(), weights.data(), data_or_null(relu_output), accumulate, dx.data()));
+    return;
+  }
   const Geometry g(shape);
   const bool masked = relu_output.size() > 0;
   Kokkos::parallel_for(
@@ -104,7 +128,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
       KOKKOS_LAMBDA(const long index) {
         const int channel = static_cast<int>(index % g.channels);
         const int group = channel / g.in_group;
-        long at[4];
+        int at[4];
         Geometry::split(index / g.channels, g.in, at);
         T sum = accumulate ? dx(index) : T(0);
         for (int tap = 0; tap < g.taps(); ++tap) {
@@ -121,42 +145,34 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
 
 template <class T>
 void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,
-                           Vector<T> dweights, Vector<T> dbias) {
-  const Geometry g(shape);
-  const long pixels = shape.out_pixels();
-  Kokkos::parallel_for(
-      label("halograd::conv_backward_weights"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.weights()),
-      KOKKOS_LAMBDA(const long index) {
-        const int k = static_cast<int>(index % g.filters);
-        const long row = index / g.filters;
-        const int tap = static_cast<int>(row / g.in_group);
-        const long channel = row % g.in_group + static_cast<long>(k / g.out_group) * g.in_group;
-        T sum = T(0);
-        for (long p = 0; p < pixels; ++p) {
-          long at[4];
-          Geometry::split(p, g.out, at);
-          const long pixel = g.input_pixel(at, tap);
-          if (pixel >= 0) sum += x(pixel * g.channels + channel) * dy(p * g.filters + k);
-        }
-        dweights(index) = sum;
-      });
-  if (dbias.size() == 0) return;
-  Kokkos::parallel_for(
-      label("halograd::conv_backward_bias"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, shape.filters),
-      KOKKOS_LAMBDA(const int k) {
-        T sum = T(0);
-        for (long p = 0; p < pixels; ++p) sum += dy(p * g.filters + k);
-        dbias(k) = sum;
-      });
+                           Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace) {
+  const PixelParts cut = pixel_parts(shape);
+  const long length = shape.weights();
+  const Vector<T> sums =
+      cut.parts == 1 ? dweights : values_at<T>(workspace, 0, static_cast<std::size_t>(cut.parts * length));
+  multiply(exec, "halograd::conv_backward_weights",
+           WeightProduct<T>(shape, x.data(), dy.data(), sums.data(), cut.parts, cut.pixels));
+  if (cut.parts > 1) {
+    const int parts = cut.parts;
+    Kokkos::parallel_for(
+        label("halograd::conv_weights_of_parts"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, length),
+        KOKKOS_LAMBDA(const long index) {
+          T sum = T(0);
+          for (int part = 0; part < parts; ++part) sum += sums(part * length + index);
+          dweights(index) = sum;
+        });
+  }
+  if (dbias.size() > 0) bias_gradient(exec, shape, dy, dbias, workspace);
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                     \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
   template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
                                 Vector<const T>, bool, Vector<T>);                                                  \
   template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
                                       Vector<const T>, Vector<T>, bool);                                            \
   template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
-                                         Vector<T>, Vector<T>);
+                                         Vector<T>, Vector<T>, Vector<std::byte>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

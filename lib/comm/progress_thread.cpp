@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <vector>
 
@@ -34,9 +35,11 @@ bool progresses_by_itself(MPI_Comm comm, bool force_put) {
   MPI_Comm_size(comm, &ranks);
   if (ranks == 1) return true;
   const int rank = rank_of(comm), target = ranks - 1;
-  SharedSegment segment(comm, floats * sizeof(float), force_put);
+  constexpr std::size_t bytes = floats * sizeof(float);
+  SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put);
   if (segment.window() == MPI_WIN_NULL) return true;  // stores
   const std::vector<float> values(floats, 1);
+  const std::int64_t version = 1;
   int slow = 0;
   for (int i = 0; i < tries; ++i) {
     barrier(comm);
@@ -48,6 +51,9 @@ bool progresses_by_itself(MPI_Comm comm, bool force_put) {
       MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, segment.comm(), MPI_STATUS_IGNORE);
       const PolitePause time;
       MPI_Put(values.data(), floats, MPI_FLOAT, target, 0, floats, MPI_FLOAT, segment.window());
+      MPI_Win_flush(target, segment.window());
+      // Open MPI copies a put straight into the memory of a process of this node, but sends it the accumulate.
+      MPI_Accumulate(&version, 1, MPI_INT64_T, target, bytes, 1, MPI_INT64_T, MPI_REPLACE, segment.window());
       MPI_Win_flush(target, segment.window());
       if (time.seconds() > 0.5 * std::chrono::duration<double>(computing).count()) ++slow;
     }

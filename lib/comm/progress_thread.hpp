@@ -10,7 +10,8 @@
 
 namespace halograd {
 
-/// Collective. Whether a put ends while the rank that it goes to computes: tried out from rank 0 to the last rank.
+/// Collective. Whether a put, and the counter that announces it, end while the rank that they go to computes: tried out
+/// from rank 0 to the last rank.
 /// Where it does not, as on most MPIs without a network that writes memory by itself, the halos of a step arrive when
 /// their reader next calls MPI. `force_put` as in HaloTransport.
 bool progresses_by_itself(MPI_Comm comm, bool force_put);

@@ -12,8 +12,9 @@ namespace halograd {
 /// lock_all epoch for their whole life.
 class SharedSegment {
  public:
-  /// Collective. Throws Error on all ranks where a node has too little shared memory, or where MPI does not offer the
-  /// unified memory model. `force_rma`: the RMA window is made also for a single node; the same on all ranks.
+  /// Collective. Throws Error on all ranks where a node has too little shared memory, or where MPI offers no one-sided
+  /// communication between the ranks, or not the unified memory model. `force_rma`: the RMA window is made also for a
+  /// single node; the same on all ranks.
   SharedSegment(MPI_Comm comm, std::size_t bytes, bool force_rma);
   /// Collective; but while an exception unwinds the stack of this rank alone, the windows are left to the abort that
   /// follows, since the other ranks do not come.
@@ -39,6 +40,7 @@ class SharedSegment {
  private:
   void require_memory(std::size_t bytes) const;
   void allocate(std::size_t bytes);
+  void create_window(std::size_t bytes);
   void map_ranks();
 
   int rank_ = 0;

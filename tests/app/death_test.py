@@ -9,33 +9,30 @@ import subprocess
 import time
 import unittest
 
-from program import PROGRAM, TIMEOUT, ProgramTest, main, ranks_below, sets
+from program import IS_MPICH, IS_OPEN_MPI, MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, main, ranks_below, sets
 from inject_test import RUN_FILE
 
 RANKS = 3
 KILLED = 1
 LIMIT = 30  # seconds
 REQUEUE = 75
-
-
-def is_hydra():
-    version = subprocess.run([os.environ["HALOGRAD_MPIEXEC"], "--version"], capture_output=True, text=True, check=False)
-    return "HYDRA" in version.stdout
+LET_LIVE = "-disable-auto-cleanup" if IS_MPICH else "--enable-recovery"
+RANK = "PMI_RANK" if IS_MPICH else "OMPI_COMM_WORLD_RANK"
 
 
 def rank_of(process):
     with open(f"/proc/{process}/environ", "rb") as file:
-        found = re.search(rb"PMI_RANK=(\d+)", file.read())
+        found = re.search(rf"\b{RANK}=(\d+)".encode(), file.read())
     return int(found.group(1))
 
 
-@unittest.skipUnless(is_hydra(), "needs a launcher that lets the other ranks live: MPICH's -disable-auto-cleanup")
+@unittest.skipUnless(IS_MPICH or IS_OPEN_MPI, "needs a launcher that lets the other ranks live: MPICH's or Open MPI's")
 class Death(ProgramTest):
     def check(self, environment=None, **settings):
         run = self.write("run.toml", RUN_FILE)
         words = [PROGRAM, "train", run, "--overwrite", *sets(training__epochs=1000000, **settings)]
-        script = self.write("rank.sh", 'trap : USR1 TERM\n"$@"\necho $? > status.$PMI_RANK\n')
-        launch = [os.environ["HALOGRAD_MPIEXEC"], "-disable-auto-cleanup", "-n", str(RANKS), "bash", script, *words]
+        script = self.write("rank.sh", f'trap : USR1 TERM\n"$@"\necho $? > status.${RANK}\n')
+        launch = [*MPIEXEC, LET_LIVE, "-n", str(RANKS), "bash", script, *words]
         with open(self.path("log"), "w", encoding="utf-8") as log:
             job = subprocess.Popen(launch, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
                                    start_new_session=True, env=os.environ | (environment or {}))
@@ -79,6 +76,7 @@ class Death(ProgramTest):
     def test_allreduce(self):
         self.check(averager__name="allreduce")
 
+    @unittest.skipUnless(IS_MPICH, "MPICH's switch")
     def test_between_nodes(self):
         """MPICH is told that each rank has a node of its own: then they only have TCP to know of each other."""
         self.check(environment={"MPIR_CVAR_NOLOCAL": "1"})

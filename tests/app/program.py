@@ -51,6 +51,16 @@ def execute(command, folder, environment=None):
     return Result(process.returncode, out, err)
 
 
+def launcher_says(words):
+    """Whether `mpiexec --version` says one of these: HYDRA is MPICH's."""
+    version = subprocess.run([MPIEXEC[0], "--version"], capture_output=True, text=True, check=False)
+    return any(word in version.stdout for word in words)
+
+
+IS_MPICH = launcher_says(["HYDRA"])
+IS_OPEN_MPI = launcher_says(["Open MPI", "OpenRTE", "PRRTE"])
+
+
 def sets(**values):
     """--set words: sets(training__epochs=2) gives ["--set", "training.epochs=2"]."""
     words = []

@@ -2,6 +2,7 @@
 """What a run meets outside of itself: files it may not touch, a node without its disk, clocks that jump, a crash."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,8 @@ import numpy as np
 
 from faults import FaultTest
 from image_files import write_classes
-from program import INPUTS, PROGRAM, SYNTHETIC, ProgramTest, execute, launched, main, ranks_below, read_metrics, sets
+from program import (INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, launched, main, ranks_below,
+                     read_metrics, sets)
 from resume_test import RUN_FILE, SGD
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
@@ -183,6 +185,22 @@ class Permissions(ProgramTest):
                          "the run goes on without it\n")
 
 
+@unittest.skipUnless(IS_OPEN_MPI, "Open MPI's networks")
+class PlainNetwork(ProgramTest):
+    def test_one_sided_communication_over_tcp(self):
+        """Open MPI has none unless told; what the refusal says is what it has to be told."""
+        train = ["train", SYNTHETIC, *sets(comm__force_put=True, training__epochs=1)]
+        tcp = {"OMPI_MCA_btl": "tcp,self"}
+        refused = self.run_program(*train, ranks=2, environment=tcp)
+        self.check_refused(refused, "this MPI has no one-sided communication between these ranks", "docs/building.md")
+        told = dict(re.findall(r"(OMPI_MCA_\w+)=(\S+)", refused.err))
+        self.assertIn("OMPI_MCA_osc", told)
+        shutil.rmtree(self.path("runs"), ignore_errors=True)
+        result = self.run_program(*train, ranks=2, environment=told | {"UCX_TLS": "tcp,self"})
+        self.assertEqual(result.status, 0, result.err)
+        self.assertTrue(np.isfinite(read_metrics(self.path("runs/synthetic/metrics.h5"))["epoch/test_loss"]).all())
+
+
 class NodesDisk(ProgramTest):
     def test_missing(self):
         """One warning for a node, and the run goes on from the file with the same losses."""
@@ -206,7 +224,8 @@ class Clock(ProgramTest):
         if compiler is None:
             self.skipTest("no C compiler for the clock that jumps")
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", self.path("clock.so"), self.path("clock.c")], check=True)
-        preload = {"LD_PRELOAD": self.path("clock.so")}
+        # Open MPI's library for Omni-Path measures the processor's clock by the wall clock and tells what it thinks of it.
+        preload = {"LD_PRELOAD": self.path("clock.so"), "OMPI_MCA_pml": "ob1"}
         if execute([PROGRAM, "--version"], self.folder, preload).status != 0:  # built with a sanitizer, for example
             self.skipTest("the program does not start with another clock")
         times = []

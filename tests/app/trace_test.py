@@ -6,8 +6,7 @@ import os
 import unittest
 from collections import defaultdict
 
-from program import ProgramTest, main, sets
-from death_test import is_hydra
+from program import IS_MPICH, ProgramTest, main, sets
 from inject_test import RUN_FILE
 
 STEPS, EPOCHS, RANKS = 8, 2, 3
@@ -82,7 +81,7 @@ class Trace(ProgramTest):
             self.assertGreaterEqual(len([e for e in spans[rank, 1] if e["cat"] == "io"]), EPOCHS)
         self.check_causes(spans, 0.1)
 
-    @unittest.skipUnless(is_hydra(), "MPICH's switch")
+    @unittest.skipUnless(IS_MPICH, "MPICH's switch")
     def test_clocks_of_nodes(self):
         """Each rank on a node of its own, as MPICH is told: the clocks are measured, and are in truth the same."""
         spans, offsets = self.traced({"MPIR_CVAR_NOLOCAL": "1"})

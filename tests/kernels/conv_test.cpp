@@ -58,7 +58,8 @@ void check_passes(const ConvShape& s, double tolerance) {
   expect_near(reference.y, y, tolerance, "device y");
   device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false);
   expect_near(reference.dx, dx, tolerance, "device dx");
-  device::conv_backward_weights<T>(exec, s, x, dy, dweights, dbias);
+  const Buffer<std::byte> device_workspace("device workspace", device::conv_workspace<T>(s));
+  device::conv_backward_weights<T>(exec, s, x, dy, dweights, dbias, device_workspace);
   expect_near(reference.dweights, dweights, tolerance, "device dweights");
   expect_near(reference.dbias, dbias, tolerance, "device dbias");
 }

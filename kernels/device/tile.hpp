@@ -1,0 +1,237 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/label.hpp"
+#include "kernels/types.hpp"
+
+/// Unrolls a loop of constant length on devices, where arrays stay in registers only then.
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define HALOGRAD_UNROLL _Pragma("unroll")
+#else
+#define HALOGRAD_UNROLL
+#endif
+
+/// Matrix products C (rows, columns) = A (rows, depth) B (depth, columns) by tiles: a team computes one tile of C, each
+/// thread some results of it in registers, from panels of A and B in the team's shared memory; while it multiplies, it
+/// fetches what the next panels hold (Volkov and Demmel, 2008; Tan et al., 2011). A product says where A and B come
+/// from and where C goes:
+///
+///   using Value;  static constexpr Run a_run, b_run;
+///   long rows() const, columns() const, depth() const;  int blocks() const    blocks: independent products
+///   Place                                                  what a thread keeps of its row of A
+///   Place place(int block, long row) const
+///   void a(const Place&, int block, long row, long depth, Value (&values)[N]) const     values of A, zero outside
+///   void b(int block, long column, long depth, Value (&values)[N]) const                values of B, zero outside
+///   void store(int block, long row, long column, Value sum) const                       inside C
+///
+/// where the N values follow each other along the depth, or along rows or columns, as a_run and b_run say.
+namespace halograd::device {
+
+enum class Run { along_depth, across };
+
+/// The sizes of a tile. Each of `threads` threads computes thread_rows x thread_columns results, multiples of 4.
+template <class T, int Rows, int Columns, int ThreadRows, int ThreadColumns>
+struct Tile {
+  using Value = T;
+  static constexpr int rows = Rows, columns = Columns, thread_rows = ThreadRows, thread_columns = ThreadColumns;
+  static constexpr int depth = 64 / static_cast<int>(sizeof(T));  // of a panel
+  static constexpr int threads = (Rows / ThreadRows) * (Columns / ThreadColumns);
+  static_assert(ThreadRows % 4 == 0 && ThreadColumns % 4 == 0);
+};
+
+/// Values that are loaded and stored at once.
+template <class T>
+struct alignas(4 * sizeof(T)) Quad {
+  T value[4];
+};
+
+/// `count` values from an address; `quads`: it is a multiple of four values.
+template <int count, class T>
+KOKKOS_INLINE_FUNCTION void load(const T* from, bool quads, T (&values)[count]) {
+  if constexpr (count % 4 == 0) {
+    if (quads) {
+      HALOGRAD_UNROLL
+      for (int i = 0; i < count; i += 4) {
+        const Quad<T> quad = *reinterpret_cast<const Quad<T>*>(from + i);
+        for (int j = 0; j < 4; ++j) values[i + j] = quad.value[j];
+      }
+      return;
+    }
+  }
+  HALOGRAD_UNROLL
+  for (int i = 0; i < count; ++i) values[i] = from[i];
+}
+
+/// How the threads of a team fill a panel (depth, length) in shared memory: each fetches `run` values.
+template <class Tile, int length, Run direction>
+struct Panel {
+  static constexpr bool deep = direction == Run::along_depth;
+  static constexpr int run = length * Tile::depth / Tile::threads;
+  static constexpr int runs_in_line = (deep ? Tile::depth : length) / run;
+  static constexpr int stride = length + 4;  // whole quads, and less often in the same bank
+  static constexpr int size = stride * Tile::depth;
+  static_assert(run >= 1 && runs_in_line * run == (deep ? Tile::depth : length));
+
+  KOKKOS_FUNCTION static int across(int thread) { return deep ? thread / runs_in_line : thread % runs_in_line * run; }
+  KOKKOS_FUNCTION static int along(int thread) { return deep ? thread % runs_in_line * run : thread / runs_in_line; }
+  KOKKOS_FUNCTION static void fill(int thread, const typename Tile::Value (&values)[run], typename Tile::Value* panel) {
+    typename Tile::Value* const to = panel + along(thread) * stride + across(thread);
+    HALOGRAD_UNROLL
+    for (int i = 0; i < run; ++i) to[deep ? i * stride : i] = values[i];
+  }
+};
+
+/// What one thread does for a tile.
+template <class Tile, class Product>
+class TileThread {
+ public:
+  using T = typename Tile::Value;
+  using PanelA = Panel<Tile, Tile::rows, Product::a_run>;
+  using PanelB = Panel<Tile, Tile::columns, Product::b_run>;
+  static constexpr int panels = PanelA::size + PanelB::size;  // values of a stage
+  static constexpr int stages = 2;
+
+  KOKKOS_FUNCTION TileThread(const Product& product, long team, int thread) : product_(product), thread_(thread) {
+    const long row_tiles = tiles(product.rows(), Tile::rows), column_tiles = tiles(product.columns(), Tile::columns);
+    row_ = team / column_tiles % row_tiles * Tile::rows;
+    column_ = team % column_tiles * Tile::columns;
+    block_ = static_cast<int>(team / (row_tiles * column_tiles));
+    place_ = product.place(block_, row_ + PanelA::across(thread));
+    for (auto& row : sums_) {
+      for (T& sum : row) sum = T(0);
+    }
+  }
+  KOKKOS_FUNCTION static long tiles(long length, int tile) { return (length + tile - 1) / tile; }
+  static long teams(const Product& product) {
+    return tiles(product.rows(), Tile::rows) * tiles(product.columns(), Tile::columns) * product.blocks();
+  }
+  [[nodiscard]] KOKKOS_FUNCTION long steps() const { return tiles(product_.depth(), Tile::depth); }
+
+  /// From device memory to registers.
+  KOKKOS_FUNCTION void fetch(long step) {
+    const long depth = step * Tile::depth;
+    product_.a(place_, block_, row_ + PanelA::across(thread_), depth + PanelA::along(thread_), a_);
+    product_.b(block_, column_ + PanelB::across(thread_), depth + PanelB::along(thread_), b_);
+  }
+  /// From registers to the shared memory of a step.
+  KOKKOS_FUNCTION void fill(long step, T* shared) const {
+    T* const stage = shared + step % stages * panels;
+    PanelA::fill(thread_, a_, stage);
+    PanelB::fill(thread_, b_, stage + PanelA::size);
+  }
+  KOKKOS_FUNCTION void multiply(long step, const T* shared) {
+    const T* const stage = shared + step % stages * panels;
+    HALOGRAD_UNROLL
+    for (int k = 0; k < Tile::depth; ++k) {
+      T left[Tile::thread_rows], right[Tile::thread_columns];
+      gather<Tile::rows>(stage + k * PanelA::stride, thread_ / threads_in_row, left);
+      gather<Tile::columns>(stage + PanelA::size + k * PanelB::stride, thread_ % threads_in_row, right);
+      HALOGRAD_UNROLL
+      for (int i = 0; i < Tile::thread_rows; ++i) {
+        HALOGRAD_UNROLL
+        for (int j = 0; j < Tile::thread_columns; ++j) sums_[i][j] += left[i] * right[j];
+      }
+    }
+  }
+  KOKKOS_FUNCTION void store() const {
+    HALOGRAD_UNROLL
+    for (int i = 0; i < Tile::thread_rows; ++i) {
+      const long row = row_ + spread<Tile::rows, Tile::thread_rows>(thread_ / threads_in_row, i);
+      HALOGRAD_UNROLL
+      for (int j = 0; j < Tile::thread_columns; ++j) {
+        const long column = column_ + spread<Tile::columns, Tile::thread_columns>(thread_ % threads_in_row, j);
+        if (row < product_.rows() && column < product_.columns()) product_.store(block_, row, column, sums_[i][j]);
+      }
+    }
+  }
+
+ private:
+  static constexpr int threads_in_row = Tile::columns / Tile::thread_columns;
+
+  /// A thread's i-th place of `mine` along a tile's side: quads, with those of the other threads between them, so that
+  /// the threads of a warp read next to each other.
+  template <int length, int mine>
+  KOKKOS_FUNCTION static int spread(int thread, int i) {
+    return i / 4 * (length / mine * 4) + thread * 4 + i % 4;
+  }
+  template <int length, int mine>
+  KOKKOS_FUNCTION static void gather(const T* line, int thread, T (&values)[mine]) {
+    HALOGRAD_UNROLL
+    for (int i = 0; i < mine; i += 4) {
+      const Quad<T> quad = *reinterpret_cast<const Quad<T>*>(line + spread<length, mine>(thread, i));
+      for (int j = 0; j < 4; ++j) values[i + j] = quad.value[j];
+    }
+  }
+
+  const Product& product_;
+  int thread_, block_;
+  long row_, column_;
+  typename Product::Place place_;
+  T a_[PanelA::run], b_[PanelB::run], sums_[Tile::thread_rows][Tile::thread_columns];
+};
+
+/// A team's tile.
+template <class Tile, class Product>
+struct TileKernel {
+  using Thread = TileThread<Tile, Product>;
+  using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Tile::threads, 2>>;
+  static constexpr std::size_t shared_bytes = sizeof(typename Tile::Value) * Thread::stages * Thread::panels;
+  Product product;
+
+  KOKKOS_FUNCTION void operator()(const typename Policy::member_type& team) const {
+    const std::size_t bytes = shared_bytes;  // get_shmem_aligned takes a reference
+    auto* const shared = static_cast<typename Tile::Value*>(team.team_scratch(0).get_shmem_aligned(bytes, 64));
+    Thread thread(product, team.league_rank(), team.team_rank());
+    const long steps = thread.steps();
+    thread.fetch(0);
+    thread.fill(0, shared);
+    team.team_barrier();
+    for (long step = 0; step < steps; ++step) {
+      if (step + 1 < steps) thread.fetch(step + 1);
+      thread.multiply(step, shared);
+      if (step + 1 < steps) thread.fill(step + 1, shared);
+      team.team_barrier();
+    }
+    thread.store();
+  }
+
+  /// The same on a host, whose teams are smaller: what the threads do between two barriers one after the other.
+  void run_on_host(long team) const {
+    const std::size_t values = shared_bytes / sizeof(Quad<typename Tile::Value>);
+    std::vector<Quad<typename Tile::Value>> panels(values);
+    auto* const shared = panels.data()->value;
+    std::vector<Thread> threads;
+    threads.reserve(Tile::threads);
+    for (int thread = 0; thread < Tile::threads; ++thread) threads.emplace_back(product, team, thread);
+    const long steps = threads.front().steps();
+    for (long step = 0; step < steps; ++step) {
+      for (Thread& thread : threads) {
+        thread.fetch(step);
+        thread.fill(step, shared);
+      }
+      for (Thread& thread : threads) thread.multiply(step, shared);
+    }
+    for (const Thread& thread : threads) thread.store();
+  }
+};
+
+/// Computes a product. `name`: a literal.
+template <class Tile, class Product>
+void multiply_tiles(const ExecutionSpace& exec, const char* name, const Product& product) {
+  using Kernel = TileKernel<Tile, Product>;
+  const long teams = Kernel::Thread::teams(product);
+  const Kernel kernel{product};
+  if constexpr (runs_on_host) {
+    Kokkos::parallel_for(label(name), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, teams),
+                         [kernel](long team) { kernel.run_on_host(team); });
+  } else {
+    // the padding to 64 bytes is the allocator's
+    Kokkos::parallel_for(label(name),
+                         typename Kernel::Policy(exec, static_cast<int>(teams), Tile::threads)
+                             .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Kernel::shared_bytes) + 64)),
+                         kernel);
+  }
+}
+
+}  // namespace halograd::device
