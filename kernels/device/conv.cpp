@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/column_sums.hpp"
+#include "kernels/channels.hpp"
 #include "kernels/device/conv_products.hpp"
 
 namespace halograd::device {
@@ -51,29 +51,6 @@ PixelParts pixel_parts(const ConvShape& shape) {
   return {static_cast<int>((pixels + each - 1) / each), each};
 }
 
-/// Sums over the pixels, for the gradient of the bias.
-template <class T>
-struct GradientRows {
-  static constexpr int sums = 1;
-  const T* dy;
-  int filters;
-  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* sum) const {
-    for (int k = first; k < last; ++k) sum[k] += dy[row * filters + k];
-  }
-};
-
-template <class T>
-void bias_gradient(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<T> dbias,
-                   const Vector<std::byte>& workspace) {
-  const long pixels = shape.out_pixels(), blocks = column_blocks(pixels);
-  const int filters = shape.filters;
-  const Vector<double> sums = values_at<double>(workspace, 0, column_sums_workspace(pixels, filters, 1));
-  column_sums(exec, "halograd::conv_backward_bias", pixels, filters, GradientRows<T>{dy.data(), filters}, sums);
-  Kokkos::parallel_for(
-      label("halograd::conv_bias_of_blocks"), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, filters),
-      KOKKOS_LAMBDA(const int k) { dbias(k) = static_cast<T>(sum_of_blocks(sums.data(), blocks, filters, k)); });
-}
-
 }  // namespace
 
 template <class T>
@@ -81,7 +58,7 @@ std::size_t conv_workspace(const ConvShape& shape) {
   const PixelParts cut = pixel_parts(shape);
   const std::size_t sums =
       cut.parts == 1 ? 0 : static_cast<std::size_t>(cut.parts) * static_cast<std::size_t>(shape.weights()) * sizeof(T);
-  return std::max(sums, column_sums_workspace(shape.out_pixels(), shape.filters, 1) * sizeof(double));
+  return std::max(sums, sum_channels_workspace(shape.out_pixels(), shape.filters) * sizeof(double));
 }
 
 template <class T>
@@ -162,7 +139,9 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
           dweights(index) = sum;
         });
   }
-  if (dbias.size() > 0) bias_gradient(exec, shape, dy, dbias, workspace);
+  if (dbias.size() == 0) return;
+  const std::size_t needed = sum_channels_workspace(shape.out_pixels(), shape.filters);
+  sum_channels(exec, shape.out_pixels(), shape.filters, dy, dbias, values_at<double>(workspace, 0, needed));
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                     \
