@@ -9,6 +9,14 @@
 
 namespace halograd {
 
+bool computes_in(Precision precision) {
+#if defined(KOKKOS_ENABLE_CUDA)
+  return precision == Precision::full || precision == Precision::tf32;
+#else
+  return precision == Precision::full;
+#endif
+}
+
 ConvShape::Spatial ConvShape::out_extent() const {
   Spatial out{};
   for (int axis = 0; axis < 3; ++axis) {

@@ -6,6 +6,15 @@
 
 namespace halograd {
 
+/// What values are rounded to before they are multiplied; sums are not.
+enum class Precision {
+  full,  ///< not at all
+  tf32   ///< 10 bits of fraction: NVIDIA's matrix units on floats
+};
+
+/// Whether this build's devices multiply so.
+bool computes_in(Precision precision);
+
 /// A convolution in up to three spatial dimensions; unused leading ones have extent, kernel, stride, dilation 1 and
 /// padding 0. Tensors: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K), y (N, D', H', W', K).
 /// A dense layer is the case where all extents and kernels are 1.
@@ -20,6 +29,7 @@ struct ConvShape {
   Spatial stride{1, 1, 1};
   Spatial padding{0, 0, 0};
   Spatial dilation{1, 1, 1};
+  Precision precision = Precision::full;  ///< full where it is not computed in another
 
   /// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; not positive where the kernel does not fit.
   [[nodiscard]] Spatial out_extent() const;

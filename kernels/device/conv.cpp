@@ -19,18 +19,22 @@ constexpr int least_columns = 4;
 
 /// The tile whose columns the result fills best.
 template <class Product>
-void multiply(const ExecutionSpace& exec, const char* name, const Product& product) {
+void multiply(const ExecutionSpace& exec, const char* name, const Product& product, Precision precision) {
   using T = typename Product::Value;
-  if constexpr (sizeof(T) == 4) {  // of doubles, so many results would not stay in registers
-    if (product.columns() > 64) return multiply_tiles<Tile<T, 128, 128, 8, 8>>(exec, name, product);
+  const long columns = product.columns();
+  if constexpr (sizeof(T) == 4) {
+    if (precision == Precision::tf32) {
+      if (columns > 64) return multiply_tiles<Tf32Tile<128, 128, 64, 32>>(exec, name, product);
+      if (columns > 32) return multiply_tiles<Tf32Tile<128, 64, 32, 32>>(exec, name, product);
+      if (columns > 16) return multiply_tiles<Tf32Tile<128, 32, 32, 16>>(exec, name, product);
+      return multiply_tiles<Tf32Tile<128, 16, 32, 16>>(exec, name, product);
+    }
+    // of doubles, so many results would not stay in registers
+    if (columns > 64) return multiply_tiles<FmaTile<T, 128, 128, 8, 8>>(exec, name, product);
   }
-  if (product.columns() > 32) {
-    multiply_tiles<Tile<T, 128, 64, 8, 4>>(exec, name, product);
-  } else if (product.columns() > 16) {
-    multiply_tiles<Tile<T, 128, 32, 4, 4>>(exec, name, product);
-  } else {
-    multiply_tiles<Tile<T, 128, 16, 4, 4>>(exec, name, product);
-  }
+  if (columns > 32) return multiply_tiles<FmaTile<T, 128, 64, 8, 4>>(exec, name, product);
+  if (columns > 16) return multiply_tiles<FmaTile<T, 128, 32, 4, 4>>(exec, name, product);
+  multiply_tiles<FmaTile<T, 128, 16, 4, 4>>(exec, name, product);
 }
 
 /// How the weight gradient's sum over the pixels is cut, so that all of a device has work. By the shape alone: the same
@@ -66,7 +70,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
                   Vector<const T> bias, bool relu, Vector<T> y) {
   if (shape.filters / shape.groups >= least_columns) {
     multiply(exec, "halograd::conv_forward",
-             ForwardProduct<T>(shape, x.data(), weights.data(), data_or_null(bias), relu, y.data()));
+             ForwardProduct<T>(shape, x.data(), weights.data(), data_or_null(bias), relu, y.data()), shape.precision);
     return;
   }
   const Geometry g(shape);
@@ -94,7 +98,8 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                         Vector<const T> relu_output, Vector<T> dx, bool accumulate) {
   if (shape.channels / shape.groups >= least_columns) {
     multiply(exec, "halograd::conv_backward_data",
-             DataProduct<T>(shape, dy.data(), weights.data(), data_or_null(relu_output), accumulate, dx.data()));
+             DataProduct<T>(shape, dy.data(), weights.data(), data_or_null(relu_output), accumulate, dx.data()),
+             shape.precision);
     return;
   }
   const Geometry g(shape);
@@ -128,7 +133,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   const Vector<T> sums =
       cut.parts == 1 ? dweights : values_at<T>(workspace, 0, static_cast<std::size_t>(cut.parts * length));
   multiply(exec, "halograd::conv_backward_weights",
-           WeightProduct<T>(shape, x.data(), dy.data(), sums.data(), cut.parts, cut.pixels));
+           WeightProduct<T>(shape, x.data(), dy.data(), sums.data(), cut.parts, cut.pixels), shape.precision);
   if (cut.parts > 1) {
     const int parts = cut.parts;
     Kokkos::parallel_for(

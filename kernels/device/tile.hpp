@@ -2,15 +2,9 @@
 
 #include <vector>
 
+#include "kernels/device/tile_results.hpp"
 #include "kernels/label.hpp"
 #include "kernels/types.hpp"
-
-/// Unrolls a loop of constant length on devices, where arrays stay in registers only then.
-#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-#define HALOGRAD_UNROLL _Pragma("unroll")
-#else
-#define HALOGRAD_UNROLL
-#endif
 
 /// Matrix products C (rows, columns) = A (rows, depth) B (depth, columns) by tiles: a team computes one tile of C, each
 /// thread some results of it in registers, from panels of A and B in the team's shared memory; while it multiplies, it
@@ -29,22 +23,6 @@
 namespace halograd::device {
 
 enum class Run { along_depth, across };
-
-/// The sizes of a tile. Each of `threads` threads computes thread_rows x thread_columns results, multiples of 4.
-template <class T, int Rows, int Columns, int ThreadRows, int ThreadColumns>
-struct Tile {
-  using Value = T;
-  static constexpr int rows = Rows, columns = Columns, thread_rows = ThreadRows, thread_columns = ThreadColumns;
-  static constexpr int depth = 64 / static_cast<int>(sizeof(T));  // of a panel
-  static constexpr int threads = (Rows / ThreadRows) * (Columns / ThreadColumns);
-  static_assert(ThreadRows % 4 == 0 && ThreadColumns % 4 == 0);
-};
-
-/// Values that are loaded and stored at once.
-template <class T>
-struct alignas(4 * sizeof(T)) Quad {
-  T value[4];
-};
 
 /// `count` values from an address; `quads`: it is a multiple of four values.
 template <int count, class T>
@@ -69,7 +47,7 @@ struct Panel {
   static constexpr bool deep = direction == Run::along_depth;
   static constexpr int run = length * Tile::depth / Tile::threads;
   static constexpr int runs_in_line = (deep ? Tile::depth : length) / run;
-  static constexpr int stride = length + 4;  // whole quads, and less often in the same bank
+  static constexpr int stride = length + 8;  // whole quads, and the threads of a warp in different banks
   static constexpr int size = stride * Tile::depth;
   static_assert(run >= 1 && runs_in_line * run == (deep ? Tile::depth : length));
 
@@ -78,7 +56,7 @@ struct Panel {
   KOKKOS_FUNCTION static void fill(int thread, const typename Tile::Value (&values)[run], typename Tile::Value* panel) {
     typename Tile::Value* const to = panel + along(thread) * stride + across(thread);
     HALOGRAD_UNROLL
-    for (int i = 0; i < run; ++i) to[deep ? i * stride : i] = values[i];
+    for (int i = 0; i < run; ++i) to[deep ? i * stride : i] = Tile::rounded(values[i]);
   }
 };
 
@@ -98,9 +76,6 @@ class TileThread {
     column_ = team % column_tiles * Tile::columns;
     block_ = static_cast<int>(team / (row_tiles * column_tiles));
     place_ = product.place(block_, row_ + PanelA::across(thread));
-    for (auto& row : sums_) {
-      for (T& sum : row) sum = T(0);
-    }
   }
   KOKKOS_FUNCTION static long tiles(long length, int tile) { return (length + tile - 1) / tile; }
   static long teams(const Product& product) {
@@ -122,53 +97,22 @@ class TileThread {
   }
   KOKKOS_FUNCTION void multiply(long step, const T* shared) {
     const T* const stage = shared + step % stages * panels;
-    HALOGRAD_UNROLL
-    for (int k = 0; k < Tile::depth; ++k) {
-      T left[Tile::thread_rows], right[Tile::thread_columns];
-      gather<Tile::rows>(stage + k * PanelA::stride, thread_ / threads_in_row, left);
-      gather<Tile::columns>(stage + PanelA::size + k * PanelB::stride, thread_ % threads_in_row, right);
-      HALOGRAD_UNROLL
-      for (int i = 0; i < Tile::thread_rows; ++i) {
-        HALOGRAD_UNROLL
-        for (int j = 0; j < Tile::thread_columns; ++j) sums_[i][j] += left[i] * right[j];
-      }
-    }
+    results_.template multiply<PanelA::stride, PanelB::stride>(thread_, stage, stage + PanelA::size);
   }
   KOKKOS_FUNCTION void store() const {
-    HALOGRAD_UNROLL
-    for (int i = 0; i < Tile::thread_rows; ++i) {
-      const long row = row_ + spread<Tile::rows, Tile::thread_rows>(thread_ / threads_in_row, i);
-      HALOGRAD_UNROLL
-      for (int j = 0; j < Tile::thread_columns; ++j) {
-        const long column = column_ + spread<Tile::columns, Tile::thread_columns>(thread_ % threads_in_row, j);
-        if (row < product_.rows() && column < product_.columns()) product_.store(block_, row, column, sums_[i][j]);
-      }
-    }
+    results_.for_each(thread_, [this](int row, int column, T sum) {
+      const long r = row_ + row, c = column_ + column;
+      if (r < product_.rows() && c < product_.columns()) product_.store(block_, r, c, sum);
+    });
   }
 
  private:
-  static constexpr int threads_in_row = Tile::columns / Tile::thread_columns;
-
-  /// A thread's i-th place of `mine` along a tile's side: quads, with those of the other threads between them, so that
-  /// the threads of a warp read next to each other.
-  template <int length, int mine>
-  KOKKOS_FUNCTION static int spread(int thread, int i) {
-    return i / 4 * (length / mine * 4) + thread * 4 + i % 4;
-  }
-  template <int length, int mine>
-  KOKKOS_FUNCTION static void gather(const T* line, int thread, T (&values)[mine]) {
-    HALOGRAD_UNROLL
-    for (int i = 0; i < mine; i += 4) {
-      const Quad<T> quad = *reinterpret_cast<const Quad<T>*>(line + spread<length, mine>(thread, i));
-      for (int j = 0; j < 4; ++j) values[i + j] = quad.value[j];
-    }
-  }
-
   const Product& product_;
   int thread_, block_;
   long row_, column_;
   typename Product::Place place_;
-  T a_[PanelA::run], b_[PanelB::run], sums_[Tile::thread_rows][Tile::thread_columns];
+  T a_[PanelA::run], b_[PanelB::run];
+  typename Tile::Results results_;
 };
 
 /// A team's tile.

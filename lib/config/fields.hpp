@@ -114,9 +114,11 @@ void visit(Visitor& v, TrainingConfig& c) {
     one_of({"mean", "reset"}));
   v("non_finite", c.non_finite,
     "where a rank's loss or gradient is not finite: all stop with a checkpoint of the last good state, or the rank "
-    "skips "
-    "its update, which is counted",
+    "skips its update, which is counted",
     one_of({"stop", "skip"}));
+  v("precision", c.precision,
+    "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 bits of fraction",
+    one_of({"fp32", "tf32"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/network_config.hpp"
+#include "kernels/conv.hpp"
 #include "kernels/shape.hpp"
 #include "kernels/types.hpp"
 
@@ -52,6 +53,7 @@ struct LayerNeeds {
 struct LayerCall {
   int batch = 0;
   bool training = false;
+  Precision precision = Precision::full;
   std::uint64_t random_key = 0;  ///< differs by seed, step, rank and layer
   std::vector<Vector<const float>> inputs;
   Vector<float> output;

@@ -33,6 +33,12 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
 
 Network::~Network() = default;
 
+void Network::compute_in(Precision precision) {
+  HALOGRAD_REQUIRE(computes_in(precision), "training.precision = \"tf32\" needs NVIDIA devices: expected \"fp32\" on ",
+                   ExecutionSpace::name());
+  for (const auto& node : nodes_) node->call.precision = precision;
+}
+
 void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool fused) {
   std::map<std::string, int> value_of{{"input", 0}};
   std::vector<Shape> shapes{input};

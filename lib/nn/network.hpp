@@ -73,6 +73,9 @@ class Network {
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
   [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
 
+  /// What its layers multiply in from now on; full at first. Throws Error where this build's devices do not.
+  void compute_in(Precision precision);
+
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
 

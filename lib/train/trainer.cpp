@@ -66,6 +66,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     const Target target = target_of(*train_set_, config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
+    network_->compute_in(config_.training.precision == "tf32" ? Precision::tf32 : Precision::full);
     topology_ =
         std::make_unique<Topology>(of_nodes ? make_topology(config_.topology, nodes)
                                             : make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));

@@ -46,6 +46,10 @@ class RunFile(ProgramTest):
     def test_out_of_range(self):
         self.refuse_edit("momentum = 0.9", "momentum = 1.5", ["optimizer.momentum is 1.5", "below 1"], "1.5")
 
+    def test_what_the_device_lacks(self):
+        words = ['training.precision = "tf32" needs NVIDIA devices', 'expected "fp32" on OpenMP']
+        self.refuse("train", SYNTHETIC, "--set", "training.precision=tf32", words=words)
+
     def test_no_toml(self):
         self.refuse_edit('name = "sgd"', 'name = "sgd', ["run.toml:"])
         self.refuse_edit("epochs = 2", "epochs = ", ["run.toml:6:"])

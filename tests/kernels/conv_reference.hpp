@@ -76,6 +76,10 @@ struct Reference {
     weights = random_values(s.weights(), generator);
     bias = random_values(s.filters, generator);
     dy = random_values(s.out_pixels() * s.filters, generator);
+    compute(s);
+  }
+  /// y and the gradients, of what x, weights, bias and dy are now.
+  void compute(const ConvShape& s) {
     y.resize(dy.size());
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias[i % bias.size()];
     dx.assign(x.size(), 0);

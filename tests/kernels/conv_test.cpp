@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "kernels/device/conv.hpp"
+#include "kernels/device/tile_results.hpp"
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
 #include "tests/kernels/conv_reference.hpp"
@@ -71,6 +74,41 @@ TEST_P(ConvShapes, MatchesDefinitionInDouble) {
 }
 TEST_P(ConvShapes, MatchesDefinitionInFloat) {
   check_passes<float>(GetParam(), 3e-6);
+}
+
+// The tiles for matrix units, whose products a host forms one by one: exact in float where both factors are rounded.
+TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInTf32) {
+  ConvShape s = GetParam();
+  s.precision = Precision::tf32;
+  const auto tf32 = [](double value) { return device::Tf32Tile<128, 128, 64, 32>::rounded(static_cast<float>(value)); };
+  Reference rounded(s, 7);
+  for (auto* values : {&rounded.x, &rounded.weights, &rounded.dy}) {
+    for (double& value : *values) value = tf32(value);
+  }
+  rounded.compute(s);
+  const Reference given(s, 7);
+  const ExecutionSpace exec;
+  const auto x = device_values<float>(given.x), weights = device_values<float>(given.weights),
+             bias = device_values<float>(given.bias), dy = device_values<float>(given.dy);
+  const Buffer<std::byte> workspace("workspace", device::conv_workspace<float>(s));
+  const Buffer<float> y("y", given.y.size()), dx("dx", given.x.size()), dweights("dweights", given.weights.size());
+  device::conv_forward<float>(exec, s, x, weights, bias, false, y);
+  if (s.filters / s.groups >= 4) expect_near(rounded.y, y, 3e-6, "y");
+  device::conv_backward_data<float>(exec, s, dy, weights, {}, dx, false);
+  if (s.channels / s.groups >= 4) expect_near(rounded.dx, dx, 3e-6, "dx");
+  device::conv_backward_weights<float>(exec, s, x, dy, dweights, {}, workspace);
+  expect_near(rounded.dweights, dweights, 3e-6, "dweights");
+}
+
+TEST(Tf32, RoundsToTenBitsOfFractionTiesAway) {
+  using Tile = device::Tf32Tile<128, 128, 64, 32>;
+  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-10F), 1.0F + 0x1p-10F);
+  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-11F), 1.0F + 0x1p-10F);
+  EXPECT_EQ(Tile::rounded(-1.0F - 0x1p-11F), -1.0F - 0x1p-10F);
+  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-11F - 0x1p-20F), 1.0F);
+  EXPECT_EQ(Tile::rounded(0x1.fffffep0F), 2.0F);
+  EXPECT_EQ(Tile::rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(Tile::rounded(std::numeric_limits<float>::quiet_NaN())));
 }
 
 // Also where Winograd's way is chosen.

@@ -37,11 +37,11 @@ class Conv : public Layer {
     return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    conv_forward<float>(exec, shape_.with_batch(call.batch), call.inputs[0], call.parameters[0],
+    conv_forward<float>(exec, shape_of(call), call.inputs[0], call.parameters[0],
                         bias_ ? call.parameters[1] : Vector<const float>(), relu_, call.output, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = shape_.with_batch(call.batch);
+    const ConvShape shape = shape_of(call);
     {
       const Region region("weights");
       conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
@@ -55,6 +55,12 @@ class Conv : public Layer {
   }
 
  private:
+  [[nodiscard]] ConvShape shape_of(const LayerCall& call) const {
+    ConvShape shape = shape_.with_batch(call.batch);
+    shape.precision = call.precision;
+    return shape;
+  }
+
   ConvShape shape_;
   int dimensions_;
   bool bias_;

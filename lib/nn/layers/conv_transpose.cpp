@@ -39,12 +39,12 @@ class ConvTranspose : public Layer {
     return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = shape_.with_batch(call.batch);
+    const ConvShape shape = shape_of(call);
     if (bias_) broadcast_channels<float>(exec, shape.in_pixels(), shape.channels, call.parameters[1], call.output);
     conv_backward_data<float>(exec, shape, call.inputs[0], call.parameters[0], {}, call.output, bias_, call.workspace);
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    const ConvShape shape = shape_.with_batch(call.batch);
+    const ConvShape shape = shape_of(call);
     conv_backward_weights<float>(exec, shape, call.output_gradient, call.inputs[0], call.parameter_gradients[0], {},
                                  call.workspace);
     if (bias_) {
@@ -66,6 +66,12 @@ class ConvTranspose : public Layer {
     const std::size_t bytes = std::max(conv_workspace<float>(shape),
                                        sizeof(double) * sum_channels_workspace(shape.in_pixels(), shape.channels));
     return (bytes + 63) / 64 * 64;
+  }
+
+  [[nodiscard]] ConvShape shape_of(const LayerCall& call) const {
+    ConvShape shape = shape_.with_batch(call.batch);
+    shape.precision = call.precision;
+    return shape;
   }
 
   ConvShape shape_;
