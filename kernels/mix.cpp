@@ -1,5 +1,8 @@
 #include "kernels/mix.hpp"
 
+#include <cmath>
+#include <numeric>
+
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
 
@@ -7,8 +10,7 @@ namespace halograd {
 
 namespace {
 
-/// Sums in double: weights such as 1/3, rounded to float, add up to 1 + 3e-8, and the mean of the replicas would grow
-/// by that each step. Memory is the limit either way.
+/// Sums in double, rounded once: weights rounded to float would not add up to what the caller means.
 template <int Count>
 struct Mix {
   MixTerms terms;
@@ -28,9 +30,47 @@ struct Mix {
   }
 };
 
+/// The same where the weights are those of an average: x + sum_j w_j (h_j - x). What is added to one replica is taken
+/// from another whatever w_j is rounded to, and replicas that agree stay as they are, so that float will do.
+template <int Count>
+struct MixDifferences {
+  MixDifferences(const MixTerms& terms, float* x_) : x(x_) {
+    for (int j = 0; j < Count; ++j) {
+      weights[j] = static_cast<float>(terms.weights[j]);
+      halos[j] = terms.halos[j];
+    }
+  }
+  float weights[mix_width] = {};
+  const float* halos[mix_width] = {};
+  float* x;
+  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+    float* const to = x;
+    HALOGRAD_IVDEP
+    for (long i = begin; i < end; ++i) {
+      const float own = to[i];
+      float sum = 0;
+      if constexpr (Count > 0) sum += weights[0] * (halos[0][i] - own);
+      if constexpr (Count > 1) sum += weights[1] * (halos[1][i] - own);
+      if constexpr (Count > 2) sum += weights[2] * (halos[2][i] - own);
+      if constexpr (Count > 3) sum += weights[3] * (halos[3][i] - own);
+      to[i] = own + sum;
+    }
+  }
+};
+
+bool is_average(const MixTerms& terms) {
+  const double sum = std::accumulate(terms.weights, terms.weights + terms.count, terms.self_weight);
+  return std::abs(sum - 1) < 1e-12;
+}
+
 template <int Count>
 void mix_count(const ExecutionSpace& exec, const MixTerms& terms, const Vector<float>& x) {
-  for_each_chunk(exec, "halograd::mix", static_cast<long>(x.extent(0)), Mix<Count>{terms, x.data()});
+  const long length = static_cast<long>(x.extent(0));
+  if (is_average(terms)) {
+    for_each_chunk(exec, "halograd::mix_differences", length, MixDifferences<Count>(terms, x.data()));
+  } else {
+    for_each_chunk(exec, "halograd::mix", length, Mix<Count>{terms, x.data()});
+  }
 }
 
 /// Independent partial sums: a single one would have to be added to in order, one value at a time.

@@ -8,7 +8,8 @@ namespace halograd {
 constexpr int mix_width = 4;
 
 /// x = self_weight x + sum_{j < count} weights[j] halos[j], all (n), count <= mix_width, in one pass over memory. Sums
-/// in that order. More neighbours take further passes with self_weight = 1.
+/// in that order, rounded once; where self_weight and weights add up to 1, keeps the mean of replicas that exchange
+/// with equal weights but for rounding without bias. More neighbours take further passes with self_weight = 1.
 struct MixTerms {
   double self_weight = 1;
   int count = 0;

@@ -30,8 +30,12 @@ struct AveragerContext {
   std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
 };
 
-/// Keeps the replicas of a communicator together. The Trainer calls the hooks in this order in every step;
-/// each algorithm uses those it needs. Steps count from 0; after a resume they go on from the checkpoint's.
+/// The optimizer's step of `length` weights from number `begin` on.
+using OptimizeSlice = std::function<void(std::size_t begin, std::size_t length)>;
+
+/// Keeps the replicas of a communicator together. The Trainer calls the hooks in this order in every step, the last two
+/// through update(); each algorithm uses those it needs. Steps count from 0; after a resume they go on from the
+/// checkpoint's.
 class Averager {
  public:
   virtual ~Averager() = default;
@@ -46,6 +50,14 @@ class Averager {
                              Vector<float> /*gradient*/, double /*share*/) {}
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
+  /// These two with the optimizer's step between them, which `optimize` makes for a slice of the weights. An averager
+  /// may go through the weights slice by slice instead, so that each comes from memory once.
+  virtual void update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
+                      double share, const OptimizeSlice& optimize) {
+    before_update(exec, step, weights, gradient, share);
+    optimize(0, weights.extent(0));
+    after_update(exec, step, weights);
+  }
 
   /// The same two moments of a step without an exchange (averager.every).
   virtual void before_local_update(const ExecutionSpace&, Vector<const float> /*weights*/) {}

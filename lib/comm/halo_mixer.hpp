@@ -32,6 +32,14 @@ class HaloMixer {
   void mix(const ExecutionSpace& exec, double self_weight, const std::vector<WeightedHalo>& halos,
            Vector<float> weights) {
     const trace::Span span("mix", "comm");
+    mix_slice(exec, self_weight, halos, 0, weights);
+    exec.fence();
+  }
+
+  /// The same for the weights from number `begin` on, as many as are given, and the halos' values there; neither fenced
+  /// nor traced.
+  void mix_slice(const ExecutionSpace& exec, double self_weight, const std::vector<WeightedHalo>& halos,
+                 std::size_t begin, Vector<float> weights) {
     MixTerms terms;
     terms.self_weight = self_weight;
     for (std::size_t first = 0; first < halos.size(); first += mix_width) {
@@ -39,12 +47,11 @@ class HaloMixer {
       for (int i = 0; i < terms.count; ++i) {
         const WeightedHalo& halo = halos[first + static_cast<std::size_t>(i)];
         terms.weights[i] = halo.weight;
-        terms.halos[i] = in_reach(exec, i, halo.halo);
+        terms.halos[i] = in_reach(exec, i, slice(halo.halo, begin, weights.extent(0)));
       }
       halograd::mix(exec, terms, weights);
       terms.self_weight = 1;
     }
-    exec.fence();
   }
 
  private:
@@ -55,8 +62,9 @@ class HaloMixer {
     if constexpr (halos_are_in_reach) {
       return halo.data();
     } else {
-      Kokkos::deep_copy(exec, *device_halos_[i], halo);
-      return device_halos_[i]->data();
+      const auto copy = slice(*device_halos_[i], 0, halo.extent(0));
+      Kokkos::deep_copy(exec, copy, halo);
+      return copy.data();
     }
   }
 

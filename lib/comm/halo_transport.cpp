@@ -56,8 +56,8 @@ HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offs
   return HostVector<const float>(reinterpret_cast<const float*>(peer.shared + offset), length);
 }
 
-void HaloTransport::write_own(std::size_t offset, HostVector<const float> values) {
-  copy(segment_.own() + offset, values);
+HostVector<float> HaloTransport::own_values(std::size_t offset, std::size_t length) const {
+  return HostVector<float>(reinterpret_cast<float*>(segment_.own() + offset), length);
 }
 
 std::int64_t HaloTransport::load(std::int64_t* counter) {

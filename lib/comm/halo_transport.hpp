@@ -38,7 +38,7 @@ class HaloTransport {
   // In this rank's region.
   [[nodiscard]] std::int64_t* counter(std::size_t offset) const;
   [[nodiscard]] HostVector<const float> values(std::size_t offset, std::size_t length) const;
-  void write_own(std::size_t offset, HostVector<const float> values);
+  [[nodiscard]] HostVector<float> own_values(std::size_t offset, std::size_t length) const;
   static std::int64_t load(std::int64_t* counter);
   static void store(std::int64_t* counter, std::int64_t value);
 

@@ -39,6 +39,7 @@ class HaloWindow::Implementation {
   Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
 
   void put(std::int64_t version, HostVector<const float> weights);
+  HostVector<float> next_slot();
   void flush();
   HostVector<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
@@ -62,6 +63,8 @@ class HaloWindow::Implementation {
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
+  /// Before a version is written where another one was.
+  void free_slot(std::int64_t version);
   /// Where a version of an in-neighbour's weights is read.
   [[nodiscard]] HostVector<const float> halo(std::size_t edge, std::int64_t version) const;
 
@@ -81,6 +84,7 @@ class HaloWindow::Implementation {
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
+  std::int64_t written_ = 0;            // the last version that next_slot() gave away
   bool flushed_ = true;
   std::int64_t bytes_sent_ = 0;
   RankClock clock_;
@@ -131,14 +135,13 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
   version_ = version;
   flushed_ = false;
   sent_ = clock_.now();
-  if (!exact_) std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before this data
-  if (exact_) {
-    for (const Edge& edge : out_edges_) {
-      transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
-    }
-  }
+  free_slot(version);
   if (stored_edges_ > 0) {
-    transport_.write_own(layout_.own_slot(version), weights);
+    if (written_ != version) {
+      const Kokkos::DefaultHostExecutionSpace exec;
+      Kokkos::deep_copy(exec, transport_.own_values(layout_.own_slot(version), length_), weights);
+      exec.fence();
+    }
     *transport_.counter(layout_.sent(layout_.own_slot(version))) = sent_;
   }
   for (Edge& edge : out_edges_) {
@@ -151,6 +154,20 @@ void HaloWindow::Implementation::put(std::int64_t version, HostVector<const floa
     }
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
+}
+
+HostVector<float> HaloWindow::Implementation::next_slot() {
+  if (stored_edges_ == 0) return {};
+  written_ = version_ + 1;
+  free_slot(written_);
+  return transport_.own_values(layout_.own_slot(written_), length_);
+}
+
+void HaloWindow::Implementation::free_slot(std::int64_t version) {
+  if (!exact_) return std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before it
+  for (const Edge& edge : out_edges_) {
+    transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
+  }
 }
 
 void HaloWindow::Implementation::flush() {
@@ -258,6 +275,9 @@ HaloWindow::HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t leng
 HaloWindow::~HaloWindow() = default;
 void HaloWindow::put(std::int64_t version, HostVector<const float> weights) {
   implementation_->put(version, weights);
+}
+HostVector<float> HaloWindow::next_slot() {
+  return implementation_->next_slot();
 }
 void HaloWindow::flush() {
   implementation_->flush();

@@ -39,6 +39,10 @@ class HaloWindow {
   /// while a neighbour has not yet acknowledged version - slots. `weights` must stay as they are until flush().
   void put(std::int64_t version, HostVector<const float> weights);
 
+  /// Where ranks that share memory will read the version after the last: writing it there saves its put() the copy.
+  /// Waits like put(). Empty where no rank will.
+  HostVector<float> next_slot();
+
   /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.
   void flush();
 

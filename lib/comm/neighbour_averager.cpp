@@ -16,6 +16,11 @@ namespace halograd {
 
 namespace {
 
+/// Values that go through mix, optimizer and publication while they are in the caches of `threads` cores.
+constexpr std::size_t slice_length(int threads) {
+  return (std::size_t{1} << 16U) * static_cast<std::size_t>(threads);
+}
+
 /// What all forms of neighbour averaging share.
 class NeighbourAverager : public WeightAverager {
  public:
@@ -35,17 +40,47 @@ class NeighbourAverager : public WeightAverager {
     window_.start_at(context.first_step);
   }
 
+  /// On the host, slice by slice: mix, optimizer's step, and the copy for the ranks of this node that put() would make.
+  void update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
+              double share, const OptimizeSlice& optimize) override {
+    if (!runs_on_host || !others_.empty()) return Averager::update(exec, step, weights, gradient, share, optimize);
+    double self_weight = 1;
+    if (combines_first()) {
+      window_.flush();
+      self_weight = take_halos(step);
+    }
+    const HostVector<float> slot = window_.next_slot();
+    const trace::Span span("mix", "comm");
+    const std::size_t most = slice_length(exec.concurrency());
+    for (std::size_t begin = 0; begin < length_; begin += most) {
+      const std::size_t length = std::min(most, length_ - begin);
+      const Vector<float> values = slice(weights, begin, length);
+      if (combines_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
+      optimize(begin, length);
+      if (slot.extent(0) > 0) Kokkos::deep_copy(exec, slice(slot, begin, length), values);
+    }
+    exec.fence();
+    if (combines_first()) release_halos(step);
+    after_update(exec, step, weights);
+  }
+
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
   std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
-  /// Mixes the neighbours' weights of this step, or what stands for them, into `weights`.
-  virtual void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) = 0;
+  /// Fills halos_ with the neighbours' weights of this step, or what stands for them; returns the share of the own
+  /// ones.
+  virtual double take_halos(std::int64_t step) = 0;
+  /// The mix is done.
+  virtual void release_halos(std::int64_t /*step*/) {}
 
   void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
     window_.flush();  // before the mix changes what MPI may still be reading
-    mix_halos(exec, step, weights);
+    const double self_weight = take_halos(step);
+    mix_part(exec, self_weight, 0, weights);
+    for (std::size_t i = 0; i < others_.size(); ++i) mix_part(exec, self_weight, i + 1, others_[i]);
+    release_halos(step);
   }
 
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
@@ -71,12 +106,6 @@ class NeighbourAverager : public WeightAverager {
   /// Values of a halo.
   [[nodiscard]] std::size_t halo_length() const { return length_ * (1 + others_.size()); }
 
-  /// weights = self_weight weights + sum of halos_, and the same for the optimizer's buffers.
-  void mix(const ExecutionSpace& exec, double self_weight, Vector<float> weights) {
-    mix_part(exec, self_weight, 0, weights);
-    for (std::size_t i = 0; i < others_.size(); ++i) mix_part(exec, self_weight, i + 1, others_[i]);
-  }
-
   HaloWindow window_;
   std::vector<Neighbour> neighbours_;
   double self_weight_;
@@ -98,14 +127,15 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
   using NeighbourAverager::NeighbourAverager;
 
  private:
-  void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    const int degree = static_cast<int>(neighbours_.size());
+  double take_halos(std::int64_t step) override {
     halos_.clear();
-    for (int edge = 0; edge < degree; ++edge) {
-      halos_.push_back({neighbours_[static_cast<std::size_t>(edge)].weight, window_.wait(edge, step + 1)});
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      halos_.push_back({neighbours_[edge].weight, window_.wait(static_cast<int>(edge), step + 1)});
     }
-    mix(exec, self_weight_, weights);
-    for (int edge = 0; edge < degree; ++edge) window_.release(edge, step + 1);
+    return self_weight_;
+  }
+  void release_halos(std::int64_t step) override {
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) window_.release(static_cast<int>(edge), step + 1);
   }
 };
 
@@ -132,7 +162,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   [[nodiscard]] double wait_seconds() const override { return NeighbourAverager::wait_seconds() + waited_; }
 
  private:
-  void mix_halos(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+  double take_halos(std::int64_t step) override {
     const std::int64_t own = step + 1;
     double self_weight = 1;
     halos_.clear();
@@ -148,7 +178,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       self_weight -= weight;
       halos_.push_back({weight, copies_[edge]});
     }
-    if (!halos_.empty()) mix(exec, self_weight, weights);
+    return self_weight;
   }
 
   /// Brings the copy of a neighbour's weights up to date; whether it is to be mixed. A late neighbour is not waited for

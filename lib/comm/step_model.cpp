@@ -6,7 +6,7 @@
 namespace halograd {
 namespace {
 
-constexpr double copy_traffic = 2;    // bytes of memory traffic a copied byte: read and written
+constexpr double copy_traffic = 2;    // bytes of memory traffic a copied byte: read (or its place) and written
 constexpr double reduce_traffic = 3;  // a byte that is added to another: both read, the sum written
 
 /// `exchange`: of which what the hidden share of the computing does not cover is waited for, and at least `last`, what
@@ -68,11 +68,12 @@ EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_ran
 
 StepEstimate neighbour_step(const Machine& machine, const StepWork& work, const EdgeLoad& load) {
   if (load.most == 0) return estimate(work, 0, 0, 0, 0);
-  const double copy = load.inside ? copy_traffic * work.model_bytes / machine.memory_bandwidth : 0;
   const double network =
       load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * work.model_bytes / machine.bandwidth;
-  const double mix = (load.most + 2) * work.model_bytes / machine.memory_bandwidth;
-  return estimate(work, load.mean * work.model_bytes, copy + network, mix, work.hidden_exchange);
+  // The weights themselves pass through the optimizer anyway.
+  const double traffic = load.most + (load.inside ? copy_traffic : 0);
+  return estimate(work, load.mean * work.model_bytes, network, traffic * work.model_bytes / machine.memory_bandwidth,
+                  work.hidden_exchange);
 }
 
 StepEstimate gossip_step(const Machine& machine, const StepWork& work, int ranks) {

@@ -30,6 +30,9 @@ class WeightAverager : public Averager {
     combine(exec, step, weights);
   }
 
+ protected:
+  [[nodiscard]] bool combines_first() const { return combine_first_; }
+
  private:
   /// Begins to send this step's weights.
   virtual void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) = 0;

@@ -53,7 +53,7 @@ class Steps {
     network.train(exec_, replica_, {batch_, images_.data(), labels_.data()}, 1);
     {
       const Region region("update");
-      optimizer_->step(exec_, rate_, ++count_, replica_.parameters, replica_.gradients);
+      optimizer_->step(exec_, rate_, ++count_, 0, replica_.parameters, replica_.gradients);
     }
     exec_.fence();
     return std::chrono::duration<double>(Clock::now() - begin).count();

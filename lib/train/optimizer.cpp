@@ -11,10 +11,11 @@ class Sgd : public Optimizer {
   Sgd(const OptimizerConfig& config, std::size_t parameters) : config_(config) {
     if (config.momentum > 0) state_.emplace_back("halograd::velocity", parameters);
   }
-  void step(const ExecutionSpace& exec, double rate, std::int64_t /*count*/, Vector<float> weights,
+  void step(const ExecutionSpace& exec, double rate, std::int64_t /*count*/, std::size_t begin, Vector<float> weights,
             Vector<const float> gradient) override {
     const SgdStep step{rate, config_.momentum, config_.weight_decay, config_.nesterov};
-    sgd<float>(exec, step, weights, gradient, state_.empty() ? Vector<float>() : Vector<float>(state_[0]));
+    sgd<float>(exec, step, weights, gradient,
+               state_.empty() ? Vector<float>() : slice(state_[0], begin, weights.extent(0)));
   }
 
  private:
@@ -27,11 +28,12 @@ class Adam : public Optimizer {
     state_.emplace_back("halograd::first_moment", parameters);
     state_.emplace_back("halograd::second_moment", parameters);
   }
-  void step(const ExecutionSpace& exec, double rate, std::int64_t count, Vector<float> weights,
+  void step(const ExecutionSpace& exec, double rate, std::int64_t count, std::size_t begin, Vector<float> weights,
             Vector<const float> gradient) override {
     const AdamStep step{rate,       config_.beta1,           config_.beta2, config_.epsilon, config_.weight_decay,
                         decoupled_, static_cast<long>(count)};
-    adam<float>(exec, step, weights, gradient, state_[0], state_[1]);
+    const std::size_t length = weights.extent(0);
+    adam<float>(exec, step, weights, gradient, slice(state_[0], begin, length), slice(state_[1], begin, length));
   }
 
  private:
@@ -44,9 +46,10 @@ class Adagrad : public Optimizer {
   Adagrad(const OptimizerConfig& config, std::size_t parameters) : config_(config) {
     state_.emplace_back("halograd::squared_gradients", parameters);
   }
-  void step(const ExecutionSpace& exec, double rate, std::int64_t /*count*/, Vector<float> weights,
+  void step(const ExecutionSpace& exec, double rate, std::int64_t /*count*/, std::size_t begin, Vector<float> weights,
             Vector<const float> gradient) override {
-    adagrad<float>(exec, AdagradStep{rate, config_.epsilon, config_.weight_decay}, weights, gradient, state_[0]);
+    adagrad<float>(exec, AdagradStep{rate, config_.epsilon, config_.weight_decay}, weights, gradient,
+                   slice(state_[0], begin, weights.extent(0)));
   }
 
  private:

@@ -76,7 +76,7 @@ void Trainer::start_averager() {
       config_.averager, config_.comm, *topology_, comm_.handle(), network_->parameter_count(), step_};
   for (const Buffer<float>& state : optimizer_->state()) context.optimizer_state.emplace_back(state);
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
-    optimizer_->step(exec, rate_, step_ + 1, weights, gradient);
+    optimizer_->step(exec, rate_, step_ + 1, 0, weights, gradient);
   };
   averager_ = make_averager(context);
   if (config_.averager.name != "none") {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -59,14 +60,7 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const bool finite = guard_->finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
   const double computed = now();
-  averager_->before_update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0);
-  // With shared gradients all ranks make the same step, whoever's part is missing.
-  if (finite || averager_->shares_gradients()) {
-    const trace::Span of_update("update", "train");
-    optimizer_->step(exec_, own_rate, step_ + 1, replica_.parameters, replica_.gradients);
-  }
-  averager_->after_update(exec_, step_, replica_.parameters);
-  exec_.fence();
+  update(own_rate, finite, share);
   const double updated = now();
   ++step_;
 
@@ -80,6 +74,19 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   row.bytes_sent = averager_->bytes_sent() - sent;
   if (progress_) row.progress_seconds = progress_->seconds() - progress;
   return row;
+}
+
+void Trainer::update(double rate, bool finite, double share) {
+  const trace::Span span("update", "train");
+  // With shared gradients all ranks make the same step, whoever's part is missing.
+  const bool steps = finite || averager_->shares_gradients();
+  const auto optimize = [&](std::size_t begin, std::size_t length) {
+    if (!steps) return;
+    optimizer_->step(exec_, rate, step_ + 1, begin, slice(replica_.parameters, begin, length),
+                     slice(replica_.gradients, begin, length));
+  };
+  averager_->update(exec_, step_, replica_.parameters, replica_.gradients, finite ? share : 0, std::ref(optimize));
+  exec_.fence();
 }
 
 void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {

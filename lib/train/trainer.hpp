@@ -65,6 +65,7 @@ class Trainer {
   LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
   /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
   void leave_out(const Batch& batch, std::uint64_t random_key);
+  void update(double rate, bool finite, double share);
   /// Collective: the epoch's metrics, unless all are to stop before they are known.
   StopReason evaluate_epoch(EpochMetrics& row);
   /// Collective: writes the epoch's metrics and, where one is due, its checkpoint.

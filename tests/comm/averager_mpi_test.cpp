@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "kernels/optimizer.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
 #include "tests/comm/replicas.hpp"
@@ -111,6 +112,37 @@ TEST(Averager, NeighbourIsBitwiseTheSameInEveryRunAndGoesOnFromAnyStep) {
       train(*averager, weights, 4, 9, 1);
       EXPECT_EQ(ranks_that_differ(straight, weights.get()), 0) << order << force_put;
     }
+  }
+}
+
+TEST(Averager, AnUpdateInSlicesHasTheBitsOfItsPartsOneAfterTheOther) {
+  constexpr std::size_t length = (std::size_t{1} << 17U) + 5;
+  const ExecutionSpace exec;
+  const Values gradient(start_of(this_rank() + 100, length));
+  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+    Values sliced(start_of(this_rank(), length)), whole(start_of(this_rank(), length));
+    const auto in_slices = make({"neighbour", order}, length), in_parts = make({"neighbour", order}, length);
+    int slices = 0;
+    for (std::int64_t step = 0; step < 4; ++step) {
+      const auto descend = [&](const Values& weights, std::size_t begin, std::size_t count) {
+        sgd<float>(exec, {rate, 0, 0, false}, slice(weights.device(), begin, count),
+                   slice(gradient.device(), begin, count), {});
+      };
+      in_slices->before_gradient(exec, step, sliced.device());
+      in_slices->update(exec, step, sliced.device(), gradient.device(), 1, [&](std::size_t begin, std::size_t count) {
+        descend(sliced, begin, count);
+        ++slices;
+      });
+      in_parts->before_gradient(exec, step, whole.device());
+      in_parts->before_update(exec, step, whole.device(), gradient.device(), 1);
+      descend(whole, 0, length);
+      in_parts->after_update(exec, step, whole.device());
+    }
+    if (runs_on_host && exec.concurrency() == 1) {
+      EXPECT_EQ(slices, 4 * 3);
+    }
+    EXPECT_EQ(ranks_that_differ(sliced.get(), whole.get()), 0) << order;
+    EXPECT_GT(ranks_that_differ(sliced.get(), start_of(this_rank(), length)), 0) << order;
   }
 }
 

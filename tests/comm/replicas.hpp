@@ -61,14 +61,15 @@ inline constexpr float rate = 0.125F;
 struct Descent {
   explicit Descent(std::size_t length, float momentum_ = 0)
       : momentum(momentum_), velocity(std::vector<float>(length)) {}
-  void step(Vector<float> weights, Vector<const float> gradient) const {
+  /// Of the weights from number `begin` on.
+  void step(Vector<float> weights, Vector<const float> gradient, std::size_t begin = 0) const {
     const std::size_t length = weights.extent(0);
     std::vector<float> x(length), g(length), v = velocity.get();
     Kokkos::deep_copy(HostVector<float>(x.data(), length), weights);
     Kokkos::deep_copy(HostVector<float>(g.data(), length), gradient);
     for (std::size_t i = 0; i < length; ++i) {
-      v[i] = momentum * v[i] + g[i];
-      x[i] -= rate * v[i];
+      v[begin + i] = momentum * v[begin + i] + g[i];
+      x[i] -= rate * v[begin + i];
     }
     velocity.set(v);
     Kokkos::deep_copy(weights, HostVector<const float>(x.data(), length));
@@ -91,10 +92,11 @@ inline void train(Averager& averager, Values& weights, std::int64_t first_step, 
     // Ranks drift apart in time, other in every run.
     std::this_thread::sleep_for(
         std::chrono::microseconds(std::chrono::steady_clock::now().time_since_epoch().count() % 200));
-    averager.before_update(exec, step, weights.device(), gradient.device(), share);
-    exec.fence();
-    descent.step(weights.device(), gradient.device());
-    averager.after_update(exec, step, weights.device());
+    const auto optimize = [&](std::size_t begin, std::size_t count) {
+      exec.fence();
+      descent.step(slice(weights.device(), begin, count), slice(gradient.device(), begin, count), begin);
+    };
+    averager.update(exec, step, weights.device(), gradient.device(), share, optimize);
     exec.fence();
   }
 }

@@ -12,7 +12,45 @@ namespace {
 
 const std::size_t lengths[] = {0, 1, 15, 31, 33, 4096, 4100, 50000};
 
-/// Rounded once: weights or partial sums in float would let the mean of the replicas drift.
+/// Weights such as 1/3 add up to 1 + 3e-8 in float: the mean of the replicas must not grow by that each time.
+TEST(MixTest, AveragesKeepTheMean) {
+  const ExecutionSpace exec;
+  constexpr std::size_t n = 50000;
+  std::vector<std::vector<float>> replicas;
+  std::vector<Buffer<float>> before;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    replicas.push_back(noise<float>(n, seed, 1, 3));
+    before.push_back(to_device(replicas.back()));
+  }
+  for (const double weight : {1.0 / 3, 0.3, 0.1}) {
+    double drift = 0, error = 0;
+    for (std::size_t own = 0; own < 3; ++own) {
+      const std::size_t first = (own + 1) % 3, second = (own + 2) % 3;
+      const auto &x = replicas[own], &a = replicas[first], &b = replicas[second];
+      const auto mixed = to_device(x);
+      const MixTerms terms{1 - 2 * weight, 2, {weight, weight}, {before[first].data(), before[second].data()}};
+      mix(exec, terms, mixed);
+      exec.fence();
+      const auto found = to_host(mixed);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double expected = (1 - 2 * weight) * x[i] + weight * a[i] + weight * b[i];
+        error = std::max(error, std::abs(found[i] - expected));
+        drift += (found[i] - static_cast<double>(x[i])) / (3 * n);
+      }
+    }
+    EXPECT_LT(error, 3 * 0x1p-23) << weight;     // values of 1 to 3: half a unit is 2^-23 at most
+    EXPECT_LT(std::abs(drift), 2e-9) << weight;  // a bias of 3e-8 would be 6e-8
+  }
+}
+
+TEST(MixTest, ReplicasThatAgreeStayAsTheyAre) {
+  const auto x = noise<float>(1000, 4);
+  const auto mixed = to_device(x), halo = to_device(x);
+  mix(ExecutionSpace(), {1.0 / 3, 2, {1.0 / 3, 1.0 / 3}, {halo.data(), halo.data()}}, mixed);
+  const auto found = to_host(mixed);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(found[i], x[i]) << i;
+}
+
 TEST(MixTest, IsTheWeightedSumRoundedOnce) {
   const ExecutionSpace exec;
   for (const std::size_t n : lengths) {

@@ -83,7 +83,7 @@ TEST(Allocation, NoneInATrainingStep) {
       allocations = 0;
       counting = step > 2;  // the first steps start threads and keep the names of kernels
       network.train(exec, replica, {batch, images.data(), labels.data()}, 0);
-      optimizer->step(exec, 0.01, step, replica.parameters, replica.gradients);
+      optimizer->step(exec, 0.01, step, 0, replica.parameters, replica.gradients);
       counting = false;
       EXPECT_EQ(allocations.load(), 0) << name << ", step " << step;
     }

@@ -38,7 +38,7 @@ TEST(Golden, TenStepsMatchPyTorch) {
       expect_close(flat(file, "gradient", network.parameters()), to_host(replica.gradients), 2e-6, "gradient");
       if (HasFatalFailure()) return;
     }
-    optimizer->step(exec, config.optimizer.learning_rate, static_cast<std::int64_t>(step) + 1, replica.parameters,
+    optimizer->step(exec, config.optimizer.learning_rate, static_cast<std::int64_t>(step) + 1, 0, replica.parameters,
                     replica.gradients);
   }
   expect_close(flat(file, "final", network.parameters()), to_host(replica.parameters), 1e-4, "parameters");

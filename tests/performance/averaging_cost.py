@@ -3,13 +3,14 @@
 
 Trains the same network on random images with no averaging, all-reduce, neighbour averaging combine-then-adapt (the
 exchange runs beside the gradient) and adapt-then-combine (nothing hides it). They take turns for --rounds rounds, and
-a step's time is the median over the rounds of the median over the steps, mean over the ranks. With nothing else
-running, and a core a thread:
+each part of a step takes the median over the rounds of the median over the steps, mean over the ranks. With nothing
+else running, and a core a thread:
 
     averaging_cost.py --program build/openmp/halograd [--ranks 2] [--network resnet18] [--batch 64] [--put]
         [--latency-ms 20] [--compute-ms 400]
 
-hidden: 1 - (combine-then-adapt - none) / (adapt-then-combine - none). --latency-ms: every halo takes so much longer.
+hidden: 1 - (combine-then-adapt - none) / (adapt-then-combine - none), of waiting and update together: what averaging
+adds to a step, without the noise of the computing. --latency-ms: every halo takes so much longer.
 --compute-ms: with a batch that is computed faster, ranks sleep until so much is over, as where a device computes, so
 that cores are free meanwhile.
 """
@@ -58,8 +59,11 @@ checkpoint_epochs = 0
 """
 
 
-def step_seconds(arguments, kind):
-    """Median over the steps but the first two of the mean over the ranks."""
+PARTS = ("wait", "compute", "update")
+
+
+def parts_of_a_step(arguments, kind):
+    """Milliseconds of each part: median over the steps but the first two of the mean over the ranks."""
     name, order = KINDS[kind]
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run.toml")
@@ -73,9 +77,7 @@ def step_seconds(arguments, kind):
                        stdout=subprocess.DEVNULL, timeout=600,
                        env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "OMP_PROC_BIND": "false"})
         with h5py.File(folder + "/out/cost/metrics.h5") as file:
-            step = file["step"]
-            seconds = sum(step[part + "_seconds"][2:] for part in ("wait", "compute", "update")).mean(axis=1)
-            return statistics.median(seconds)
+            return {part: 1e3 * statistics.median(file["step"][part + "_seconds"][2:].mean(axis=1)) for part in PARTS}
 
 
 def main():
@@ -94,19 +96,21 @@ def main():
     parser.add_argument("--compute-ms", type=float, default=0)
     arguments = parser.parse_args()
 
-    times = {kind: [] for kind in KINDS}
+    rounds = {kind: [] for kind in KINDS}
     for _ in range(arguments.rounds):
         for kind in KINDS:
-            times[kind].append(step_seconds(arguments, kind))
-    step = {kind: statistics.median(times[kind]) for kind in KINDS}
+            rounds[kind].append(parts_of_a_step(arguments, kind))
+    ms = {kind: {part: statistics.median(each[part] for each in rounds[kind]) for part in PARTS} for kind in KINDS}
+    added = {kind: sum(ms[kind][part] - ms["none"][part] for part in ("wait", "update")) for kind in KINDS}
     print(f"{arguments.network}, batch {arguments.batch}, {arguments.ranks} ranks of {arguments.threads} threads, "
           f"{arguments.topology}{', by MPI_Put' if arguments.put else ''}, latency {arguments.latency_ms:g} ms, "
-          f"computing at least {arguments.compute_ms:g} ms\n| averaging | step ms | more than none |\n|---|---|---|")
+          f"computing at least {arguments.compute_ms:g} ms\n"
+          "| averaging | compute ms | wait | update | wait and update more than none |\n|---|---|---|---|---|")
     for kind in KINDS:
-        print(f"| {kind} | {1e3 * step[kind]:.2f} | {100 * (step[kind] / step['none'] - 1):+.1f} % |")
-    exposed = step["adapt_then_combine"] - step["none"]
-    if exposed > 0:
-        print(f"hidden: {100 * (1 - (step['combine_then_adapt'] - step['none']) / exposed):.0f} % of {1e3 * exposed:.2f} ms")
+        print(f"| {kind} | " + " | ".join(f"{ms[kind][part]:.1f}" for part in ("compute", "wait", "update")) +
+              f" | {added[kind]:+.1f} |")
+    if added["adapt_then_combine"] > 0:
+        print(f"hidden: {100 * (1 - added['combine_then_adapt'] / added['adapt_then_combine']):.0f} %")
     else:
         print("hidden: not to be told, the exchange is lost in the noise")
 
