@@ -31,6 +31,15 @@ double seconds_a_byte(const Machine& machine, int ranks) {
   return nodes_of(machine, ranks) > 1 ? 1 / machine.bandwidth : copy_traffic / machine.memory_bandwidth;
 }
 
+/// `mix_traffic`: models that mixing reads and writes beside the optimizer's step.
+StepEstimate exchange_step(const Machine& machine, const StepWork& work, const EdgeLoad& load, double mix_traffic) {
+  const double network =
+      load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * work.model_bytes / machine.bandwidth;
+  const double traffic = mix_traffic + (load.inside ? copy_traffic : 0);
+  return estimate(work, load.mean * work.model_bytes, network, traffic * work.model_bytes / machine.memory_bandwidth,
+                  work.hidden_exchange);
+}
+
 StepEstimate allreduce_step(const Machine& machine, const StepWork& work, double messages, double models,
                             double exchange_models, int ranks) {
   if (ranks == 1) return estimate(work, 0, 0, 0, 0);
@@ -67,19 +76,14 @@ EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_ran
 }
 
 StepEstimate neighbour_step(const Machine& machine, const StepWork& work, const EdgeLoad& load) {
-  if (load.most == 0) return estimate(work, 0, 0, 0, 0);
-  const double network =
-      load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * work.model_bytes / machine.bandwidth;
-  // The weights themselves pass through the optimizer anyway.
-  const double traffic = load.most + (load.inside ? copy_traffic : 0);
-  return estimate(work, load.mean * work.model_bytes, network, traffic * work.model_bytes / machine.memory_bandwidth,
-                  work.hidden_exchange);
+  return load.most == 0 ? estimate(work, 0, 0, 0, 0) : exchange_step(machine, work, load, load.most);
 }
 
 StepEstimate gossip_step(const Machine& machine, const StepWork& work, int ranks) {
   if (ranks == 1) return estimate(work, 0, 0, 0, 0);
   const bool network = nodes_of(machine, ranks) > 1;
-  return neighbour_step(machine, work, {1, 1, !network, network ? std::min(ranks, machine.ranks_per_node) : 0});
+  // The mix is a pass of its own: own weights and halo read, one written.
+  return exchange_step(machine, work, {1, 1, !network, network ? std::min(ranks, machine.ranks_per_node) : 0}, 3);
 }
 
 StepEstimate ring_allreduce_step(const Machine& machine, const StepWork& work, int ranks) {

@@ -87,19 +87,20 @@ std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   if (auto conflict = graph_conflict(config.averager, config.topology)) return conflict;
   const AveragerConfig& averager = config.averager;
   const std::string is = "; the averager is \"" + averager.name + "\"";
-  const bool gossip = averager.name == "push_sum" || averager.name == "ad_psgd" || averager.name == "gossip_grad";
+  const bool under_way = averager.name == "push_sum" || averager.name == "ad_psgd";
+  const bool of_weights = averager.name != "allreduce" && averager.name != "none" && averager.name != "gossip_grad";
   if (averager.overlap && averager.name != "push_sum") {
     return {{"overlap", "averager.overlap is push_sum's" + is, ""}};
   }
-  if (gossip && (averager.global_every > 0 || averager.consensus_target > 0)) {
+  if (under_way && (averager.global_every > 0 || averager.consensus_target > 0)) {
     const std::string key = averager.global_every > 0 ? "global_every" : "consensus_target";
     return {{key,
              "averager." + key + " looks at all replicas at once, between which something is always under way" + is,
              "averager.name = \"neighbour\" can do it"}};
   }
-  if (averager.every > 1 &&
-      (averager.name == "allreduce" || averager.name == "none" || averager.name == "gossip_grad")) {
-    return {{"every", "averager.every is for averagers of weights" + is,
+  if (!of_weights && (averager.every > 1 || averager.consensus_target > 0)) {
+    const std::string key = averager.every > 1 ? "every" : "consensus_target";
+    return {{key, "averager." + key + " is for averagers of weights" + is,
              "local SGD is averager.name = \"none\" with averager.global_every"}};
   }
   if (averager.global_every > 0 && averager.name == "allreduce") {

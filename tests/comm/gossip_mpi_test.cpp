@@ -28,6 +28,7 @@ struct Choice {
   bool force_put = false;
   bool overlap = false;
   int every = 1;
+  int global_every = 0;
 };
 
 /// Graphs that stay, with weights by out-degree, or that change.
@@ -43,6 +44,7 @@ std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::in
   config.name = choice.name;
   config.overlap = choice.overlap;
   config.every = choice.every;
+  config.global_every = choice.global_every;
   return make_averager(
       {config, CommConfig{choice.force_put, 2}, topology_of(choice), MPI_COMM_WORLD, length, first_step});
 }
@@ -217,7 +219,7 @@ TEST(GossipGrad, FollowsItsRuleAsSimulatedInOneProcess) {
   const auto ranks = static_cast<std::size_t>(all_ranks());
   for (const char* kind : {"rotating_exponential", "random_matching"}) {
     for (const bool force_put : ways_to_put()) {
-      const Choice choice{"gossip_grad", kind, force_put};
+      const Choice choice{"gossip_grad", kind, force_put, false, 1, force_put ? 0 : 5};
       const auto share_of = [&](std::size_t rank) { return static_cast<double>(rank + 1) / 100; };
       Values weights(start_of(this_rank(), length));
       const auto averager = make(choice, length);
@@ -234,6 +236,12 @@ TEST(GossipGrad, FollowsItsRuleAsSimulatedInOneProcess) {
             const double other = gradient_at(before[j][k], static_cast<int>(j), k);
             x[i][k] -= double(rate) * (share_of(i) * mine + share_of(j) * other) / (share_of(i) + share_of(j));
           }
+        }
+        if (choice.global_every == 0 || (step + 1) % choice.global_every != 0) continue;
+        for (std::size_t k = 0; k < length; ++k) {
+          double mean = 0;
+          for (const std::vector<double>& row : x) mean += row[k] / static_cast<double>(ranks);
+          for (std::vector<double>& row : x) row[k] = mean;
         }
       }
       EXPECT_LT(largest_error(weights.get(), x[static_cast<std::size_t>(this_rank())]), 2e-6) << kind << force_put;

@@ -75,10 +75,12 @@ TEST(AveragerConfigTest, GraphsAndAveragersThatDoNotGoTogetherAreRefused) {
   expect("name = \"push_sum\"\nglobal_every = 8", "", "averager.global_every looks at all replicas at once");
   expect("name = \"gossip_grad\"\nevery = 2", "kind = \"random_matching\"",
          "averager.every is for averagers of weights");
+  expect("name = \"gossip_grad\"\nconsensus_target = 2", "kind = \"random_matching\"",
+         "averager.consensus_target is for averagers of weights");
   expect("name = \"ad_pgsd\"", "", "did you mean \"ad_psgd\"?");
   for (const char* good : {"name = \"push_sum\"\noverlap = true\n[topology]\nkind = \"exponential\"",
                            "name = \"push_sum\"\n[topology]\nweights = \"out_degree\"",
-                           "name = \"gossip_grad\"\n[topology]\nkind = \"rotating_exponential\"",
+                           "name = \"gossip_grad\"\nglobal_every = 16\n[topology]\nkind = \"rotating_exponential\"",
                            "name = \"ad_psgd\"\n[topology]\nkind = \"complete\"",
                            "every = 4\n[topology]\nkind = \"one_peer_exponential\"", "staleness = -1"}) {
     EXPECT_EQ(message_of(good), "") << good;

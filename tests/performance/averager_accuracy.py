@@ -45,6 +45,7 @@ DYNAMIC = {
     "push_sum, one peer": ["name=push_sum"],
     "push_sum, one peer, overlap": ["name=push_sum", "overlap=true"],
     "gossip_grad": ["name=gossip_grad"],
+    "gossip_grad, exact every 16": ["name=gossip_grad", "global_every=16"],
 }
 TABLES = [
     (["any"], ALLREDUCE),
