@@ -34,7 +34,7 @@ struct Mix {
 /// from another whatever w_j is rounded to, and replicas that agree stay as they are, so that float will do.
 template <int Count>
 struct MixDifferences {
-  MixDifferences(const MixTerms& terms, float* x_) : x(x_) {
+  MixDifferences(const MixTerms& terms, float* to_mix) : x(to_mix) {
     for (int j = 0; j < Count; ++j) {
       weights[j] = static_cast<float>(terms.weights[j]);
       halos[j] = terms.halos[j];
