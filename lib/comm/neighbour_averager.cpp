@@ -9,6 +9,7 @@
 #include "comm/host_staging.hpp"
 #include "comm/weight_averager.hpp"
 #include "kernels/error.hpp"
+#include "kernels/stream_copy.hpp"
 #include "support/trace.hpp"
 #include "support/wait.hpp"
 
@@ -57,7 +58,7 @@ class NeighbourAverager : public WeightAverager {
       const Vector<float> values = slice(weights, begin, length);
       if (combines_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
       optimize(begin, length);
-      if (slot.extent(0) > 0) Kokkos::deep_copy(exec, slice(slot, begin, length), values);
+      if (slot.extent(0) > 0) publish_ahead(exec, values, slice(slot, begin, length), length_ > most);
     }
     exec.fence();
     if (combines_first()) release_halos(step);
@@ -94,6 +95,13 @@ class NeighbourAverager : public WeightAverager {
       Kokkos::deep_copy(exec, slice(packed_, length_ * (i + 1), length_), others_[i]);
     }
     window_.put(step + 1, staging_.download(exec, packed_));
+  }
+
+  /// Weights that lie in host memory.
+  static void publish_ahead(const ExecutionSpace& exec, Vector<const float> values, HostVector<float> slot,
+                            bool beyond_caches) {
+    if (!beyond_caches) return Kokkos::deep_copy(exec, slot, values);
+    stream_copy(Kokkos::DefaultHostExecutionSpace(), HostVector<const float>(values.data(), values.extent(0)), slot);
   }
 
   std::size_t out_degree_, length_;
