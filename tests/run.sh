@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests everything, on a bare Debian machine as well as on a developer's.
 #
-# Usage: bash tests/run.sh                  all checks of the sources, then every test
+# Usage: bash tests/run.sh                  all checks of the sources, then every test but the long ones
+#        bash tests/run.sh --long           the same and the long ones
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
 #        bash tests/run.sh --openmpi ...    such tests, or all but Slurm's, with Open MPI instead of MPICH
 set -euo pipefail
@@ -15,6 +16,14 @@ if [[ ${1:-} == --openmpi ]]; then
   setup+=(--openmpi)
   shift
   set -- -LE slurm "$@"
+fi
+sources=false
+if (($# == 0)); then
+  sources=true
+  set -- -LE long
+elif [[ $1 == --long ]]; then
+  sources=true
+  shift
 fi
 failed=()
 
@@ -40,7 +49,7 @@ cmake --preset ci -C $choices -B $build
 cmake --build $build
 printf -- '-- build: %s s\n' $((SECONDS - start))
 
-if (($# == 0)); then
+if [[ $sources == true ]]; then
   check format bash tests/structure/check_format.sh
   check shellcheck check_shell
   check tidy bash tests/structure/check_tidy.sh $build

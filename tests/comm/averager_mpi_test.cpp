@@ -148,7 +148,7 @@ TEST(Averager, AnUpdateInSlicesHasTheBitsOfItsPartsOneAfterTheOther) {
 
 TEST(Averager, StoresAndPutsGiveTheSameBits) {
   for (const char* kind : {"ring", "complete"}) {
-    for (const int slots : {2, 3}) {
+    for (const int slots : slots_to_test()) {
       const std::vector<float> stored = trained({"neighbour", "combine_then_adapt", kind, false, slots}, 1001, 8);
       const std::vector<float> put = trained({"neighbour", "combine_then_adapt", kind, true, slots}, 1001, 8);
       EXPECT_EQ(ranks_that_differ(stored, put), 0) << kind << ", " << slots << " slots";

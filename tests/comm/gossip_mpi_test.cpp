@@ -117,7 +117,7 @@ std::span<double> weights_of(Averager& averager) {
 class PushSum : public testing::TestWithParam<std::tuple<std::string, bool, bool>> {
  protected:
   void SetUp() override {
-    if (choice_.force_put && !puts_are_quick()) GTEST_SKIP() << "PortWindow's tests put on so many ranks";
+    if ((choice_.force_put || choice_.overlap) && !puts_are_quick()) GTEST_SKIP() << "slow on so many ranks";
   }
   Choice choice_{"push_sum", std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())};
 };

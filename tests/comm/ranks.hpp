@@ -20,9 +20,15 @@ inline int all_ranks() {
   return ranks;
 }
 
-/// MPI_Win_flush spins, and a put needs its target inside MPI: on many more ranks than cores each takes milliseconds.
+/// MPI_Win_flush spins, and a put needs its target inside MPI: on many more ranks than cores each takes milliseconds,
+/// and making a window a second.
 inline bool puts_are_quick() {
   return all_ranks() <= 2 * static_cast<int>(std::max(2U, std::thread::hardware_concurrency()));
+}
+
+/// Values of comm.slots to test with: more than two where windows are made quickly.
+inline std::vector<int> slots_to_test() {
+  return puts_are_quick() ? std::vector<int>{2, 3} : std::vector<int>{2};
 }
 
 /// Values of comm.force_put to test with: stores, and puts where these are quick (HaloWindow's tests put always).
