@@ -23,6 +23,26 @@ std::int64_t receive(MPI_Comm comm, int from) {
   return value;
 }
 
+/// Of this rank's node, whose ranks share a clock.
+std::int64_t offset_to_first(MPI_Comm comm) {
+  int rank = 0, node_rank = 0;
+  std::int64_t offset = 0;
+  MPI_Comm node = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  MPI_Comm_rank(node, &node_rank);
+  MPI_Comm_split(comm, node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &leaders);
+  if (leaders != MPI_COMM_NULL) {
+    offset = clock_offset(leaders, node_clock);
+    MPI_Comm_free(&leaders);
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&offset, 1, MPI_INT64_T, 0, node, &request);
+  wait_politely(request);
+  MPI_Comm_free(&node);
+  return offset;
+}
+
 }  // namespace
 
 std::int64_t clock_offset(MPI_Comm comm, std::int64_t (*clock)()) {
@@ -52,20 +72,24 @@ std::int64_t clock_offset(MPI_Comm comm, std::int64_t (*clock)()) {
 }
 
 RankClock::RankClock(MPI_Comm comm) {
-  int rank = 0, node_rank = 0;
-  MPI_Comm node = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
-  MPI_Comm_rank(node, &node_rank);
-  MPI_Comm_split(comm, node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &leaders);
-  if (leaders != MPI_COMM_NULL) {
-    offset_ = clock_offset(leaders, node_clock);
-    MPI_Comm_free(&leaders);
+  // Kept with the communicator: every window on it has a clock.
+  static const int key = [] {
+    int created = MPI_KEYVAL_INVALID;
+    const auto forget = [](MPI_Comm, int, void* kept, void*) {
+      delete static_cast<std::int64_t*>(kept);
+      return MPI_SUCCESS;
+    };
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &created, nullptr);
+    return created;
+  }();
+  std::int64_t* kept = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(comm, key, static_cast<void*>(&kept), &found);
+  if (found == 0) {
+    kept = new std::int64_t(offset_to_first(comm));
+    MPI_Comm_set_attr(comm, key, kept);
   }
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&offset_, 1, MPI_INT64_T, 0, node, &request);
-  wait_politely(request);
-  MPI_Comm_free(&node);
+  offset_ = *kept;
 }
 
 }  // namespace halograd

@@ -21,7 +21,7 @@ std::int64_t clock_offset(MPI_Comm comm, std::int64_t (*clock)());
 /// elsewhere that one moved by an offset that is measured once, by one rank a node.
 class RankClock {
  public:
-  /// Collective.
+  /// Collective; measures once a communicator.
   explicit RankClock(MPI_Comm comm);
   [[nodiscard]] std::int64_t now() const { return node_clock() + offset_; }
   /// From the node's clock to this one.
