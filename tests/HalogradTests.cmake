@@ -41,8 +41,14 @@ endif()
 string(JOIN " " halograd_mpiexec_flag_text ${halograd_mpiexec_flags})
 list(APPEND halograd_script_environment "HALOGRAD_MPIEXEC_FLAGS=${halograd_mpiexec_flag_text}")
 
-function(halograd_add_test_executable target)
-  add_executable(${target} ${ARGN})
+# The main functions, compiled once for all folders.
+foreach(main IN ITEMS main mpi_main)
+  add_library(halograd_test_${main} OBJECT ${PROJECT_SOURCE_DIR}/tests/${main}.cpp)
+  target_link_libraries(halograd_test_${main} PRIVATE halograd GTest::gtest halograd_options)
+endforeach()
+
+function(halograd_add_test_executable target main)
+  add_executable(${target} $<TARGET_OBJECTS:halograd_test_${main}> ${ARGN})
   target_link_libraries(${target} PRIVATE halograd GTest::gtest halograd_options)
   # Tests look behind the public interface: the library's own headers on HDF5 and TOML.
   target_link_libraries(${target} PRIVATE ${HDF5_C_LIBRARIES} ZLIB::ZLIB toml11::toml11 CLI11::CLI11)
@@ -71,14 +77,14 @@ function(halograd_add_tests folder label)
 
   if(sources)
     set(target halograd_test_${folder})
-    halograd_add_test_executable(${target} ${PROJECT_SOURCE_DIR}/tests/main.cpp ${sources})
+    halograd_add_test_executable(${target} main ${sources})
     gtest_discover_tests(${target} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES
       LABELS ${label} PROCESSORS 2 TIMEOUT 300 ENVIRONMENT "${halograd_test_environment};OMP_NUM_THREADS=2")
   endif()
 
   if(mpi_sources)
     set(target halograd_mpi_test_${folder})
-    halograd_add_test_executable(${target} ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${mpi_sources})
+    halograd_add_test_executable(${target} mpi_main ${mpi_sources})
     foreach(ranks IN LISTS halograd_mpi_test_ranks)
       set(name ${folder}.mpi.${ranks})
       add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} ${ranks}

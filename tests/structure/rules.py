@@ -87,6 +87,11 @@ def check_code(root, path, edges):
     complaints = []
     if path.endswith(".hpp") and not text.startswith("#pragma once\n"):
         complaints.append(f"{path}:1: a header begins with #pragma once")
+    own_header = path[:-len(".cpp")] + ".hpp"
+    if path.endswith(".cpp") and (root / own_header).is_file():
+        first = next(filter(None, map(INCLUDE.match, without_comments(text).split("\n"))), None)
+        if first is None or find_header(root, first.group(2)) != own_header:
+            complaints.append(f"{path}: the first include is its own header, so that this is seen to compile alone")
     for number, line in enumerate(without_comments(text).split("\n"), 1):
         include = INCLUDE.match(line)
         if include:

@@ -23,18 +23,19 @@ class Violations(unittest.TestCase):
     """Each test makes a small tree with one wrong line."""
 
     def complaints(self, **changed):
-        """What check_tree says of a sound tree after writing `changed` (path with / as __, without suffix -> text)."""
+        """What check_tree says of a sound tree after writing `changed` (path with / as __, .hpp unless it ends in _cpp -> text)."""
         sound = {
             "kernels/types.hpp": "#pragma once\n#include <Kokkos_Core.hpp>\n",
             "lib/config/config.hpp": "#pragma once\n",
             "lib/comm/window.hpp": '#pragma once\n#include <mpi.h>\n#include "kernels/types.hpp"\n',
             "lib/nn/layer.hpp": '#pragma once\n#include "config/config.hpp"\n',
             "lib/train/trainer.hpp": '#pragma once\n#include "nn/layer.hpp"\n#include "comm/window.hpp"\n',
+            "lib/train/trainer.cpp": '#include "train/trainer.hpp"\n\n#include <vector>\n',
             "app/main.cpp": '#include "train/trainer.hpp"\n',
         }
         for name, text in changed.items():
             path = name.replace("__", "/")
-            sound[path + (".cpp" if path == "app/main" else ".hpp")] = text
+            sound[path[:-len("_cpp")] + ".cpp" if path.endswith("_cpp") else path + ".hpp"] = text
         with tempfile.TemporaryDirectory() as folder:
             for path, text in sound.items():
                 file = pathlib.Path(folder, path)
@@ -93,6 +94,11 @@ class Violations(unittest.TestCase):
 
     def test_missing_guard(self):
         self.assert_found(self.complaints(lib__config__config="struct Config {};\n"), "#pragma once")
+
+    def test_own_header_not_first(self):
+        found = self.complaints(lib__train__trainer_cpp='#include <vector>\n\n#include "train/trainer.hpp"\n')
+        self.assert_found(found, "lib/train/trainer.cpp", "own header")
+        self.assert_found(self.complaints(lib__train__trainer_cpp="int x;\n"), "own header")
 
     def test_circle(self):
         found = self.complaints(lib__nn__layer='#pragma once\n#include "nn/node.hpp"\n',
