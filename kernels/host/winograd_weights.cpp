@@ -6,8 +6,8 @@
 namespace halograd::host {
 namespace {
 
-/// Transformed tiles of x and dy that are kept at a time: in the second-level cache of the only task, or so many that
-/// several tasks, which exchange them, seldom wait for each other.
+/// Transformed tiles of x and dy that a team keeps at a time: in the second-level cache of its only task, or so many
+/// that several tasks, which exchange them, seldom wait for each other.
 constexpr long kept_bytes_alone = 512L << 10;
 constexpr long kept_bytes_a_task = 1L << 20;
 /// Tiles that a register tile sums at a time: its operands stay in the first-level cache.
@@ -17,19 +17,29 @@ constexpr int unit_rows = 64;
 /// Larger sums are kept only where they are less than the transformed tiles: of many channels and few tiles, it is the
 /// tiles that are kept, all of them, and each unit's sums turned into weight gradients as soon as they are complete.
 constexpr long always_kept_sum_bytes = 4L << 20;
+/// Sums up to this, which stay in the second-level cache beside the tiles, are kept for several parts of the tiles.
+constexpr long part_sum_bytes = 640L << 10;
+constexpr long all_parts_sum_bytes = 6L << 20;
+constexpr int least_part_tiles = 256;
+constexpr int part_counts[] = {24, 12, 8, 4, 2, 1};
 
-/// How the weight gradient is cut: tiles are transformed `tiles` at a time, all tasks together; then the sums over
-/// them, (unit, plane, row, column), are shared out. A sum follows the order of the tiles whatever the cut, so that the
-/// result does not depend on it.
+/// How the weight gradient is cut. The tiles are cut into `parts` with sums of their own, as the shape alone decides;
+/// the tasks into teams, of which each takes several parts, one after the other. A team transforms `tiles` of them at a
+/// time, then shares out the sums over them, (unit, plane, row, column). A sum follows the order of the tiles of its
+/// part, and those of the parts are added in order, so that the result does not depend on the number of tasks.
 template <class T>
 struct GradientCut {
   int channels, filters;
   long input_columns, gradient_columns;
   PanelBlocks<T> blocks;
   bool keeps_sums;
+  int parts;
+  int teams;
+  long part_tiles;  ///< of the largest part
   long tiles;
 
-  GradientCut(const ConvShape& shape, const TilePass& pass)
+  /// With at most so many parts.
+  GradientCut(const ConvShape& shape, const TilePass& pass, int most_parts = part_counts[0])
       : channels(shape.channels),
         filters(shape.filters),
         input_columns(whole_packs<T>(shape.channels)),
@@ -39,10 +49,27 @@ struct GradientCut {
     const long tile_bytes = plane * (input_columns + gradient_columns);
     const long sum_bytes = plane * input_columns * gradient_columns;
     keeps_sums = sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
-    const long kept_bytes = concurrency() == 1 ? kept_bytes_alone : concurrency() * kept_bytes_a_task;
+    parts = 1;
+    if (keeps_sums && sum_bytes <= part_sum_bytes) {
+      const long most =
+          std::min({static_cast<long>(most_parts), all_parts_sum_bytes / sum_bytes, pass.tiles() / least_part_tiles});
+      parts = *std::find_if(std::begin(part_counts), std::end(part_counts) - 1,
+                            [most](int count) { return count <= most; });
+    }
+    teams = teams_for(parts);
+    part_tiles = (pass.tiles() + parts - 1) / parts;
+    const long kept_bytes = team_size() == 1 ? kept_bytes_alone : team_size() * kept_bytes_a_task;
     const long block = std::max<long>(1, kept_bytes / tile_bytes / summed_tiles) * summed_tiles;
-    tiles = keeps_sums ? std::min(block, pass.tiles()) : pass.tiles();
+    tiles = keeps_sums ? std::min(block, part_tiles) : pass.tiles();
   }
+  /// Teams of equal size, as many as have nearly as many parts each.
+  static int teams_for(int parts) {
+    const int tasks = concurrency();
+    int teams = std::min(tasks, parts);
+    while (tasks % teams != 0 || (parts + teams - 1) / teams * teams * 10 > parts * 11) --teams;
+    return teams;
+  }
+  [[nodiscard]] int team_size() const { return concurrency() / teams; }
   [[nodiscard]] int row_units() const { return (channels + unit_rows - 1) / unit_rows; }
   [[nodiscard]] int units() const { return row_units() * blocks.count(); }
   [[nodiscard]] int rows(int unit) const { return std::min(unit_rows, channels - unit % row_units() * unit_rows); }
@@ -61,11 +88,14 @@ struct GradientPieces {
   T* inputs;
   T* gradients;
   T* sums;
+  T* bias_sums;
   GradientPieces(Scratch& scratch, const TilePass& pass, const GradientCut<T>& cut)
       : zeros(scratch.take<T>(winograd_points(pass.kernel) * std::max(cut.input_columns, cut.gradient_columns))),
-        inputs(scratch.take<T>(pass.planes() * cut.input_pitch())),
-        gradients(scratch.take<T>(pass.planes() * cut.gradient_pitch())),
-        sums(scratch.take<T>((cut.keeps_sums ? cut.units() : concurrency()) * pass.planes() * cut.sum_pitch())) {}
+        inputs(scratch.take<T>(cut.teams * pass.planes() * cut.input_pitch())),
+        gradients(scratch.take<T>(cut.teams * pass.planes() * cut.gradient_pitch())),
+        sums(scratch.take<T>((cut.keeps_sums ? cut.parts * cut.units() : concurrency()) * pass.planes() *
+                             cut.sum_pitch())),
+        bias_sums(scratch.take<T>(static_cast<long>(cut.parts) * cut.filters)) {}
 };
 
 template <int r, class T>
@@ -80,29 +110,50 @@ struct WinogradGradient {
   T* dweights;
   T* dbias;
 
+  /// What a team takes at once: so many tiles of a part, from `first` on.
+  struct Stretch {
+    long part, first, count;
+    bool opens;  ///< the part
+  };
+  [[nodiscard]] long stretches_of_part() const { return (cut.part_tiles + cut.tiles - 1) / cut.tiles; }
+  [[nodiscard]] long rounds() const { return (cut.parts + cut.teams - 1) / cut.teams * stretches_of_part(); }
+  /// Without tiles where a team has fewer parts than others, or a part fewer tiles.
+  [[nodiscard]] Stretch stretch(int team, long round) const {
+    const Share parts(cut.parts, team, cut.teams);
+    const long part = parts.begin + round / stretches_of_part(), index = round % stretches_of_part();
+    if (part >= parts.end) return {part, pass.tiles(), 0, false};
+    const long begin = pass.tiles() * part / cut.parts + index * cut.tiles, end = pass.tiles() * (part + 1) / cut.parts;
+    return {part, begin, std::clamp(end - begin, 0L, cut.tiles), index == 0};
+  }
+  [[nodiscard]] T* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
+  [[nodiscard]] T* gradients_of(int team) const { return pieces.gradients + team * planes * cut.gradient_pitch(); }
+
   /// Planes of the low (high) half of B^T x B and A dy A^T of tiles [first, first + count), to row `at` of the planes.
   template <bool high>
-  void transform_half(long first, int count, long at) const {
+  void transform_half(int team, long first, int count, long at) const {
     transform_patches<winograd_points(r)>(
         PatchSource<T>{x, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros}, pass,
-        first, count, pieces.inputs + at * cut.input_columns, cut.input_columns,
+        first, count, inputs_of(team) + at * cut.input_columns, cut.input_columns,
         [&](const auto& pixels, T* to) { transform_planes<InputMap, r, high>(pixels, to, cut.input_pitch()); });
     transform_patches<winograd_outputs>(
         PatchSource<T>{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros}, pass, first, count,
-        pieces.gradients + at * cut.gradient_columns, cut.gradient_columns,
+        gradients_of(team) + at * cut.gradient_columns, cut.gradient_columns,
         [&](const auto& pixels, T* to) { transform_planes<GradientMap, r, high>(pixels, to, cut.gradient_pitch()); });
   }
 
-  /// A task's share of the transforms of `count` tiles. A half of the planes after the other, as in the sums: of two
+  /// A task's share of the transforms of a stretch. A half of the planes after the other, as in the sums: of two
   /// tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
-  void transform_share(long first, long count, int task, int tasks) const {
-    const Share share(2 * count, task, tasks);
+  void transform_share(int task, long round) const {
+    const int team = task / cut.team_size();
+    const auto [part, first, count, opens] = stretch(team, round);
+    const Share share(2 * count, task % cut.team_size(), cut.team_size());
     const long low_end = std::min(share.end, count), high_begin = std::max(share.begin, count);
     if (share.begin < low_end) {
-      transform_half<false>(first + share.begin, static_cast<int>(low_end - share.begin), share.begin);
+      transform_half<false>(team, first + share.begin, static_cast<int>(low_end - share.begin), share.begin);
     }
     if (high_begin < share.end) {
-      transform_half<true>(first + high_begin - count, static_cast<int>(share.end - high_begin), high_begin - count);
+      transform_half<true>(team, first + high_begin - count, static_cast<int>(share.end - high_begin),
+                           high_begin - count);
     }
   }
 
@@ -117,11 +168,11 @@ struct WinogradGradient {
             Prefetch(dy, pass.out_values(), pass.tiles(), first, count, tiles)};
   }
 
-  /// Adds the products of `count` tiles to the sums of a unit in one plane.
-  void sum_tiles(int unit, int plane, long count, bool accumulate, T* sums, Ahead& next) const {
+  /// Adds the products of a team's `count` tiles to the sums of a unit in one plane.
+  void sum_tiles(int team, int unit, int plane, long count, bool accumulate, T* sums, Ahead& next) const {
     const int packs = cut.blocks.packs(cut.block(unit));
-    const T* left = pieces.inputs + plane * cut.input_pitch() + cut.first_row(unit);
-    const T* right = pieces.gradients + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
+    const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit);
+    const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
     for (long t = 0; t < count; t += summed_tiles) {
       multiply_panel<true>(
           packs, cut.rows(unit),
@@ -135,62 +186,74 @@ struct WinogradGradient {
     }
   }
 
-  /// The weight gradients of rows [begin, end) of a unit, from its sums.
+  /// The weight gradients of rows [begin, end) of a unit, from its sums in all parts.
   void finish(int unit, int begin, int end, const T* sums) const {
     const int packs = cut.blocks.packs(cut.block(unit));
     const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
+    const long part_pitch = cut.units() * planes * cut.sum_pitch();
     for (int row = begin; row < end; ++row) {
       for (int v = 0; v < packs; ++v) {
         const int column = cut.blocks.begin(cut.block(unit)) + v * lanes<T>;
         const T* from = sums + (static_cast<long>(row) * packs + v) * lanes<T>;
         T* to = dweights + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
         transform_kernel_gradient<r, T>(
-            [&](int plane) { return load<T>(from + plane * cut.sum_pitch()); },
+            [&](int plane) {
+              Pack<T> sum = load<T>(from + plane * cut.sum_pitch());
+              for (int part = 1; part < cut.parts; ++part) {
+                sum += load<T>(from + part * part_pitch + plane * cut.sum_pitch());
+              }
+              return sum;
+            },
             [&](int tap, const Pack<T>& value) { store_part(value, to + tap * tap_pitch, shape.filters - column); });
       }
     }
   }
 
-  /// The bias gradient of filters [begin, end): one plane of A dy A^T holds the sums of the tiles.
-  void sum_bias(int begin, int end, long count, bool accumulate) const {
-    if (!accumulate) std::fill(dbias + begin, dbias + end, T(0));
-    const T* tile = pieces.gradients + winograd_sum_plane(r) * cut.gradient_pitch();
-    for (long t = 0; t < count; ++t, tile += cut.gradient_columns) {
-      for (int k = begin; k < end; ++k) dbias[k] += tile[k];
+  /// Adds a stretch to its part's bias gradient of filters [begin, end): one plane of A dy A^T holds the tiles' sums.
+  void sum_bias(int team, const Stretch& stretch, long begin, long end) const {
+    T* const sums = pieces.bias_sums + stretch.part * shape.filters;
+    if (stretch.opens) std::fill(sums + begin, sums + end, T(0));
+    const T* tile = gradients_of(team) + winograd_sum_plane(r) * cut.gradient_pitch();
+    for (long t = 0; t < stretch.count; ++t, tile += cut.gradient_columns) {
+      for (long k = begin; k < end; ++k) sums[k] += tile[k];
     }
   }
 
-  [[nodiscard]] T* sums_of(int index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
+  [[nodiscard]] T* sums_of(long index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
 
-  void run(const Exec& exec) const {
+  /// A task's share of the sums over its team's stretch.
+  void sum_share(int task, long round) const {
+    const int team = task / cut.team_size(), member = task % cut.team_size();
+    const Stretch now = stretch(team, round), then = stretch(team, round + 1);
+    if (now.count == 0) return;
+    if (dbias != nullptr) {
+      const Share share(shape.filters, member, cut.team_size());
+      sum_bias(team, now, share.begin, share.end);
+    }
+    const Share share(static_cast<long>(cut.units()) * planes, member, cut.team_size());
+    Ahead next = ahead(then.first, then.count, share.end - share.begin);
+    for (long i = share.begin; i < share.end; ++i) {
+      const int unit = static_cast<int>(i % cut.units());
+      sum_tiles(team, unit, static_cast<int>(i / cut.units()), now.count, !now.opens,
+                sums_of(now.part * cut.units() + unit), next);
+    }
+  }
+
+  void run_by_tiles(const Exec& exec) const {
     const int tasks = concurrency();
-    for (long first = 0; first < pass.tiles(); first += cut.tiles) {
-      const long count = std::min(cut.tiles, pass.tiles() - first);
-      parallel_tasks(exec, "halograd::winograd_tiles", tasks,
-                     [&](int task) { transform_share(first, count, task, tasks); });
+    if (cut.team_size() == 1) {
       parallel_tasks(exec, "halograd::winograd_backward_weights", tasks, [&](int task) {
-        if (dbias != nullptr) {
-          const Share share(shape.filters, task, tasks);
-          sum_bias(static_cast<int>(share.begin), static_cast<int>(share.end), count, first > 0);
-        }
-        if (cut.keeps_sums) {
-          const Share share(static_cast<long>(cut.units()) * planes, task, tasks);
-          Ahead next = ahead(first + count, count, share.end - share.begin);
-          for (long i = share.begin; i < share.end; ++i) {
-            const int unit = static_cast<int>(i % cut.units());
-            sum_tiles(unit, static_cast<int>(i / cut.units()), count, first > 0, sums_of(unit), next);
-          }
-          return;
-        }
-        const Share share(cut.units(), task, tasks);
-        Ahead none;
-        for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {
-          for (int plane = 0; plane < planes; ++plane) sum_tiles(unit, plane, count, false, sums_of(task), none);
-          finish(unit, 0, cut.rows(unit), sums_of(task));
+        for (long round = 0; round < rounds(); ++round) {
+          transform_share(task, round);
+          sum_share(task, round);
         }
       });
+    } else {
+      for (long round = 0; round < rounds(); ++round) {
+        parallel_tasks(exec, "halograd::winograd_tiles", tasks, [&](int task) { transform_share(task, round); });
+        parallel_tasks(exec, "halograd::winograd_backward_weights", tasks, [&](int task) { sum_share(task, round); });
+      }
     }
-    if (!cut.keeps_sums) return;
     parallel_tasks(exec, "halograd::winograd_weights", tasks, [&](int task) {
       const Share share(static_cast<long>(cut.blocks.count()) * cut.channels, task, tasks);
       for (long i = share.begin; i < share.end; ++i) {
@@ -200,16 +263,44 @@ struct WinogradGradient {
       }
     });
   }
+
+  void run_by_units(const Exec& exec) const {
+    const int tasks = concurrency();
+    parallel_tasks(exec, "halograd::winograd_tiles", tasks, [&](int task) { transform_share(task, 0); });
+    parallel_tasks(exec, "halograd::winograd_backward_weights", tasks, [&](int task) {
+      if (dbias != nullptr) {
+        const Share filters(shape.filters, task, tasks);
+        sum_bias(0, stretch(0, 0), filters.begin, filters.end);
+      }
+      const Share share(cut.units(), task, tasks);
+      Ahead none;
+      for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {
+        for (int plane = 0; plane < planes; ++plane) {
+          sum_tiles(0, unit, plane, pass.tiles(), false, sums_of(task), none);
+        }
+        finish(unit, 0, cut.rows(unit), sums_of(task));
+      }
+    });
+  }
+
+  void run(const Exec& exec) const {
+    cut.keeps_sums ? run_by_tiles(exec) : run_by_units(exec);
+    if (dbias != nullptr) add_parts(exec, pieces.bias_sums, cut.parts, shape.filters, shape.filters, dbias);
+  }
 };
 
 }  // namespace
 
 template <class T>
 std::size_t winograd_weights_workspace(const ConvShape& shape) {
-  Scratch scratch(nullptr);
   const TilePass pass = TilePass::forward(shape);
-  GradientPieces<T>(scratch, pass, GradientCut<T>(shape, pass));
-  return scratch.used();
+  std::size_t bytes = 0;
+  for (const int parts : part_counts) {  // a smaller batch has fewer, and may need more
+    Scratch scratch(nullptr);
+    GradientPieces<T>(scratch, pass, GradientCut<T>(shape, pass, parts));
+    bytes = std::max(bytes, scratch.used());
+  }
+  return bytes;
 }
 
 template <class T>
