@@ -11,6 +11,9 @@ template <class T>
 struct MomentTerms {
   const T* x;
   T shift[strip_width];
+  KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
+    halograd::fetch_ahead(x + offset, count);
+  }
   KOKKOS_FORCEINLINE_FUNCTION Sums<T> at(long offset, int i) const {
     const T value = x[offset] - shift[i];
     return {value, value * value};
@@ -84,6 +87,9 @@ struct Normalise {
     const T* const terms = addend;
     T* const to = y;
     strip.for_each_stretch([&](long offset, int count) {
+      fetch_ahead(values + offset, count);
+      if constexpr (Add) fetch_ahead(terms + offset, count);
+      fetch_ahead<true>(to + offset, count);
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
         const long at = offset + i;

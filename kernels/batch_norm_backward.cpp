@@ -11,6 +11,10 @@ struct GradientTerms {
   const T* x;
   const T* dy;
   T mean[strip_width];
+  KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
+    halograd::fetch_ahead(x + offset, count);
+    halograd::fetch_ahead(dy + offset, count);
+  }
   KOKKOS_FORCEINLINE_FUNCTION Sums<T> at(long offset, int i) const {
     const T gradient = dy[offset];
     return {gradient, gradient * (x[offset] - mean[i])};
@@ -63,6 +67,9 @@ struct InputGradient {
     const T* const from = dy;
     T* const to = dx;
     strip.for_each_stretch([&](long offset, int count) {
+      fetch_ahead(values + offset, count);
+      fetch_ahead(from + offset, count);
+      fetch_ahead<true>(to + offset, count);
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
         const long at = offset + i;

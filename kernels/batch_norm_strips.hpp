@@ -86,6 +86,18 @@ struct Strip {
   }
 };
 
+/// Asks for what a stretch a page further on will read, or write: hardware stops fetching ahead where a page ends.
+template <bool to_write = false, class T>
+KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(const T* at, int count) {
+  if constexpr (runs_on_host) {
+    constexpr long line = 64, ahead = 4096;
+    const char* const from = reinterpret_cast<const char*>(at) + ahead;
+    for (long byte = 0; byte < static_cast<long>(sizeof(T)) * count; byte += line) {
+      __builtin_prefetch(from + byte, to_write ? 1 : 0, to_write ? 3 : 2);
+    }
+  }
+}
+
 /// Two sums over the rows, for a channel.
 template <class T>
 struct Sums {
@@ -113,6 +125,7 @@ KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, co
     added = 0;
   };
   strip.for_each_stretch([&](long offset, int count) {
+    terms.fetch_ahead(offset, count);
     HALOGRAD_IVDEP
     for (int i = 0; i < count; ++i) {
       const Sums<T> sums = terms.at(offset + i, i);
