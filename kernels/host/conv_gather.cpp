@@ -146,6 +146,8 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
   const long image_pixels = static_cast<long>(image[0]) * image[1] * image[2];
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   const int tasks = concurrency();
+  // Few stretches are not of even length: then tasks share out the columns, and read nothing of each other's weights.
+  const bool by_columns = tasks > 1 && stretches < 4L * tasks;
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches * blocks.count(), task, tasks);
     TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);
@@ -153,9 +155,11 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
                           scratch.b_rows + static_cast<long>(task) * taps};
     long out[table_pixels];
     for (long unit = share.begin; unit < share.end;) {
-      const long first_pixel = unit / blocks.count() * table_pixels;
-      const int first_block = static_cast<int>(unit % blocks.count());
-      const int last_block = static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
+      const long first_pixel = (by_columns ? unit % stretches : unit / blocks.count()) * table_pixels;
+      const int first_block = static_cast<int>(by_columns ? unit / stretches : unit % blocks.count());
+      const int last_block = by_columns
+                                 ? first_block + 1
+                                 : static_cast<int>(std::min<long>(blocks.count(), first_block + share.end - unit));
       unit += last_block - first_block;
       const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
       const Lattice& lattice = product.lattice;
