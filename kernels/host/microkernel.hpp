@@ -116,13 +116,14 @@ void compute_tile(const GatherTile<T>& tile) {
       }
     }
   }
+  const TileSums<T, rows, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above
   if (tile.columns >= columns_of<T>({V, half})) {
     tile.target.store_whole([&](const auto& store_pack) {
-      sum.write(tile.valid_rows, [&](auto pack, int m, int column) { store_pack(pack, tile.out_offset[m] + column); });
+      done.write(tile.valid_rows, [&](auto pack, int m, int column) { store_pack(pack, tile.out_offset[m] + column); });
     });
     return;
   }
-  sum.write(tile.valid_rows, [&tile](auto pack, int m, int column) {
+  done.write(tile.valid_rows, [&tile](auto pack, int m, int column) {
     tile.target.store(pack, tile.out_offset[m] + column, tile.columns - column);
   });
 }
