@@ -81,7 +81,8 @@ ConvShape slices() {
 }
 
 // Whole and partial tiles, none and more padding than the kernel needs, one channel, channels that fill no vector, many
-// channels on few pixels (kernels transformed block by block), slices of a volume.
+// channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 2 and 24 parts of
+// the weight gradient.
 INSTANTIATE_TEST_SUITE_P(Layers, WinogradShapes,
                          ::testing::Values(image(2, 8, 8, 16, 16, 3, 1, 1), image(1, 7, 5, 17, 33, 3, 1, 1),
                                            image(3, 12, 12, 20, 50, 5), image(2, 9, 6, 4, 7, 5, 1, 2),
@@ -89,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Layers, WinogradShapes,
                                            image(2, 5, 9, 3, 100, 3, 1, 2), image(1, 6, 6, 2, 3, 3, 1, 4),
                                            image(1, 5, 5, 1, 2, 5), image(1, 2, 3, 5, 6, 5, 1, 4),
                                            image(40, 4, 4, 80, 70, 3, 1, 1), image(3, 4, 4, 256, 224, 3, 1, 1),
-                                           image(2, 40, 40, 5, 6, 3, 1, 1), slices()));
+                                           image(2, 40, 40, 5, 6, 3, 1, 1), slices(), image(9, 32, 32, 5, 6, 3, 1, 1),
+                                           image(97, 32, 32, 3, 2, 3, 1, 1)));
 
 TEST(Winograd, RandomShapesMatchDefinition) {
   std::mt19937 generator(77);
@@ -183,10 +185,21 @@ TEST(Winograd, SinglePrecisionStaysClose) {
   }
 }
 
-// Results of a layer that is cut in blocks and one whose sums are not kept, for the test below.
+// A network reserves memory for its largest batch.
+TEST(Winograd, WorkspaceServesSmallerBatches) {
+  const std::size_t enough = host::winograd_workspace<float>(image(100, 32, 32, 16, 16, 3, 1, 1));
+  for (int batch = 1; batch < 100; ++batch) {
+    EXPECT_LE(host::winograd_workspace<float>(image(batch, 32, 32, 16, 16, 3, 1, 1)), enough) << batch;
+  }
+}
+
+// Results of layers that are cut in blocks, whose sums are not kept, and with 2, 4 and 12 parts of the weight gradient,
+// for the test below.
 TEST(Winograd, DISABLED_WritesBits) {
   std::ofstream out(std::getenv("HALOGRAD_TEST_BITS"), std::ios::binary);
-  for (const ConvShape& s : {image(7, 30, 30, 20, 50, 3, 1, 1), image(9, 4, 4, 300, 256, 3, 1, 1)}) {
+  for (const ConvShape& s :
+       {image(7, 30, 30, 20, 50, 3, 1, 1), image(9, 4, 4, 300, 256, 3, 1, 1), image(9, 32, 32, 5, 6, 3, 1, 1),
+        image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1)}) {
     const auto x = noise<float>(static_cast<std::size_t>(s.in_pixels() * s.channels), 1);
     const auto weights = noise<float>(static_cast<std::size_t>(s.weights()), 2);
     const auto dy = noise<float>(static_cast<std::size_t>(s.out_pixels() * s.filters), 3);
@@ -223,6 +236,7 @@ TEST(Winograd, BitsDoNotDependOnThreads) {
   EXPECT_TRUE(one == bits_with_threads(1)) << "run to run";
   EXPECT_TRUE(one == bits_with_threads(2)) << "two threads";
   EXPECT_TRUE(one == bits_with_threads(3)) << "three threads";
+  EXPECT_TRUE(one == bits_with_threads(4)) << "four threads";
 }
 
 }  // namespace
