@@ -17,7 +17,7 @@ if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
   set(halograd_open_mpi ON)
   list(APPEND halograd_mpiexec_flags --oversubscribe)
   list(APPEND halograd_script_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1)
+    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1 SLURM_MPI_TYPE=pmix)
 endif()
 
 # How a launcher makes two nodes of this machine: MPICH pretends, Open MPI starts the ranks of the second one below a

@@ -67,7 +67,7 @@ def settings(arguments, keys, topology):
 
 
 def train(arguments, keys, seed):
-    """The mean model's accuracy in per cent, and MB sent a rank and step."""
+    """The mean model's accuracy in per cent, and MB sent a rank and step; None where the training diverges."""
     environment = dict(os.environ, OMP_NUM_THREADS="1", OMP_PROC_BIND="false", OMP_WAIT_POLICY="passive")
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--json"]
@@ -75,6 +75,8 @@ def train(arguments, keys, seed):
                     f"training.seed={seed}", *arguments.set, *keys]:
             command += ["--set", key]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and "is not finite" in done.stderr:
+            return None
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     result = json.loads(done.stdout.splitlines()[-1])
@@ -84,6 +86,8 @@ def train(arguments, keys, seed):
 def cell(arguments, keys, reference):
     """Mean accuracy over the seeds, and the text of a cell; `reference`: that of allreduce, if it is known."""
     runs = [train(arguments, keys, seed) for seed in range(1, arguments.seeds + 1)]
+    if None in runs:
+        return None, f"{runs.count(None)} of {len(runs)} not finite"
     accuracies = [each[0] for each in runs]
     accuracy = statistics.mean(accuracies)
     spread = f" ± {statistics.stdev(accuracies):.2f}" if arguments.seeds > 1 else ""
