@@ -17,11 +17,15 @@ if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
   set(halograd_open_mpi ON)
   list(APPEND halograd_mpiexec_flags --oversubscribe)
   list(APPEND halograd_script_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1 SLURM_MPI_TYPE=pmix)
+    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1)
+  # Between nodes, also those of Slurm's tests: UCX (docs/building.md).
+  set(halograd_ucx OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx OMPI_MCA_opal_common_ucx_tls=any
+    OMPI_MCA_opal_common_ucx_devices=any)
+  set(halograd_slurm_environment SLURM_MPI_TYPE=pmix ${halograd_ucx})
 endif()
 
 # How a launcher makes two nodes of this machine: MPICH pretends, Open MPI starts the ranks of the second one below a
-# daemon of another host name, and has to be told to take UCX between nodes (docs/building.md).
+# daemon of another host name.
 if(mpiexec_version MATCHES "HYDRA")
   set(halograd_two_nodes "")
   set(halograd_two_nodes_environment MPIR_CVAR_NUM_CLIQUES=2)
@@ -29,8 +33,7 @@ elseif(halograd_open_mpi)
   execute_process(COMMAND unshare --uts true RESULT_VARIABLE unshare_result OUTPUT_QUIET ERROR_QUIET)
   if(unshare_result EQUAL 0)
     set(halograd_two_nodes --mca plm_rsh_agent ${CMAKE_CURRENT_LIST_DIR}/comm/other_node.sh --host localhost:2,other:2)
-    set(halograd_two_nodes_environment OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx OMPI_MCA_opal_common_ucx_tls=any
-      OMPI_MCA_opal_common_ucx_devices=any)
+    set(halograd_two_nodes_environment ${halograd_ucx})
   endif()
 endif()
 
@@ -114,6 +117,10 @@ function(halograd_add_tests folder label)
   if(label MATCHES "app|slurm")
     set(processors 4)
   endif()
+  set(environment ${halograd_script_environment})
+  if(label STREQUAL "slurm")
+    list(APPEND environment ${halograd_slurm_environment})
+  endif()
   file(GLOB_RECURSE scripts CONFIGURE_DEPENDS ${folder}/*_test.py ${folder}/*_test.sh)
   foreach(script IN LISTS scripts)
     cmake_path(GET script STEM stem)
@@ -125,6 +132,6 @@ function(halograd_add_tests folder label)
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900
       SKIP_RETURN_CODE 77
-      ENVIRONMENT "${halograd_script_environment}")
+      ENVIRONMENT "${environment}")
   endforeach()
 endfunction()

@@ -100,6 +100,8 @@ SlurmUser=root
 AuthInfo=socket=$folder/munge.socket,cred_expire=5
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n
+# Two nodes on one machine: what Slurm's PMIx plugin writes for a step must not meet.
+TmpFS=$folder/tmp/%n
 SlurmctldPidFile=$folder/state/slurmctld.pid
 SlurmdPidFile=$folder/spool/%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
@@ -147,7 +149,7 @@ nodes_idle() { [[ $(timeout 5 sinfo -h -N -o %T | grep -cx idle) == 2 ]]; }
 start() {
   require_slurm
   ! running slurmctld || die 1 "runs already in $folder"
-  mkdir -p "$folder"/{run,log,state,spool}
+  mkdir -p "$folder"/{run,log,state,spool,tmp/node1,tmp/node2}
   chmod 755 "$folder" "$folder"/{run,log,state,spool}
   [[ -s $folder/munge.key ]] || /usr/sbin/mungekey --create --keyfile="$folder/munge.key"
   write_configuration
