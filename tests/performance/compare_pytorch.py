@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training images/s of this program beside PyTorch, network by network, on the CPU of one machine with nothing else running.
 
-One step is forward, softmax cross-entropy, backward and SGD with momentum on one random batch. Product and peer take
+One step is forward, softmax cross-entropy (of an image, in ffn3d of each voxel), backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds, PyTorch's the better of
 its two memory layouts, and of its versions where --python names several interpreters. PyTorch's process keeps the memory that it has freed (MALLOC_*_THRESHOLD_ of glibc): it is then
 up to 30 % faster than as it comes. Peak memory is the process' largest resident set (PyTorch's with its libraries: what a user's job
@@ -21,7 +21,8 @@ import subprocess
 import sys
 import time
 
-BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32}
+BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32, "ffn3d": 8}
+INPUTS = {"lenet5": (1, 28, 28), "ffn3d": (1, 16, 16, 16)}  # of the others (3, 32, 32)
 LAYOUTS = {"contiguous_format": "NCHW", "channels_last": "NHWC"}
 # Without these, glibc gives each large tensor back to the system and takes it anew, page by page.
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "34359738368", "MALLOC_MMAP_THRESHOLD_": "34359738368"}
@@ -41,6 +42,20 @@ def networks(torch):
 
         def forward(self, x):
             return functional.relu(self.main(x) + self.shortcut(x))
+
+    class ResidualVolumes(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.main = nn.Sequential(nn.ReLU(), nn.Conv3d(channels, channels, 3, padding=1),
+                                      nn.ReLU(), nn.Conv3d(channels, channels, 3, padding=1))
+
+        def forward(self, x):
+            return self.main(x) + x
+
+    def ffn3d():
+        return nn.Sequential(
+            nn.Conv3d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv3d(32, 32, 3, padding=1),
+            *(ResidualVolumes(32) for _ in range(4)), nn.ReLU(), nn.Conv3d(32, 2, 1))
 
     def lenet5():
         return nn.Sequential(
@@ -66,7 +81,7 @@ def networks(torch):
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
 
     return {"lenet5": lenet5, "vgg_small": vgg_small, "resnet20": lambda: resnet((16, 32, 64), 3),
-            "resnet18": lambda: resnet((64, 128, 256, 512), 2)}
+            "resnet18": lambda: resnet((64, 128, 256, 512), 2), "ffn3d": ffn3d}
 
 
 def measure_pytorch(name, batch, threads, layout, seconds):
@@ -74,11 +89,12 @@ def measure_pytorch(name, batch, threads, layout, seconds):
     import torch
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    memory_format = getattr(torch, layout)
+    shape = INPUTS.get(name, (3, 32, 32))
+    volumes = len(shape) == 4
+    memory_format = getattr(torch, "channels_last_3d" if volumes and layout == "channels_last" else layout)
     network = networks(torch)[name]().to(memory_format=memory_format)
-    shape = (1, 28, 28) if name == "lenet5" else (3, 32, 32)
     images = torch.randn(batch, *shape).contiguous(memory_format=memory_format)
-    labels = torch.randint(0, 10, (batch,))
+    labels = torch.randint(0, 2, (batch, *shape[1:])) if volumes else torch.randint(0, 10, (batch,))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
 
     def step():
