@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """What halograd jobscript writes is a job that a real Slurm runs."""
 
+import os
+
 import h5py
 
 from cluster import DIGITS, PROGRAM, ClusterTest, execute, main
+
+
+MPI = os.environ.get("SLURM_MPI_TYPE", "pmi2")  # set where the program is linked with Open MPI
 
 
 class WrittenScript(ClusterTest):
@@ -13,8 +18,8 @@ class WrittenScript(ClusterTest):
             text = file.read().replace("epochs = 20", "epochs = 2").replace('"digits.h5"', f'"{DIGITS[:-5]}.h5"')
         with open(self.path("small.toml"), "w", encoding="utf-8") as file:
             file.write(text)
-        result = execute([PROGRAM, "jobscript", "--config", "small.toml", "--time", "5", "--partition", "main", *words,
-                          "--output", "job.sbatch"], self.folder)
+        result = execute([PROGRAM, "jobscript", "--config", "small.toml", "--time", "5", "--partition", "main",
+                          "--mpi", MPI, *words, "--output", "job.sbatch"], self.folder)
         self.assertEqual((result.status, result.err), (0, ""))
         job = self.submit("job.sbatch")
         record, = self.ends(job)
