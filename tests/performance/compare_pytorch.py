@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training images/s of this program beside PyTorch, network by network, on the CPU of one machine with nothing else running.
 
-One step is forward, softmax cross-entropy (of an image, in ffn3d of each voxel), backward and SGD with momentum on one random batch. Product and peer take
+One step is forward, cross-entropy (softmax of an image; in ffn3d binary, of each voxel), backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds, PyTorch's the better of
 its two memory layouts, and of its versions where --python names several interpreters. PyTorch's process keeps the memory that it has freed (MALLOC_*_THRESHOLD_ of glibc): it is then
 up to 30 % faster than as it comes. Peak memory is the process' largest resident set (PyTorch's with its libraries: what a user's job
@@ -55,7 +55,7 @@ def networks(torch):
     def ffn3d():
         return nn.Sequential(
             nn.Conv3d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv3d(32, 32, 3, padding=1),
-            *(ResidualVolumes(32) for _ in range(4)), nn.ReLU(), nn.Conv3d(32, 2, 1))
+            *(ResidualVolumes(32) for _ in range(4)), nn.ReLU(), nn.Conv3d(32, 1, 1))
 
     def lenet5():
         return nn.Sequential(
@@ -94,13 +94,15 @@ def measure_pytorch(name, batch, threads, layout, seconds):
     memory_format = getattr(torch, "channels_last_3d" if volumes and layout == "channels_last" else layout)
     network = networks(torch)[name]().to(memory_format=memory_format)
     images = torch.randn(batch, *shape).contiguous(memory_format=memory_format)
-    labels = torch.randint(0, 2, (batch, *shape[1:])) if volumes else torch.randint(0, 10, (batch,))
+    functional = torch.nn.functional
+    loss = functional.binary_cross_entropy_with_logits if volumes else functional.cross_entropy
+    labels = torch.randint(0, 2, (batch, *shape)).float() if volumes else torch.randint(0, 10, (batch,))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
 
     def step():
         begin = time.perf_counter()
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        loss(network(images), labels).backward()
         optimizer.step()
         return time.perf_counter() - begin
 
