@@ -16,6 +16,9 @@ from program import DIGITS, PROGRAM, SYNTHETIC, execute, main, read_metrics  # n
 
 SCRIPT = os.path.join(SOURCE, "tests", "slurm", "single_node.sh")
 JOBSCRIPTS = os.path.join(SOURCE, "jobscripts")
+# Which MPI the program is linked with: Open MPI's tests say how srun tells it about its ranks.
+MPI = os.environ.get("SLURM_MPI_TYPE", "pmi2")
+LAUNCHER_SITE = os.path.join(JOBSCRIPTS, "site", "mpiexec.sh" if MPI == "pmi2" else "mpiexec_openmpi.sh")
 CANNOT_RUN = 77
 TIMEOUT = 300  # seconds for one job
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}

@@ -1,14 +1,9 @@
 #!/usr/bin/env python3
 """What halograd jobscript writes is a job that a real Slurm runs."""
 
-import os
-
 import h5py
 
-from cluster import DIGITS, PROGRAM, ClusterTest, execute, main
-
-
-MPI = os.environ.get("SLURM_MPI_TYPE", "pmi2")  # set where the program is linked with Open MPI
+from cluster import DIGITS, MPI, PROGRAM, ClusterTest, execute, main
 
 
 class WrittenScript(ClusterTest):

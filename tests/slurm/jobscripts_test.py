@@ -8,7 +8,7 @@ import re
 
 import h5py
 
-from cluster import DIGITS, PROGRAM, SYNTHETIC, ClusterTest, main, read_metrics
+from cluster import DIGITS, LAUNCHER_SITE, PROGRAM, SYNTHETIC, ClusterTest, main, read_metrics
 
 SMALL = ["--set", "training.epochs=2", "--set", "training.threads=1"]
 
@@ -86,7 +86,7 @@ class Jobscripts(ClusterTest):
 
     def test_a_launcher_of_mpi_instead_of_srun(self):
         job = self.submit("--nodes=2", "--ntasks-per-node=2", self.script("cpu.sbatch"), DIGITS, *SMALL,
-                          HALOGRAD_SITE=self.script("site/mpiexec.sh"))
+                          HALOGRAD_SITE=LAUNCHER_SITE)
         self.ends(job)
         self.assertRegex(self.read(f"halograd-cpu-{job}.out"), r"\n  ranks +4 on 2 nodes\n")
         self.check_run("runs/digits", 4)

@@ -8,7 +8,7 @@ import time
 import h5py
 import numpy as np
 
-from cluster import DIGITS, TIMEOUT, ClusterTest, main, read_metrics
+from cluster import DIGITS, LAUNCHER_SITE, TIMEOUT, ClusterTest, main, read_metrics
 
 RANKS = ["--ntasks-per-node=2", "--cpus-per-task=1"]
 ENDLESS = ["--set", "training.epochs=100000"]
@@ -88,7 +88,7 @@ class Resume(ClusterTest):
         self.check_goes_on(limited, "runs/limited", "the time limit")
 
     def test_a_launcher_of_mpi_passes_signals_on(self):
-        job = self.train("cpu.sbatch", *LONG, HALOGRAD_SITE=self.script("site/mpiexec.sh"))
+        job = self.train("cpu.sbatch", *LONG, HALOGRAD_SITE=LAUNCHER_SITE)
         self.wait_for_checkpoint(job, "runs/digits")
         self.cluster.command("scancel", "--signal=USR1", job)
         record, = self.ends(job)
