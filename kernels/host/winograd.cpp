@@ -7,37 +7,54 @@
 namespace halograd::host {
 namespace {
 
-/// A task's transformed tiles and products stay in its second-level cache.
+/// A task's transformed tiles and products stay in its second-level cache; those of volumes fill it, since every slice
+/// of tiles serves all taps.
 constexpr long task_bytes = 256L << 10;
+constexpr long volume_task_bytes = 1280L << 10;
 /// Transformed kernels beyond this are not kept for all columns: they would only travel to memory and back.
 constexpr long kept_kernel_bytes = 12L << 20;
 /// Transformed tiles that are kept at a time where kernels are not.
 constexpr long kept_tile_bytes = 16L << 20;
 
 /// How a pass is cut. Either the kernels are transformed once for all columns, and a task takes tiles in blocks of
-/// `tiles`; or the tiles are transformed once, `kept_tiles` at a time, and a task takes blocks of columns, transforming
-/// the kernels of a block as it comes to it. The second is for many channels and few pixels.
+/// `tiles` (of each of `slices` slices); or the tiles are transformed once, `kept_tiles` at a time, and a task takes
+/// blocks of columns, transforming the kernels of a block as it comes to it. The second is for many channels and few
+/// pixels, and not for volumes.
 template <class T>
 struct WinogradCut {
   bool keeps_kernels;
-  int tiles;
+  int tiles, slices = 1;
   long kept_tiles = 0;
+  int taps;
+  long depth;  ///< of all taps
   long input_columns;
   PanelBlocks<T> blocks;
 
-  explicit WinogradCut(const TilePass& pass) : input_columns(whole_packs<T>(pass.depth)), blocks{pass.columns} {
+  explicit WinogradCut(const TilePass& pass)
+      : taps(pass.taps),
+        depth(static_cast<long>(pass.taps) * pass.depth),
+        input_columns(whole_packs<T>(pass.depth)),
+        blocks{pass.columns} {
     const long plane = pass.planes() * static_cast<long>(sizeof(T));
-    keeps_kernels = plane * pass.depth * blocks.count() * blocks.width <= kept_kernel_bytes;
-    const long block = task_bytes / (plane * (keeps_kernels ? input_columns + blocks.width : blocks.width));
+    keeps_kernels = pass.in_volumes || plane * depth * blocks.count() * blocks.width <= kept_kernel_bytes;
+    const long row_bytes = plane * (keeps_kernels ? input_columns + blocks.width : blocks.width);
+    const long block = task_bytes / row_bytes;
     tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
+    if (pass.in_volumes) {
+      const VolumeBlock volume(pass, volume_task_bytes / row_bytes);
+      tiles = volume.tiles;
+      slices = volume.slices;
+    }
     if (!keeps_kernels)
       kept_tiles = std::min(pass.tiles(), std::max<long>(32, kept_tile_bytes / (plane * input_columns)));
   }
-  [[nodiscard]] long kernel_pitch(int depth) const { return plane_pitch<T>(depth, blocks.width); }
+  [[nodiscard]] long kernel_pitch() const { return plane_pitch<T>(depth, blocks.width); }
   [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((keeps_kernels ? tiles : kept_tiles) + panel_rows(1), input_columns);
+    return plane_pitch<T>((keeps_kernels ? (slices + taps - 1L) * tiles : kept_tiles) + panel_rows(1), input_columns);
   }
-  [[nodiscard]] long product_pitch() const { return plane_pitch<T>(tiles + panel_rows(1), blocks.width); }
+  [[nodiscard]] long product_pitch() const {
+    return plane_pitch<T>(static_cast<long>(slices) * tiles + panel_rows(1), blocks.width);
+  }
 };
 
 template <class T>
@@ -51,19 +68,20 @@ struct WinogradScratch {
       : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * cut.input_columns)),
         bias(scratch.take<T>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
         kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
-                                cut.kernel_pitch(pass.depth))),
+                                cut.kernel_pitch())),
         inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
         products(scratch.take<T>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
 };
 
-/// G g G^T of a block of columns and values [begin, end) of the depth, to (plane, depth, column in block). `turned`: of
-/// the kernels turned by half a turn, columns being C and depth K.
+/// G g G^T of a block of columns and values [begin, end) of the depth at one tap, to (plane, depth, column in block).
+/// `turned`: of the kernels turned by half a turn, columns being C and depth K.
 template <int r, class T>
-void transform_kernels(const ConvShape& shape, const T* weights, bool turned, int first_column, int packs, int begin,
-                       int end, T* to, long pitch) {
+void transform_kernels(const ConvShape& shape, const T* all_weights, int slice_tap, bool turned, int first_column,
+                       int packs, int begin, int end, T* to, long pitch) {
   constexpr int taps = r * r;
   const int width = packs * lanes<T>;
   const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
+  const T* weights = all_weights + (turned ? shape.kernel[0] - 1 - slice_tap : slice_tap) * taps * tap_pitch;
   for (int v = 0; v < packs; ++v) {
     const int column = first_column + v * lanes<T>;
     const int count = std::min(lanes<T>, (turned ? shape.channels : shape.filters) - column);
@@ -134,79 +152,122 @@ struct WinogradProduct {
   Target<T> target;
   WinogradScratch<T> scratch;
 
-  void transform_inputs(long first, int count, T* to) const {
-    transform_patches<winograd_points(r)>(
-        PatchSource<T>{in, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros}, pass,
-        first, count, to, cut.input_columns, [&](const auto& pixels, T* at) {
-          transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
-          transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+  void transform_inputs(const TileBlock& block, T* to) const {
+    const PatchSource<T> source{in,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
+                                scratch.zeros};
+    block.for_read(
+        pass, 0, block.rows_read(pass),
+        [&](long tile, int tiles, long row) {
+          transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
+                                                cut.input_columns, [&](const auto& pixels, T* at) {
+                                                  transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
+                                                  transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+                                                });
+        },
+        [&](int tiles, long row) {
+          for (int plane = 0; plane < planes; ++plane) {
+            std::fill_n(to + plane * cut.input_pitch() + row * cut.input_columns, tiles * cut.input_columns, T(0));
+          }
         });
   }
 
-  /// The outputs of tiles [first, first + count), count <= cut.tiles, in a block of columns. `next_inputs` is fetched
-  /// in the meantime, as is what the outputs overwrite.
-  void compute(long first, int count, int block, const T* inputs, const T* kernels, T* products,
+  /// The outputs of tiles in a block of columns. `next_inputs` is fetched in the meantime, as is what the outputs
+  /// overwrite.
+  void compute(const TileBlock& tiles, int block, const T* inputs, const T* kernels, T* products,
                Prefetch& next_inputs) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
     Prefetch outputs, masks;
     if (cut.keeps_kernels && block == 0) {
-      const long pieces = products_in_block(count, packs);
-      outputs = Prefetch(target.out, pass.out_values(), pass.tiles(), first, count, pieces);
-      masks = Prefetch(target.relu_output, pass.out_values(), pass.tiles(), first, count, pieces);
+      outputs = fetched(target.out, pass.out_values(), tiles, products_in_block(tiles, packs));
+      masks = fetched(target.relu_output, pass.out_values(), tiles, products_in_block(tiles, packs));
     }
     for (int plane = 0; plane < planes; ++plane) {
-      multiply_panel<false>(packs, count,
-                            PanelTile<T>{pass.depth, inputs + plane * cut.input_pitch(), cut.input_columns,
-                                         kernels + plane * cut.kernel_pitch(pass.depth), width,
-                                         products + plane * cut.product_pitch(), width, false},
-                            [&] {
-                              next_inputs.read();
-                              outputs.write();
-                              masks.read();
-                            });
-    }
-    TileAt at(pass, first);
-    for (int t = 0; t < count; ++t, at.next(pass)) {
-      for (int v = 0; v < packs; ++v) {
-        const int column = cut.blocks.begin(block) + v * lanes<T>;
-        store_tile<r, T>(pass, target, at, column, products + static_cast<long>(t) * width + v * lanes<T>,
-                         cut.product_pitch(), scratch.bias + column);
+      for (int tap = 0; tap < pass.taps; ++tap) {
+        multiply_panel<false>(
+            packs, static_cast<int>(tiles.rows()),
+            PanelTile<T>{pass.depth,
+                         inputs + plane * cut.input_pitch() + static_cast<long>(tap) * tiles.count * cut.input_columns,
+                         cut.input_columns,
+                         kernels + plane * cut.kernel_pitch() + static_cast<long>(tap) * pass.depth * width, width,
+                         products + plane * cut.product_pitch(), width, tap > 0},
+            [&] {
+              next_inputs.read();
+              outputs.write();
+              masks.read();
+            });
       }
     }
+    tiles.for_written(pass, 0, tiles.rows(), [&](long first, int count, long row) {
+      TileAt at(pass, first);
+      for (const T* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
+        for (int v = 0; v < packs; ++v) {
+          const int column = cut.blocks.begin(block) + v * lanes<T>;
+          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, cut.product_pitch(),
+                           scratch.bias + column);
+        }
+      }
+    });
   }
 
-  /// Register tiles in the matrix products of so many tiles and packs of columns.
-  [[nodiscard]] static long products_in_block(int count, int packs) {
-    return static_cast<long>(planes) * ((count + panel_rows(packs) - 1) / panel_rows(packs));
+  /// What goes with a block's tiles in an image; nothing in volumes, where it is no stretch of memory.
+  Prefetch fetched(const T* images, long values, const TileBlock& tiles, long pieces) const {
+    return pass.in_volumes ? Prefetch() : Prefetch(images, values, pass.tiles(), tiles.first, tiles.count, pieces);
+  }
+  /// Register tiles in the matrix products of a block and so many packs of columns.
+  [[nodiscard]] long products_in_block(const TileBlock& tiles, int packs) const {
+    return static_cast<long>(planes) * pass.taps * ((tiles.rows() + panel_rows(packs) - 1) / panel_rows(packs));
+  }
+  /// Calls visit(block) for a task's share of the tiles.
+  template <class Visit>
+  void for_blocks(int task, int tasks, const Visit& visit) const {
+    const long all = static_cast<long>(pass.volumes) * pass.out_slices;
+    const Share slices = pass.in_volumes ? Share(all, task, tasks) : Share(all, 0, 1);
+    const Share tiles = pass.in_volumes ? Share(pass.slice_tiles(), 0, 1) : Share(pass.slice_tiles(), task, tasks);
+    for (long slice = slices.begin, count = 0; slice < slices.end; slice += count) {
+      const long in_volume = slice % pass.out_slices;
+      count = std::min({static_cast<long>(cut.slices), pass.out_slices - in_volume, slices.end - slice});
+      for (long first = tiles.begin; first < tiles.end; first += cut.tiles) {
+        visit(TileBlock{slice / pass.out_slices, static_cast<int>(in_volume), static_cast<int>(count), first,
+                        static_cast<int>(std::min<long>(cut.tiles, tiles.end - first))});
+      }
+    }
   }
   [[nodiscard]] T* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
 
+  static TileBlock tiles_of_images(long first, long count) { return {0, 0, 1, first, static_cast<int>(count)}; }
+  /// Values [begin, end) of a tap's depth, in a block of columns.
+  void transform_kernels_of(int block, int tap, int begin, int end, T* kernels) const {
+    const int packs = cut.blocks.packs(block);
+    transform_kernels<r>(shape, weights, tap, turned, cut.blocks.begin(block), packs, begin, end,
+                         kernels + static_cast<long>(tap) * pass.depth * packs * lanes<T>, cut.kernel_pitch());
+  }
+
   void run_by_tiles(const Exec& exec, const char* label) const {
     const int tasks = concurrency();
-    const long block_values = planes * cut.kernel_pitch(pass.depth);
+    const long block_values = planes * cut.kernel_pitch();
     parallel_tasks(exec, "halograd::winograd_kernels", tasks, [&](int task) {
-      const Share share(static_cast<long>(cut.blocks.count()) * pass.depth, task, tasks);
-      for (long unit = share.begin; unit < share.end;) {
-        const int block = static_cast<int>(unit / pass.depth), begin = static_cast<int>(unit % pass.depth);
-        const int end = static_cast<int>(std::min<long>(pass.depth, begin + share.end - unit));
-        transform_kernels<r>(shape, weights, turned, cut.blocks.begin(block), cut.blocks.packs(block), begin, end,
-                             scratch.kernels + block * block_values, cut.kernel_pitch(pass.depth));
-        unit += end - begin;
+      const Share share(cut.blocks.count() * cut.depth, task, tasks);
+      for (long unit = share.begin, count = 0; unit < share.end; unit += count) {
+        const int block = static_cast<int>(unit / cut.depth), tap = static_cast<int>(unit % cut.depth / pass.depth);
+        const int begin = static_cast<int>(unit % pass.depth);
+        count = std::min<long>(pass.depth - begin, share.end - unit);
+        transform_kernels_of(block, tap, begin, begin + static_cast<int>(count),
+                             scratch.kernels + block * block_values);
       }
     });
     parallel_tasks(exec, label, tasks, [&](int task) {
-      const Share share(pass.tiles(), task, tasks);
       T* inputs = scratch.inputs + task * planes * cut.input_pitch();
-      for (long first = share.begin; first < share.end; first += cut.tiles) {
-        const int count = static_cast<int>(std::min<long>(cut.tiles, share.end - first));
-        transform_inputs(first, count, inputs);
-        Prefetch next(in, pass.in_values(), pass.tiles(), first + count, count,
-                      cut.blocks.count() * products_in_block(count, cut.blocks.packs(0)));
+      for_blocks(task, tasks, [&](const TileBlock& tiles) {
+        transform_inputs(tiles, inputs);
+        TileBlock after = tiles;
+        after.first += tiles.count;
+        Prefetch next =
+            fetched(in, pass.in_values(), after, cut.blocks.count() * products_in_block(tiles, cut.blocks.packs(0)));
         for (int block = 0; block < cut.blocks.count(); ++block) {
-          compute(first, count, block, inputs, scratch.kernels + block * block_values, products_of(task), next);
+          compute(tiles, block, inputs, scratch.kernels + block * block_values, products_of(task), next);
         }
-      }
+      });
     });
   }
 
@@ -216,20 +277,18 @@ struct WinogradProduct {
       const long tiles = std::min(cut.kept_tiles, pass.tiles() - kept);
       parallel_tasks(exec, "halograd::winograd_inputs", tasks, [&](int task) {
         const Share share(tiles, task, tasks);
-        transform_inputs(kept + share.begin, static_cast<int>(share.end - share.begin),
+        transform_inputs(tiles_of_images(kept + share.begin, share.end - share.begin),
                          scratch.inputs + share.begin * cut.input_columns);
       });
       parallel_tasks(exec, label, tasks, [&](int task) {
         const Share share(cut.blocks.count(), task, tasks);
-        T* kernels = scratch.kernels + task * planes * cut.kernel_pitch(pass.depth);
+        T* kernels = scratch.kernels + task * planes * cut.kernel_pitch();
         for (int block = static_cast<int>(share.begin); block < share.end; ++block) {
-          transform_kernels<r>(shape, weights, turned, cut.blocks.begin(block), cut.blocks.packs(block), 0, pass.depth,
-                               kernels, cut.kernel_pitch(pass.depth));
+          transform_kernels_of(block, 0, 0, pass.depth, kernels);
           for (long first = 0; first < tiles; first += cut.tiles) {
-            const int count = static_cast<int>(std::min<long>(cut.tiles, tiles - first));
             Prefetch none;
-            compute(kept + first, count, block, scratch.inputs + first * cut.input_columns, kernels, products_of(task),
-                    none);
+            compute(tiles_of_images(kept + first, std::min<long>(cut.tiles, tiles - first)), block,
+                    scratch.inputs + first * cut.input_columns, kernels, products_of(task), none);
           }
         }
       });
@@ -268,8 +327,8 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 
 bool winograd_applies(const ConvShape& shape) {
   const ConvShape::Spatial none{1, 1, 1};
-  return shape.groups == 1 && shape.stride == none && shape.dilation == none && shape.kernel[0] == 1 &&
-         shape.padding[0] == 0 && shape.kernel[1] == shape.kernel[2] && (shape.kernel[1] == 3 || shape.kernel[1] == 5);
+  return shape.groups == 1 && shape.stride == none && shape.dilation == none && shape.kernel[1] == shape.kernel[2] &&
+         (shape.kernel[1] == 3 || shape.kernel[1] == 5);
 }
 
 bool winograd_pays(const ConvShape& shape, ConvPass pass) {
@@ -279,13 +338,16 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
   // much closer to the peak the direct kernels run.
   constexpr double transform_of_six_points = 100, handicap = 1.3;
   const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
+  const long kernel_values = static_cast<long>(tiles.planes()) * tiles.taps * shape.channels * shape.filters;
+  if (tiles.in_volumes && kernel_values > kept_kernel_bytes / static_cast<long>(sizeof(float))) return false;
   const auto packs = [](int channels) { return (channels + 15) / 16; };
   const int columns = packs(tiles.columns);
   // The sums of the weight gradient have channels as rows, taken eight at a time.
   const int depth = pass == ConvPass::weights ? (tiles.depth + 7) / 8 * 8 : tiles.depth;
   const double transform = transform_of_six_points * tiles.planes() / winograd_planes(3);
-  const double a_tile = tiles.planes() * static_cast<double>(depth) * columns + transform * (packs(depth) + columns);
-  const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * depth * columns;
+  const double a_tile =
+      tiles.planes() * static_cast<double>(tiles.taps) * depth * columns + transform * (packs(depth) + columns);
+  const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * tiles.taps * depth * columns;
   // Direct kernels pass over the kernel rows that are outside the image for all of a register tile's pixels.
   long row_taps = 0;
   for (int row = 0; row < tiles.out_height; ++row) {
@@ -294,8 +356,8 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
       row_taps += at >= 0 && at < tiles.height ? 1 : 0;
     }
   }
-  const double direct = static_cast<double>(tiles.images) * static_cast<double>(row_taps) * tiles.out_width *
-                        shape.kernel[2] * tiles.depth * columns;
+  const double direct = static_cast<double>(tiles.tiles()) / (tiles.rows() * tiles.row_tiles()) * tiles.taps *
+                        static_cast<double>(row_taps) * tiles.out_width * shape.kernel[2] * tiles.depth * columns;
   return handicap * winograd < direct;
 }
 

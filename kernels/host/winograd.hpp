@@ -3,7 +3,8 @@
 #include "kernels/host/conv.hpp"
 
 /// Winograd's minimal filtering on the host's cores, for 3x3 and 5x5 kernels with stride 1: a tile of 4x4 outputs
-/// costs 36 (64) products a pair of channels instead of 144 (400). Results do not depend on the number of threads.
+/// costs 36 (64) products a pair of channels instead of 144 (400). Kernels with several slices of 3x3 or 5x5 are sums
+/// over them, each transformed tile serving all slices. Results do not depend on the number of threads.
 namespace halograd::host {
 
 enum class ConvPass { forward, data, weights };

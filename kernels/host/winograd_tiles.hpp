@@ -8,48 +8,124 @@
 /// Where the tiles of a Winograd convolution lie, and how their pixels get into and out of the transforms.
 namespace halograd::host {
 
-/// The images that a pass reads and writes, (images, height, width, depth or columns), and the tiles over the written
-/// ones: tile (n, i, j) computes 4 x 4 outputs from (4 i, 4 j) on, and reads from pixel (4 i - pad, 4 j - pad) on.
+/// The images that a pass reads and writes, (images, height, width, depth or columns), and the tiles over them: tile
+/// (n, i, j) computes 4 x 4 outputs from (4 i, 4 j) on, and reads from pixel (4 i - pad, 4 j - pad) on.
+///
+/// Where the kernel has several slices, images are the slices of volumes: slice s of a volume is the sum over taps t of
+/// slice t of the kernel with slice s + t - pad_slices of what is read. Otherwise all images count as one slice.
 struct TilePass {
-  int images;
+  bool in_volumes;
+  int volumes, slices, out_slices;
+  int images_of_slice;  ///< 1 in volumes
   int height, width, depth;
   int out_height, out_width, columns;
-  int pad_height, pad_width;
+  int pad_slices, pad_height, pad_width;
+  int taps;    ///< slices of the kernel
   int kernel;  ///< r
 
   [[nodiscard]] int rows() const { return (out_height + winograd_outputs - 1) / winograd_outputs; }
   [[nodiscard]] int row_tiles() const { return (out_width + winograd_outputs - 1) / winograd_outputs; }
-  [[nodiscard]] long tiles() const { return static_cast<long>(images) * rows() * row_tiles(); }
+  [[nodiscard]] long slice_tiles() const { return static_cast<long>(images_of_slice) * rows() * row_tiles(); }
+  [[nodiscard]] long tiles() const { return volumes * out_slices * slice_tiles(); }
   [[nodiscard]] int planes() const { return winograd_planes(kernel); }
-  [[nodiscard]] long in_values() const { return static_cast<long>(images) * height * width * depth; }
-  [[nodiscard]] long out_values() const { return static_cast<long>(images) * out_height * out_width * columns; }
+  [[nodiscard]] long in_values() const {
+    return static_cast<long>(volumes) * slices * images_of_slice * height * width * depth;
+  }
+  [[nodiscard]] long out_values() const {
+    return static_cast<long>(volumes) * out_slices * images_of_slice * out_height * out_width * columns;
+  }
 
   static TilePass forward(const ConvShape& shape) {
-    const ConvShape::Spatial out = shape.out_extent();
-    return {shape.batch * shape.extent[0],
-            shape.extent[1],
-            shape.extent[2],
-            shape.channels,
-            out[1],
-            out[2],
-            shape.filters,
-            shape.padding[1],
-            shape.padding[2],
-            shape.kernel[1]};
+    return between(shape, shape.extent, shape.channels, shape.out_extent(), shape.filters, shape.padding);
   }
   /// The gradient with respect to the input is the convolution of dy with the kernel turned by half a turn.
   static TilePass data(const ConvShape& shape) {
-    const ConvShape::Spatial out = shape.out_extent();
-    return {shape.batch * shape.extent[0],
-            out[1],
-            out[2],
-            shape.filters,
-            shape.extent[1],
-            shape.extent[2],
-            shape.channels,
-            shape.kernel[1] - 1 - shape.padding[1],
-            shape.kernel[2] - 1 - shape.padding[2],
-            shape.kernel[1]};
+    ConvShape::Spatial padding = shape.padding;
+    for (int axis = 0; axis < 3; ++axis) padding[axis] = shape.kernel[axis] - 1 - padding[axis];
+    return between(shape, shape.out_extent(), shape.filters, shape.extent, shape.channels, padding);
+  }
+
+ private:
+  static TilePass between(const ConvShape& shape, const ConvShape::Spatial& in, int depth,
+                          const ConvShape::Spatial& out, int columns, const ConvShape::Spatial& padding) {
+    TilePass pass{shape.kernel[0] > 1 || padding[0] != 0,
+                  1,
+                  1,
+                  1,
+                  shape.batch * in[0],
+                  in[1],
+                  in[2],
+                  depth,
+                  out[1],
+                  out[2],
+                  columns,
+                  padding[0],
+                  padding[1],
+                  padding[2],
+                  shape.kernel[0],
+                  shape.kernel[1]};
+    if (pass.in_volumes) {
+      pass.volumes = shape.batch;
+      pass.slices = in[0];
+      pass.out_slices = out[0];
+      pass.images_of_slice = 1;
+    }
+    return pass;
+  }
+};
+
+/// What is transformed and multiplied together: tiles [first, first + count) of each of `slices` written slices of a
+/// volume, from `slice` on. They are the rows of a matrix, a slice after the other. The matrix of what they read has
+/// the same tiles of taps - 1 more slices, so that tap t starts at row t * count.
+struct TileBlock {
+  long volume;
+  int slice, slices;
+  long first;
+  int count;
+
+  [[nodiscard]] long rows() const { return static_cast<long>(slices) * count; }
+  [[nodiscard]] long rows_read(const TilePass& pass) const { return static_cast<long>(slices + pass.taps - 1) * count; }
+
+  /// Calls visit(tile, count, row) for stretches of rows [begin, end) that lie in one slice: `tile` is the number of
+  /// the stretch's first tile among those written.
+  template <class Visit>
+  void for_written(const TilePass& pass, long begin, long end, const Visit& visit) const {
+    for_stretches(begin, end, [&](int row_slice, long tile, int tiles, long row) {
+      visit((volume * pass.out_slices + slice + row_slice) * pass.slice_tiles() + tile, tiles, row);
+    });
+  }
+  /// The same among those read, or outside(count, row) where the slice is outside of the volume.
+  template <class Visit, class Outside>
+  void for_read(const TilePass& pass, long begin, long end, const Visit& visit, const Outside& outside) const {
+    for_stretches(begin, end, [&](int row_slice, long tile, int tiles, long row) {
+      const int from = slice + row_slice - pass.pad_slices;
+      if (from < 0 || from >= pass.slices) return outside(tiles, row);
+      visit((volume * pass.slices + from) * pass.slice_tiles() + tile, tiles, row);
+    });
+  }
+
+ private:
+  template <class Visit>
+  void for_stretches(long begin, long end, const Visit& visit) const {
+    for (long row = begin; row < end;) {
+      const long tile = row % count;
+      const int tiles = static_cast<int>(std::min(count - tile, end - row));
+      visit(static_cast<int>(row / count), first + tile, tiles, row);
+      row += tiles;
+    }
+  }
+};
+
+/// The slices, and tiles of each, of a block of so many rows in volumes: rather all slices of few tiles than few slices
+/// of all tiles, since slices at a block's ends are transformed again for the next block.
+struct VolumeBlock {
+  int slices, tiles;
+  VolumeBlock(const TilePass& pass, long block_rows) {
+    constexpr long least_tiles = 8, least_slices = 4;
+    const long most_tiles = (pass.slice_tiles() + least_tiles - 1) / least_tiles * least_tiles;
+    const long fitting = block_rows / (pass.out_slices + pass.taps / 2) / least_tiles * least_tiles;
+    tiles = static_cast<int>(std::clamp(fitting, least_tiles, most_tiles));
+    slices = static_cast<int>(std::min<long>(pass.out_slices, std::max(least_slices, block_rows / tiles)));
   }
 };
 

@@ -10,6 +10,8 @@ namespace {
 /// that several tasks, which exchange them, seldom wait for each other.
 constexpr long kept_bytes_alone = 512L << 10;
 constexpr long kept_bytes_a_task = 1L << 20;
+/// The same in volumes: one number, since their tiles are summed block by block and the order must not depend on tasks.
+constexpr long kept_volume_bytes = 1280L << 10;
 /// Tiles that a register tile sums at a time: its operands stay in the first-level cache.
 constexpr int summed_tiles = 32;
 /// Rows (input channels) of a unit of the sums.
@@ -25,42 +27,55 @@ constexpr int part_counts[] = {24, 12, 8, 4, 2, 1};
 
 /// How the weight gradient is cut. The tiles are cut into `parts` with sums of their own, as the shape alone decides;
 /// the tasks into teams, of which each takes several parts, one after the other. A team transforms `tiles` of them at a
-/// time, then shares out the sums over them, (unit, plane, row, column). A sum follows the order of the tiles of its
-/// part, and those of the parts are added in order, so that the result does not depend on the number of tasks.
+/// time (of each of `slices` slices of a volume), then shares out the sums over them, (unit, plane, row, column); a
+/// unit has rows of one tap. A sum follows the order of the tiles of its part, and those of the parts are added in
+/// order, so that the result does not depend on the number of tasks.
 template <class T>
 struct GradientCut {
-  int channels, filters;
+  int channels, filters, taps;
   long input_columns, gradient_columns;
   PanelBlocks<T> blocks;
   bool keeps_sums;
   int parts;
   int teams;
-  long part_tiles;  ///< of the largest part
   long tiles;
+  int slices = 1;
+  long stretches;  ///< of the largest part: times that a team transforms tiles
 
   /// With at most so many parts.
   GradientCut(const ConvShape& shape, const TilePass& pass, int most_parts = part_counts[0])
       : channels(shape.channels),
         filters(shape.filters),
+        taps(pass.taps),
         input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(PanelBlocks<T>{shape.filters}.count() * PanelBlocks<T>::width),
         blocks{shape.filters} {
     const long plane = pass.planes() * static_cast<long>(sizeof(T));
     const long tile_bytes = plane * (input_columns + gradient_columns);
-    const long sum_bytes = plane * input_columns * gradient_columns;
-    keeps_sums = sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
+    const long sum_bytes = plane * taps * input_columns * gradient_columns;
+    keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
+    if (pass.in_volumes) {
+      const VolumeBlock block(pass, kept_volume_bytes / tile_bytes);
+      tiles = block.tiles;
+      slices = block.slices;
+    }
     parts = 1;
     if (keeps_sums && sum_bytes <= part_sum_bytes) {
-      const long most =
-          std::min({static_cast<long>(most_parts), all_parts_sum_bytes / sum_bytes, pass.tiles() / least_part_tiles});
+      const long most_for_tiles = pass.in_volumes ? volume_blocks(pass) / 2 : pass.tiles() / least_part_tiles;
+      const long most = std::min({static_cast<long>(most_parts), all_parts_sum_bytes / sum_bytes, most_for_tiles});
       parts = *std::find_if(std::begin(part_counts), std::end(part_counts) - 1,
                             [most](int count) { return count <= most; });
     }
     teams = teams_for(parts);
-    part_tiles = (pass.tiles() + parts - 1) / parts;
+    if (pass.in_volumes) {
+      stretches = (volume_blocks(pass) + parts - 1) / parts;
+      return;
+    }
+    const long part_tiles = (pass.tiles() + parts - 1) / parts;
     const long kept_bytes = team_size() == 1 ? kept_bytes_alone : team_size() * kept_bytes_a_task;
     const long block = std::max<long>(1, kept_bytes / tile_bytes / summed_tiles) * summed_tiles;
     tiles = keeps_sums ? std::min(block, part_tiles) : pass.tiles();
+    stretches = (part_tiles + tiles - 1) / tiles;
   }
   /// Teams of equal size, as many as have nearly as many parts each.
   static int teams_for(int parts) {
@@ -71,12 +86,17 @@ struct GradientCut {
   }
   [[nodiscard]] int team_size() const { return concurrency() / teams; }
   [[nodiscard]] int row_units() const { return (channels + unit_rows - 1) / unit_rows; }
-  [[nodiscard]] int units() const { return row_units() * blocks.count(); }
+  [[nodiscard]] int units() const { return taps * blocks.count() * row_units(); }
   [[nodiscard]] int rows(int unit) const { return std::min(unit_rows, channels - unit % row_units() * unit_rows); }
   [[nodiscard]] int first_row(int unit) const { return unit % row_units() * unit_rows; }
-  [[nodiscard]] int block(int unit) const { return unit / row_units(); }
-  [[nodiscard]] long input_pitch() const { return plane_pitch<T>(tiles + 1, input_columns); }
-  [[nodiscard]] long gradient_pitch() const { return plane_pitch<T>(tiles + 1, gradient_columns); }
+  [[nodiscard]] int block(int unit) const { return unit / row_units() % blocks.count(); }
+  [[nodiscard]] int tap(int unit) const { return unit / row_units() / blocks.count(); }
+  [[nodiscard]] long input_pitch() const { return plane_pitch<T>((slices + taps - 1) * tiles + 1, input_columns); }
+  [[nodiscard]] long gradient_pitch() const { return plane_pitch<T>(slices * tiles + 1, gradient_columns); }
+  /// How many blocks a volume is cut into along its slices, and its slices along their tiles.
+  [[nodiscard]] long runs(const TilePass& pass) const { return (pass.out_slices + slices - 1) / slices; }
+  [[nodiscard]] long ranges(const TilePass& pass) const { return (pass.slice_tiles() + tiles - 1) / tiles; }
+  [[nodiscard]] long volume_blocks(const TilePass& pass) const { return pass.volumes * runs(pass) * ranges(pass); }
   [[nodiscard]] long sum_pitch() const {
     return plane_pitch<T>(std::min(unit_rows, channels) + panel_rows(1), blocks.width);
   }
@@ -110,68 +130,96 @@ struct WinogradGradient {
   T* dweights;
   T* dbias;
 
-  /// What a team takes at once: so many tiles of a part, from `first` on.
+  /// What a team takes at once: tiles of a part.
   struct Stretch {
-    long part, first, count;
+    long part;
+    TileBlock tiles;
     bool opens;  ///< the part
   };
-  [[nodiscard]] long stretches_of_part() const { return (cut.part_tiles + cut.tiles - 1) / cut.tiles; }
-  [[nodiscard]] long rounds() const { return (cut.parts + cut.teams - 1) / cut.teams * stretches_of_part(); }
-  /// Without tiles where a team has fewer parts than others, or a part fewer tiles.
+  [[nodiscard]] long rounds() const { return (cut.parts + cut.teams - 1) / cut.teams * cut.stretches; }
+  /// Without tiles where a team has fewer parts than others, or a part fewer stretches.
   [[nodiscard]] Stretch stretch(int team, long round) const {
     const Share parts(cut.parts, team, cut.teams);
-    const long part = parts.begin + round / stretches_of_part(), index = round % stretches_of_part();
-    if (part >= parts.end) return {part, pass.tiles(), 0, false};
+    const long part = parts.begin + round / cut.stretches, index = round % cut.stretches;
+    if (part >= parts.end) return {part, {}, false};
+    if (pass.in_volumes) {
+      const long all = cut.volume_blocks(pass), number = all * part / cut.parts + index;
+      if (number >= all * (part + 1) / cut.parts) return {part, {}, false};
+      const long range = number % cut.ranges(pass), run = number / cut.ranges(pass) % cut.runs(pass);
+      const Share slices(pass.out_slices, static_cast<int>(run), static_cast<int>(cut.runs(pass)));
+      return {part,
+              {number / cut.ranges(pass) / cut.runs(pass), static_cast<int>(slices.begin),
+               static_cast<int>(slices.end - slices.begin), range * cut.tiles,
+               static_cast<int>(std::min(cut.tiles, pass.slice_tiles() - range * cut.tiles))},
+              index == 0};
+    }
     const long begin = pass.tiles() * part / cut.parts + index * cut.tiles, end = pass.tiles() * (part + 1) / cut.parts;
-    return {part, begin, std::clamp(end - begin, 0L, cut.tiles), index == 0};
+    return {part, {0, 0, 1, begin, static_cast<int>(std::clamp(end - begin, 0L, cut.tiles))}, index == 0};
   }
   [[nodiscard]] T* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
   [[nodiscard]] T* gradients_of(int team) const { return pieces.gradients + team * planes * cut.gradient_pitch(); }
 
-  /// Planes of the low (high) half of B^T x B and A dy A^T of tiles [first, first + count), to row `at` of the planes.
+  /// Planes of the low (high) half of B^T x B of the rows [begin, end) that a block reads.
   template <bool high>
-  void transform_half(int team, long first, int count, long at) const {
-    transform_patches<winograd_points(r)>(
-        PatchSource<T>{x, pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros}, pass,
-        first, count, inputs_of(team) + at * cut.input_columns, cut.input_columns,
-        [&](const auto& pixels, T* to) { transform_planes<InputMap, r, high>(pixels, to, cut.input_pitch()); });
-    transform_patches<winograd_outputs>(
-        PatchSource<T>{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros}, pass, first, count,
-        gradients_of(team) + at * cut.gradient_columns, cut.gradient_columns,
-        [&](const auto& pixels, T* to) { transform_planes<GradientMap, r, high>(pixels, to, cut.gradient_pitch()); });
+  void transform_inputs(int team, const TileBlock& tiles, long begin, long end) const {
+    const PatchSource<T> source{x,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
+                                pieces.zeros};
+    T* const to = inputs_of(team);
+    tiles.for_read(
+        pass, begin, end,
+        [&](long first, int count, long row) {
+          transform_patches<winograd_points(r)>(
+              source, pass, first, count, to + row * cut.input_columns, cut.input_columns,
+              [&](const auto& pixels, T* at) { transform_planes<InputMap, r, high>(pixels, at, cut.input_pitch()); });
+        },
+        [&](int count, long row) {
+          for (int plane = high ? planes / 2 : 0; plane < (high ? planes : planes / 2); ++plane) {
+            std::fill_n(to + plane * cut.input_pitch() + row * cut.input_columns, count * cut.input_columns, T(0));
+          }
+        });
+  }
+  /// The same of A dy A^T.
+  template <bool high>
+  void transform_gradients(int team, const TileBlock& tiles, long begin, long end) const {
+    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros};
+    tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
+      transform_patches<winograd_outputs>(
+          source, pass, first, count, gradients_of(team) + row * cut.gradient_columns, cut.gradient_columns,
+          [&](const auto& pixels, T* at) { transform_planes<GradientMap, r, high>(pixels, at, cut.gradient_pitch()); });
+    });
   }
 
   /// A task's share of the transforms of a stretch. A half of the planes after the other, as in the sums: of two
   /// tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
   void transform_share(int task, long round) const {
-    const int team = task / cut.team_size();
-    const auto [part, first, count, opens] = stretch(team, round);
-    const Share share(2 * count, task % cut.team_size(), cut.team_size());
-    const long low_end = std::min(share.end, count), high_begin = std::max(share.begin, count);
-    if (share.begin < low_end) {
-      transform_half<false>(team, first + share.begin, static_cast<int>(low_end - share.begin), share.begin);
-    }
-    if (high_begin < share.end) {
-      transform_half<true>(team, first + high_begin - count, static_cast<int>(share.end - high_begin),
-                           high_begin - count);
-    }
+    const int team = task / cut.team_size(), member = task % cut.team_size();
+    const TileBlock tiles = stretch(team, round).tiles;
+    const long read = tiles.rows_read(pass), written = tiles.rows();
+    const Share x_rows(2 * read, member, cut.team_size()), dy_rows(2 * written, member, cut.team_size());
+    transform_inputs<false>(team, tiles, x_rows.begin, std::min(x_rows.end, read));
+    transform_gradients<false>(team, tiles, dy_rows.begin, std::min(dy_rows.end, written));
+    transform_inputs<true>(team, tiles, std::max(x_rows.begin - read, 0L), x_rows.end - read);
+    transform_gradients<true>(team, tiles, std::max(dy_rows.begin - written, 0L), dy_rows.end - written);
   }
 
   /// What the transforms read next, fetched while the sums are computed.
   struct Ahead {
     Prefetch x, dy;
   };
-  [[nodiscard]] Ahead ahead(long first, long count, long sums) const {
+  [[nodiscard]] Ahead ahead(const TileBlock& tiles, long sums) const {
+    if (pass.in_volumes) return {};  // no stretch of memory
     const long row_tiles = std::min<long>(unit_rows, shape.channels) / panel_rows(2) + 1;
-    const long tiles = sums * row_tiles * ((count + summed_tiles - 1) / summed_tiles);
-    return {Prefetch(x, pass.in_values(), pass.tiles(), first, count, tiles),
-            Prefetch(dy, pass.out_values(), pass.tiles(), first, count, tiles)};
+    const long products = sums * row_tiles * ((tiles.count + summed_tiles - 1) / summed_tiles);
+    return {Prefetch(x, pass.in_values(), pass.tiles(), tiles.first, tiles.count, products),
+            Prefetch(dy, pass.out_values(), pass.tiles(), tiles.first, tiles.count, products)};
   }
 
-  /// Adds the products of a team's `count` tiles to the sums of a unit in one plane.
-  void sum_tiles(int team, int unit, int plane, long count, bool accumulate, T* sums, Ahead& next) const {
+  /// Adds the products of a team's tiles to the sums of a unit in one plane.
+  void sum_tiles(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, T* sums, Ahead& next) const {
     const int packs = cut.blocks.packs(cut.block(unit));
-    const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit);
+    const long count = tiles.rows();
+    const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
+                    static_cast<long>(cut.tap(unit)) * tiles.count * cut.input_columns;
     const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
     for (long t = 0; t < count; t += summed_tiles) {
       multiply_panel<true>(
@@ -191,11 +239,12 @@ struct WinogradGradient {
     const int packs = cut.blocks.packs(cut.block(unit));
     const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
     const long part_pitch = cut.units() * planes * cut.sum_pitch();
+    T* const dkernel = dweights + cut.tap(unit) * r * r * tap_pitch;
     for (int row = begin; row < end; ++row) {
       for (int v = 0; v < packs; ++v) {
         const int column = cut.blocks.begin(cut.block(unit)) + v * lanes<T>;
         const T* from = sums + (static_cast<long>(row) * packs + v) * lanes<T>;
-        T* to = dweights + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
+        T* to = dkernel + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
         transform_kernel_gradient<r, T>(
             [&](int plane) {
               Pack<T> sum = load<T>(from + plane * cut.sum_pitch());
@@ -214,7 +263,7 @@ struct WinogradGradient {
     T* const sums = pieces.bias_sums + stretch.part * shape.filters;
     if (stretch.opens) std::fill(sums + begin, sums + end, T(0));
     const T* tile = gradients_of(team) + winograd_sum_plane(r) * cut.gradient_pitch();
-    for (long t = 0; t < stretch.count; ++t, tile += cut.gradient_columns) {
+    for (long t = 0; t < stretch.tiles.rows(); ++t, tile += cut.gradient_columns) {
       for (long k = begin; k < end; ++k) sums[k] += tile[k];
     }
   }
@@ -225,16 +274,16 @@ struct WinogradGradient {
   void sum_share(int task, long round) const {
     const int team = task / cut.team_size(), member = task % cut.team_size();
     const Stretch now = stretch(team, round), then = stretch(team, round + 1);
-    if (now.count == 0) return;
+    if (now.tiles.count == 0) return;
     if (dbias != nullptr) {
       const Share share(shape.filters, member, cut.team_size());
       sum_bias(team, now, share.begin, share.end);
     }
     const Share share(static_cast<long>(cut.units()) * planes, member, cut.team_size());
-    Ahead next = ahead(then.first, then.count, share.end - share.begin);
+    Ahead next = ahead(then.tiles, share.end - share.begin);
     for (long i = share.begin; i < share.end; ++i) {
       const int unit = static_cast<int>(i % cut.units());
-      sum_tiles(team, unit, static_cast<int>(i / cut.units()), now.count, !now.opens,
+      sum_tiles(team, unit, static_cast<int>(i / cut.units()), now.tiles, !now.opens,
                 sums_of(now.part * cut.units() + unit), next);
     }
   }
@@ -255,7 +304,7 @@ struct WinogradGradient {
       }
     }
     parallel_tasks(exec, "halograd::winograd_weights", tasks, [&](int task) {
-      const Share share(static_cast<long>(cut.blocks.count()) * cut.channels, task, tasks);
+      const Share share(static_cast<long>(cut.taps) * cut.blocks.count() * cut.channels, task, tasks);
       for (long i = share.begin; i < share.end; ++i) {
         const int row = static_cast<int>(i % cut.channels);
         const int unit = static_cast<int>(i / cut.channels) * cut.row_units() + row / unit_rows;
@@ -276,7 +325,7 @@ struct WinogradGradient {
       Ahead none;
       for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {
         for (int plane = 0; plane < planes; ++plane) {
-          sum_tiles(0, unit, plane, pass.tiles(), false, sums_of(task), none);
+          sum_tiles(0, unit, plane, stretch(0, 0).tiles, false, sums_of(task), none);
         }
         finish(unit, 0, cut.rows(unit), sums_of(task));
       }

@@ -80,18 +80,29 @@ ConvShape slices() {
   return s;
 }
 
+/// Volumes of so many slices, with a kernel of `taps` slices.
+ConvShape volume(ConvShape s, int slices, int taps, int padding) {
+  s.extent[0] = slices;
+  s.kernel[0] = taps;
+  s.padding[0] = padding;
+  return s;
+}
+
 // Whole and partial tiles, none and more padding than the kernel needs, one channel, channels that fill no vector, many
 // channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 2 and 24 parts of
-// the weight gradient.
-INSTANTIATE_TEST_SUITE_P(Layers, WinogradShapes,
-                         ::testing::Values(image(2, 8, 8, 16, 16, 3, 1, 1), image(1, 7, 5, 17, 33, 3, 1, 1),
-                                           image(3, 12, 12, 20, 50, 5), image(2, 9, 6, 4, 7, 5, 1, 2),
-                                           image(1, 3, 3, 1, 1, 3), image(1, 1, 1, 1, 1, 3, 1, 1),
-                                           image(2, 5, 9, 3, 100, 3, 1, 2), image(1, 6, 6, 2, 3, 3, 1, 4),
-                                           image(1, 5, 5, 1, 2, 5), image(1, 2, 3, 5, 6, 5, 1, 4),
-                                           image(40, 4, 4, 80, 70, 3, 1, 1), image(3, 4, 4, 256, 224, 3, 1, 1),
-                                           image(2, 40, 40, 5, 6, 3, 1, 1), slices(), image(9, 32, 32, 5, 6, 3, 1, 1),
-                                           image(97, 32, 32, 3, 2, 3, 1, 1)));
+// the weight gradient; volumes that are one block, or cut along slices and tiles, and one of a single slice.
+INSTANTIATE_TEST_SUITE_P(
+    Layers, WinogradShapes,
+    ::testing::Values(image(2, 8, 8, 16, 16, 3, 1, 1), image(1, 7, 5, 17, 33, 3, 1, 1), image(3, 12, 12, 20, 50, 5),
+                      image(2, 9, 6, 4, 7, 5, 1, 2), image(1, 3, 3, 1, 1, 3), image(1, 1, 1, 1, 1, 3, 1, 1),
+                      image(2, 5, 9, 3, 100, 3, 1, 2), image(1, 6, 6, 2, 3, 3, 1, 4), image(1, 5, 5, 1, 2, 5),
+                      image(1, 2, 3, 5, 6, 5, 1, 4), image(40, 4, 4, 80, 70, 3, 1, 1),
+                      image(3, 4, 4, 256, 224, 3, 1, 1), image(2, 40, 40, 5, 6, 3, 1, 1), slices(),
+                      image(9, 32, 32, 5, 6, 3, 1, 1), image(97, 32, 32, 3, 2, 3, 1, 1),
+                      volume(image(2, 7, 6, 9, 18, 3, 1, 1), 5, 3, 1), volume(image(3, 9, 9, 9, 17, 3, 1, 1), 8, 3, 1),
+                      volume(image(1, 17, 20, 20, 9, 3, 1, 1), 40, 3, 0),
+                      volume(image(2, 9, 9, 6, 5, 5, 1, 2), 7, 5, 3), volume(image(2, 6, 9, 5, 6, 3, 1, 1), 1, 3, 1),
+                      volume(image(2, 6, 9, 5, 6, 3, 1, 1), 4, 1, 1), volume(image(1, 6, 9, 5, 6, 3, 1, 1), 3, 2, 4)));
 
 TEST(Winograd, RandomShapesMatchDefinition) {
   std::mt19937 generator(77);
@@ -99,8 +110,9 @@ TEST(Winograd, RandomShapesMatchDefinition) {
   for (int i = 0; i < 60; ++i) {
     const int kernel = draw(0, 1) == 0 ? 3 : 5;
     ConvShape s = image(draw(1, 3), draw(1, 14), draw(1, 14), draw(1, 40), draw(1, 40), kernel);
-    s.padding = {0, draw(0, kernel), draw(0, kernel)};
-    for (int axis : {1, 2}) {
+    if (i % 3 == 0) s = volume(s, draw(1, 6), draw(1, 4), draw(0, 3));
+    s.padding = {s.padding[0], draw(0, kernel), draw(0, kernel)};
+    for (int axis : {0, 1, 2}) {
       while (s.out_extent()[axis] < 1) ++s.padding[axis];
     }
     SCOPED_TRACE(::testing::PrintToString(s));
@@ -115,21 +127,23 @@ TEST(Winograd, AppliesToUnitStepsOnly) {
   EXPECT_FALSE(host::winograd_applies(image(1, 8, 8, 16, 16, 3, 1, 1, 1, 2)));
   EXPECT_FALSE(host::winograd_applies(image(1, 8, 8, 16, 16, 1)));
   EXPECT_FALSE(host::winograd_applies(image(1, 8, 8, 16, 16, 7, 1, 3)));
-  ConvShape volume = image(1, 8, 8, 16, 16, 3, 1, 1);
-  volume.extent[0] = volume.kernel[0] = 3;
-  EXPECT_FALSE(host::winograd_applies(volume));
+  ConvShape strided = volume(image(1, 8, 8, 16, 16, 3, 1, 1), 5, 3, 1);
+  EXPECT_TRUE(host::winograd_applies(strided));
+  strided.stride[0] = 2;
+  EXPECT_FALSE(host::winograd_applies(strided));
 }
 
 TEST(Winograd, PaysOnTheLayersOfTheReferenceNetworks) {
   for (auto pass : {host::ConvPass::forward, host::ConvPass::data, host::ConvPass::weights}) {
-    for (const ConvShape& s :
-         {image(64, 32, 32, 64, 64, 3, 1, 1), image(64, 8, 8, 128, 256, 3, 1, 1), image(128, 32, 32, 16, 16, 3, 1, 1),
-          image(32, 4, 4, 512, 512, 3, 1, 1), image(64, 12, 12, 20, 50, 5)}) {
+    for (const ConvShape& s : {image(64, 32, 32, 64, 64, 3, 1, 1), image(64, 8, 8, 128, 256, 3, 1, 1),
+                               image(128, 32, 32, 16, 16, 3, 1, 1), image(32, 4, 4, 512, 512, 3, 1, 1),
+                               image(64, 12, 12, 20, 50, 5), volume(image(8, 16, 16, 32, 32, 3, 1, 1), 16, 3, 1)}) {
       EXPECT_TRUE(host::winograd_pays(s, pass)) << ::testing::PrintToString(s);
     }
-    // Tiles that are mostly outside of the image, few channels, a stride.
-    for (const ConvShape& s : {image(64, 1, 1, 64, 64, 3, 1, 1), image(64, 2, 2, 64, 64, 3, 1, 1),
-                               image(64, 32, 32, 3, 64, 3, 1, 1), image(64, 32, 32, 64, 64, 3, 2, 1)}) {
+    // Tiles that are mostly outside of the image, few channels, a stride, kernels too large to be kept transformed.
+    for (const ConvShape& s :
+         {image(64, 1, 1, 64, 64, 3, 1, 1), image(64, 2, 2, 64, 64, 3, 1, 1), image(64, 32, 32, 3, 64, 3, 1, 1),
+          image(64, 32, 32, 64, 64, 3, 2, 1), volume(image(8, 16, 16, 256, 256, 3, 1, 1), 16, 3, 1)}) {
       EXPECT_FALSE(host::winograd_pays(s, pass)) << ::testing::PrintToString(s);
     }
   }
@@ -159,9 +173,9 @@ std::vector<float> floats(const std::vector<double>& values) {
 // of the reference networks: activations behind a ReLU, weights as they are initialised.
 TEST(Winograd, SinglePrecisionStaysClose) {
   std::mt19937 generator(5);
-  for (const ConvShape& s :
-       {image(2, 32, 32, 16, 16, 3, 1, 1), image(2, 16, 16, 64, 64, 3, 1, 1), image(2, 8, 8, 256, 256, 3, 1, 1),
-        image(4, 4, 4, 512, 512, 3, 1, 1), image(4, 12, 12, 20, 50, 5)}) {
+  for (const ConvShape& s : {image(2, 32, 32, 16, 16, 3, 1, 1), image(2, 16, 16, 64, 64, 3, 1, 1),
+                             image(2, 8, 8, 256, 256, 3, 1, 1), image(4, 4, 4, 512, 512, 3, 1, 1),
+                             image(4, 12, 12, 20, 50, 5), volume(image(2, 16, 16, 32, 32, 3, 1, 1), 16, 3, 1)}) {
     SCOPED_TRACE(::testing::PrintToString(s));
     const auto x = normal_values(s.in_pixels() * s.channels, 1, true, generator);
     const auto weights = normal_values(s.weights(), std::sqrt(2.0 / (s.taps() * s.channels)), false, generator);
@@ -193,13 +207,14 @@ TEST(Winograd, WorkspaceServesSmallerBatches) {
   }
 }
 
-// Results of layers that are cut in blocks, whose sums are not kept, and with 2, 4 and 12 parts of the weight gradient,
-// for the test below.
+// Results of layers that are cut in blocks, whose sums are not kept, with 2, 4 and 12 parts of the weight gradient, and
+// of volumes with several parts and one, for the test below.
 TEST(Winograd, DISABLED_WritesBits) {
   std::ofstream out(std::getenv("HALOGRAD_TEST_BITS"), std::ios::binary);
   for (const ConvShape& s :
        {image(7, 30, 30, 20, 50, 3, 1, 1), image(9, 4, 4, 300, 256, 3, 1, 1), image(9, 32, 32, 5, 6, 3, 1, 1),
-        image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1)}) {
+        image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1),
+        volume(image(3, 20, 20, 20, 36, 3, 1, 1), 30, 3, 1), volume(image(1, 16, 16, 70, 64, 3, 1, 1), 18, 3, 1)}) {
     const auto x = noise<float>(static_cast<std::size_t>(s.in_pixels() * s.channels), 1);
     const auto weights = noise<float>(static_cast<std::size_t>(s.weights()), 2);
     const auto dy = noise<float>(static_cast<std::size_t>(s.out_pixels() * s.filters), 3);
