@@ -10,12 +10,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "comm/node_comm.hpp"
 #include "io/hdf5_version.hpp"
 #include "kernels/compat.hpp"
 #include "kernels/error.hpp"
-
 #include "kernels/types.hpp"
 #include "support/devices.hpp"
+#include "support/wait.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -34,11 +35,11 @@ int cores_a_rank(const Communicator& comm) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof(mine), &mine) != 0) return 1;
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm.handle(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   cpu_set_t all = mine;
-  MPI_Allreduce(MPI_IN_PLACE, &all, static_cast<int>(sizeof(all)), MPI_BYTE, MPI_BOR, node);
-  MPI_Comm_free(&node);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, &all, static_cast<int>(sizeof(all)), MPI_BYTE, MPI_BOR, node_comm(comm.handle()),
+                 &request);
+  wait_politely(request);
   return std::clamp(CPU_COUNT(&all) / comm.node_ranks(), 1, std::max(1, CPU_COUNT(&mine)));
 }
 

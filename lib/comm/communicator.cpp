@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "comm/node_comm.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -40,13 +41,13 @@ int rank_of(MPI_Comm comm) {
 Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &ranks_);
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  const MPI_Comm node = node_comm(comm_);
   MPI_Comm_rank(node, &node_rank_);
   MPI_Comm_size(node, &node_ranks_);
   int lowest = rank_;
-  MPI_Bcast(&lowest, 1, MPI_INT, 0, node);
-  MPI_Comm_free(&node);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&lowest, 1, MPI_INT, 0, node, &request);
+  wait_politely(request);
   for (const double rank : gather(lowest)) node_of_rank_.push_back(static_cast<int>(rank));
   nodes_ = static_cast<int>(sum(node_rank_ == 0 ? 1 : 0));
 }

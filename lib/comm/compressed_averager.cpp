@@ -56,7 +56,7 @@ class CompressedNeighbourAverager final : public WeightAverager {
         window_(context.comm, context.topology, words_, {transport_options(context.transport)}) {
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) estimates_.emplace_back("halograd::estimate", total_);
     window_.start_at(context.first_step);
-    MPI_Comm_dup(context.comm, &comm_);
+    comm_ = duplicate(context.comm);
   }
   ~CompressedNeighbourAverager() override {
     if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);

@@ -9,8 +9,7 @@
 namespace halograd {
 
 ConsensusControl::ConsensusControl(MPI_Comm comm, double target, std::int64_t longest)
-    : exceptions_(std::uncaught_exceptions()), target_(target), longest_(longest) {
-  MPI_Comm_dup(comm, &comm_);
+    : comm_(duplicate(comm)), exceptions_(std::uncaught_exceptions()), target_(target), longest_(longest) {
   int ranks = 1;
   MPI_Comm_size(comm_, &ranks);
   rows_.resize(static_cast<std::size_t>(ranks));

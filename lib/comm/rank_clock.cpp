@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "comm/node_comm.hpp"
 #include "support/wait.hpp"
 
 namespace halograd {
@@ -27,9 +28,9 @@ std::int64_t receive(MPI_Comm comm, int from) {
 std::int64_t offset_to_first(MPI_Comm comm) {
   int rank = 0, node_rank = 0;
   std::int64_t offset = 0;
-  MPI_Comm node = MPI_COMM_NULL, leaders = MPI_COMM_NULL;
+  MPI_Comm leaders = MPI_COMM_NULL;
   MPI_Comm_rank(comm, &rank);
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  const MPI_Comm node = node_comm(comm);
   MPI_Comm_rank(node, &node_rank);
   MPI_Comm_split(comm, node_rank == 0 ? 0 : MPI_UNDEFINED, rank, &leaders);
   if (leaders != MPI_COMM_NULL) {
@@ -39,7 +40,6 @@ std::int64_t offset_to_first(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(&offset, 1, MPI_INT64_T, 0, node, &request);
   wait_politely(request);
-  MPI_Comm_free(&node);
   return offset;
 }
 
@@ -71,25 +71,7 @@ std::int64_t clock_offset(MPI_Comm comm, std::int64_t (*clock)()) {
   return offset;
 }
 
-RankClock::RankClock(MPI_Comm comm) {
-  // Kept with the communicator: every window on it has a clock.
-  static const int key = [] {
-    int created = MPI_KEYVAL_INVALID;
-    const auto forget = [](MPI_Comm, int, void* kept, void*) {
-      delete static_cast<std::int64_t*>(kept);
-      return MPI_SUCCESS;
-    };
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &created, nullptr);
-    return created;
-  }();
-  std::int64_t* kept = nullptr;
-  int found = 0;
-  MPI_Comm_get_attr(comm, key, static_cast<void*>(&kept), &found);
-  if (found == 0) {
-    kept = new std::int64_t(offset_to_first(comm));
-    MPI_Comm_set_attr(comm, key, kept);
-  }
-  offset_ = *kept;
-}
+// Kept with the communicator: every window on it has a clock.
+RankClock::RankClock(MPI_Comm comm) : offset_(kept_with(comm, [comm] { return offset_to_first(comm); })) {}
 
 }  // namespace halograd

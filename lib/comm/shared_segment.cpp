@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "comm/node_comm.hpp"
 #include "kernels/error.hpp"
 #include "support/memory.hpp"
 #include "support/wait.hpp"
@@ -52,10 +53,8 @@ bool is_unified(MPI_Win window) {
 }  // namespace
 
 SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes, bool force_rma)
-    : exceptions_(std::uncaught_exceptions()) {
-  MPI_Comm_dup(comm, &comm_);
+    : exceptions_(std::uncaught_exceptions()), comm_(duplicate(comm)), node_(node_comm(comm)) {
   MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
   require_memory(bytes);
   allocate(bytes);
   map_ranks();
@@ -83,7 +82,6 @@ SharedSegment::~SharedSegment() {
   }
   MPI_Win_unlock_all(node_window_);
   MPI_Win_free(&node_window_);
-  MPI_Comm_free(&node_);
   MPI_Comm_free(&comm_);
 }
 
@@ -126,6 +124,7 @@ void SharedSegment::allocate(std::size_t bytes) {
   void* memory = nullptr;
   const int result =
       MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes + alignment), 1, info, node_, &memory, &node_window_);
+  MPI_Comm_set_errhandler(node_, MPI_ERRORS_ARE_FATAL);
   MPI_Info_free(&info);
   fail_together(comm_, result == MPI_SUCCESS ? ""
                                              : "MPI_Win_allocate_shared failed for " + std::to_string(bytes) +

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/node_comm.hpp"
 #include "comm/node_links.hpp"
 #include "support/wait.hpp"
 
@@ -50,11 +51,9 @@ bool is_gone(std::int64_t id) {
 
 class Watchdog::Implementation {
  public:
-  Implementation(MPI_Comm comm, int status) : status_(status) {
-    MPI_Comm_dup(comm, &comm_);
+  Implementation(MPI_Comm comm, int status) : comm_(duplicate(comm)), node_(node_comm(comm)), status_(status) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm leaders = MPI_COMM_NULL;
-    MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
     int node_rank = 0;
     MPI_Comm_rank(node_, &node_rank);
     MPI_Comm_split(comm_, node_rank == 0 ? 0 : MPI_UNDEFINED, rank_, &leaders);
@@ -84,7 +83,6 @@ class Watchdog::Implementation {
     stop();
     barrier(comm_);  // who leaves it may end: nobody takes that for a death any more
     MPI_Win_free(&word_window_);
-    MPI_Comm_free(&node_);
     MPI_Comm_free(&comm_);
   }
 

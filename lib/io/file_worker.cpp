@@ -8,12 +8,13 @@
 
 #include "kernels/error.hpp"
 #include "support/trace.hpp"
+#include "support/wait.hpp"
 
 namespace halograd {
 
 class FileWorker::Implementation {
  public:
-  explicit Implementation(MPI_Comm comm) { MPI_Comm_dup(comm, &comm_); }
+  explicit Implementation(MPI_Comm comm) : comm_(duplicate(comm)) {}
 
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
 

@@ -45,8 +45,7 @@ void write_trace(MPI_Comm comm, const std::string& path, const std::string& even
   int rank = 0, ranks = 0;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
-  MPI_Comm own = MPI_COMM_NULL;
-  MPI_Comm_dup(comm, &own);
+  MPI_Comm own = duplicate(comm);
   std::string error;
   if (rank == 0) {
     const std::string partial = path + ".partial";

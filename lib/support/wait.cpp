@@ -52,6 +52,14 @@ void barrier(MPI_Comm comm) {
   wait_politely(request);
 }
 
+MPI_Comm duplicate(MPI_Comm comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Comm_idup(comm, &copy, &request);
+  wait_politely(request);
+  return copy;
+}
+
 void sum_over_ranks(MPI_Comm comm, double* values, int count) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_SUM, comm, &request);

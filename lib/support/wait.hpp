@@ -26,8 +26,9 @@ class PolitePause {
 /// Waits for a request without holding the core. Returns the seconds waited.
 double wait_politely(MPI_Request& request);
 
-/// MPI_Barrier and MPI_Allreduce in place (sum of doubles), waited for politely.
+/// MPI_Barrier, MPI_Comm_dup and MPI_Allreduce in place (sum of doubles), waited for politely.
 void barrier(MPI_Comm comm);
+[[nodiscard]] MPI_Comm duplicate(MPI_Comm comm);
 void sum_over_ranks(MPI_Comm comm, double* values, int count);
 
 /// Collective. Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the
