@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/wait.hpp"
+
 namespace {
 
 /// The ranks at which `mine` holds.
@@ -16,7 +18,9 @@ std::string ranks_where(bool mine) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const int flag = mine ? 1 : 0;
   std::vector<int> flags(static_cast<std::size_t>(size));
-  MPI_Allgather(&flag, 1, MPI_INT, flags.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(&flag, 1, MPI_INT, flags.data(), 1, MPI_INT, MPI_COMM_WORLD, &request);
+  halograd::wait_politely(request);
   std::ostringstream ranks;
   for (int rank = 0; rank < size; ++rank) {
     if (flags[static_cast<std::size_t>(rank)] != 0) ranks << (ranks.tellp() > 0 ? ", " : "") << rank;

@@ -88,9 +88,6 @@ void write_ahead(HaloWindow& window, const std::vector<float>& weights) {
 
 class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
  protected:
-  void SetUp() override {
-    if (options_.slots > slots_to_test().back()) GTEST_SKIP() << "slow on so many ranks";
-  }
   Topology topology_ = topology_of(std::get<0>(GetParam()));
   HaloWindow::Options options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
   const std::vector<Neighbour>& in_ = topology_.in_neighbours(this_rank());

@@ -70,9 +70,6 @@ void dawdle(std::uint64_t most, std::uint64_t call) {
 
 class PortWindowTest : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
  protected:
-  void SetUp() override {
-    if (options_.slots > slots_to_test().back()) GTEST_SKIP() << "slow on so many ranks";
-  }
   DynamicTopology topology_ = topology_of(std::get<0>(GetParam()));
   TransportOptions options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
 };
