@@ -15,7 +15,7 @@ namespace halograd::host {
 /// slice t of the kernel with slice s + t - pad_slices of what is read. Otherwise all images count as one slice.
 struct TilePass {
   bool in_volumes;
-  int volumes, slices, out_slices;
+  int volumes = 1, slices = 1, out_slices = 1;
   int images_of_slice;  ///< 1 in volumes
   int height, width, depth;
   int out_height, out_width, columns;
@@ -48,28 +48,26 @@ struct TilePass {
  private:
   static TilePass between(const ConvShape& shape, const ConvShape::Spatial& in, int depth,
                           const ConvShape::Spatial& out, int columns, const ConvShape::Spatial& padding) {
-    TilePass pass{shape.kernel[0] > 1 || padding[0] != 0,
-                  1,
-                  1,
-                  1,
-                  shape.batch * in[0],
-                  in[1],
-                  in[2],
-                  depth,
-                  out[1],
-                  out[2],
-                  columns,
-                  padding[0],
-                  padding[1],
-                  padding[2],
-                  shape.kernel[0],
-                  shape.kernel[1]};
+    TilePass pass{};
+    pass.in_volumes = shape.kernel[0] > 1 || padding[0] != 0;
+    pass.images_of_slice = shape.batch * in[0];
     if (pass.in_volumes) {
       pass.volumes = shape.batch;
       pass.slices = in[0];
       pass.out_slices = out[0];
       pass.images_of_slice = 1;
     }
+    pass.height = in[1];
+    pass.width = in[2];
+    pass.depth = depth;
+    pass.out_height = out[1];
+    pass.out_width = out[2];
+    pass.columns = columns;
+    pass.pad_slices = padding[0];
+    pass.pad_height = padding[1];
+    pass.pad_width = padding[2];
+    pass.taps = shape.kernel[0];
+    pass.kernel = shape.kernel[1];
     return pass;
   }
 };

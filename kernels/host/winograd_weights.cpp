@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "kernels/host/panel.hpp"
 #include "kernels/host/prefetch.hpp"
 #include "kernels/host/winograd.hpp"
@@ -38,9 +41,9 @@ struct GradientCut {
   bool keeps_sums;
   int parts;
   int teams;
-  long tiles;
+  long tiles;  ///< that a team transforms at a time, of each of `slices` slices
   int slices = 1;
-  long stretches;  ///< of the largest part: times that a team transforms tiles
+  long stretches;  ///< of the largest part: how many times
 
   /// With at most so many parts.
   GradientCut(const ConvShape& shape, const TilePass& pass, int most_parts = part_counts[0])
