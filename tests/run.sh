@@ -4,7 +4,7 @@
 # Usage: bash tests/run.sh                  all checks of the sources, then every test but the long ones
 #        bash tests/run.sh --long           the same and the long ones
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
-#        bash tests/run.sh --openmpi ...    such tests, or all but Slurm's, with Open MPI instead of MPICH
+#        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=build/ci
@@ -15,7 +15,6 @@ if [[ ${1:-} == --openmpi ]]; then
   choices=.deps/openmpi.cmake
   setup+=(--openmpi)
   shift
-  set -- -LE slurm "$@"
 fi
 sources=false
 if (($# == 0)); then
