@@ -1,77 +1,10 @@
 #include "kernels/host/winograd.hpp"
 
-#include "kernels/host/panel.hpp"
 #include "kernels/host/prefetch.hpp"
-#include "kernels/host/winograd_tiles.hpp"
+#include "kernels/host/winograd_cut.hpp"
 
 namespace halograd::host {
 namespace {
-
-/// A task's transformed tiles and products stay in its second-level cache; those of volumes fill it, since every slice
-/// of tiles serves all taps.
-constexpr long task_bytes = 256L << 10;
-constexpr long volume_task_bytes = 1280L << 10;
-/// Transformed kernels beyond this are not kept for all columns: they would only travel to memory and back.
-constexpr long kept_kernel_bytes = 12L << 20;
-/// Transformed tiles that are kept at a time where kernels are not.
-constexpr long kept_tile_bytes = 16L << 20;
-
-/// How a pass is cut. Either the kernels are transformed once for all columns, and a task takes tiles in blocks of
-/// `tiles` (of each of `slices` slices); or the tiles are transformed once, `kept_tiles` at a time, and a task takes
-/// blocks of columns, transforming the kernels of a block as it comes to it. The second is for many channels and few
-/// pixels, and not for volumes.
-template <class T>
-struct WinogradCut {
-  bool keeps_kernels;
-  int tiles, slices = 1;
-  long kept_tiles = 0;
-  int taps;
-  long depth;  ///< of all taps
-  long input_columns;
-  PanelBlocks<T> blocks;
-
-  explicit WinogradCut(const TilePass& pass)
-      : taps(pass.taps),
-        depth(static_cast<long>(pass.taps) * pass.depth),
-        input_columns(whole_packs<T>(pass.depth)),
-        blocks{pass.columns} {
-    const long plane = pass.planes() * static_cast<long>(sizeof(T));
-    keeps_kernels = pass.in_volumes || plane * depth * blocks.count() * blocks.width <= kept_kernel_bytes;
-    const long row_bytes = plane * (keeps_kernels ? input_columns + blocks.width : blocks.width);
-    const long block = task_bytes / row_bytes;
-    tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
-    if (pass.in_volumes) {
-      const VolumeBlock volume(pass, volume_task_bytes / row_bytes);
-      tiles = volume.tiles;
-      slices = volume.slices;
-    }
-    if (!keeps_kernels)
-      kept_tiles = std::min(pass.tiles(), std::max<long>(32, kept_tile_bytes / (plane * input_columns)));
-  }
-  [[nodiscard]] long kernel_pitch() const { return plane_pitch<T>(depth, blocks.width); }
-  [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((keeps_kernels ? (slices + taps - 1L) * tiles : kept_tiles) + panel_rows(1), input_columns);
-  }
-  [[nodiscard]] long product_pitch() const {
-    return plane_pitch<T>(static_cast<long>(slices) * tiles + panel_rows(1), blocks.width);
-  }
-};
-
-template <class T>
-struct WinogradScratch {
-  T* zeros;
-  T* bias;
-  T* kernels;
-  T* inputs;
-  T* products;
-  WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
-      : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * cut.input_columns)),
-        bias(scratch.take<T>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
-        kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
-                                cut.kernel_pitch())),
-        inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
-        products(scratch.take<T>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
-};
 
 /// G g G^T of a block of columns and values [begin, end) of the depth at one tap, to (plane, depth, column in block).
 /// `turned`: of the kernels turned by half a turn, columns being C and depth K.
@@ -324,42 +257,6 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 }
 
 }  // namespace
-
-bool winograd_applies(const ConvShape& shape) {
-  const ConvShape::Spatial none{1, 1, 1};
-  return shape.groups == 1 && shape.stride == none && shape.dilation == none && shape.kernel[1] == shape.kernel[2] &&
-         (shape.kernel[1] == 3 || shape.kernel[1] == 5);
-}
-
-bool winograd_pays(const ConvShape& shape, ConvPass pass) {
-  constexpr int fewest_channels = 8;  // below, the direct kernels have ways of their own
-  if (!winograd_applies(shape) || std::min(shape.channels, shape.filters) < fewest_channels) return false;
-  // In multiplications of 16 values: what a transform of a pack costs at a tile (loads and stores included), and how
-  // much closer to the peak the direct kernels run.
-  constexpr double transform_of_six_points = 100, handicap = 1.3;
-  const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
-  const long kernel_values = static_cast<long>(tiles.planes()) * tiles.taps * shape.channels * shape.filters;
-  if (tiles.in_volumes && kernel_values > kept_kernel_bytes / static_cast<long>(sizeof(float))) return false;
-  const auto packs = [](int channels) { return (channels + 15) / 16; };
-  const int columns = packs(tiles.columns);
-  // The sums of the weight gradient have channels as rows, taken eight at a time.
-  const int depth = pass == ConvPass::weights ? (tiles.depth + 7) / 8 * 8 : tiles.depth;
-  const double transform = transform_of_six_points * tiles.planes() / winograd_planes(3);
-  const double a_tile =
-      tiles.planes() * static_cast<double>(tiles.taps) * depth * columns + transform * (packs(depth) + columns);
-  const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * tiles.taps * depth * columns;
-  // Direct kernels pass over the kernel rows that are outside the image for all of a register tile's pixels.
-  long row_taps = 0;
-  for (int row = 0; row < tiles.out_height; ++row) {
-    for (int tap = 0; tap < shape.kernel[1]; ++tap) {
-      const int at = row + tap - tiles.pad_height;
-      row_taps += at >= 0 && at < tiles.height ? 1 : 0;
-    }
-  }
-  const double direct = static_cast<double>(tiles.tiles()) / (tiles.rows() * tiles.row_tiles()) * tiles.taps *
-                        static_cast<double>(row_taps) * tiles.out_width * shape.kernel[2] * tiles.depth * columns;
-  return handicap * winograd < direct;
-}
 
 template <class T>
 std::size_t winograd_product_workspace(const ConvShape& shape) {

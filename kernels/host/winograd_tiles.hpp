@@ -114,19 +114,6 @@ struct TileBlock {
   }
 };
 
-/// The slices, and tiles of each, of a block of so many rows in volumes: rather all slices of few tiles than few slices
-/// of all tiles, since slices at a block's ends are transformed again for the next block.
-struct VolumeBlock {
-  int slices, tiles;
-  VolumeBlock(const TilePass& pass, long block_rows) {
-    constexpr long least_tiles = 8, least_slices = 4;
-    const long most_tiles = (pass.slice_tiles() + least_tiles - 1) / least_tiles * least_tiles;
-    const long fitting = block_rows / (pass.out_slices + pass.taps / 2) / least_tiles * least_tiles;
-    tiles = static_cast<int>(std::clamp(fitting, least_tiles, most_tiles));
-    slices = static_cast<int>(std::min<long>(pass.out_slices, std::max(least_slices, block_rows / tiles)));
-  }
-};
-
 /// A tile, counted up without divisions.
 struct TileAt {
   int n, i, j;
@@ -212,17 +199,5 @@ void transform_patches(const PatchSource<T>& source, const TilePass& pass, long 
     }
   }
 }
-
-/// Columns in blocks of two packs, the last of one or two: what multiply_panel takes.
-template <class T>
-struct PanelBlocks {
-  int columns;
-  static constexpr int width = 2 * lanes<T>;
-  [[nodiscard]] int count() const { return (columns + width - 1) / width; }
-  [[nodiscard]] int begin(int block) const { return block * width; }
-  [[nodiscard]] int packs(int block) const {
-    return (std::min(columns - begin(block), width) + lanes<T> - 1) / lanes<T>;
-  }
-};
 
 }  // namespace halograd::host
