@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <vector>
 
 #include "comm/averagers.hpp"
@@ -72,21 +73,29 @@ class HierarchicalAverager final : public WeightAverager {
         staging_(length_),
         mean_("halograd::node_mean", slice_),
         segment_(node_comm_.get(), (result_offset() + slice_) * sizeof(float), false),
-        window_(slice_comm_.get(), context.topology, slice_, {transport_options(context.transport)}),
         rank_of_node_(static_cast<std::size_t>(group.nodes)),
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {
-    window_.start_at(context.first_step);
+    // A slice after the other: Open MPI 4.1 names what the windows of a node share by the number of the communicator
+    // alone, which all slices have in common.
+    for (int slice = 0; slice < group.ranks_a_node; ++slice) {
+      together(context.comm, [&] {
+        if (slice != group.rank) return;
+        window_ = std::make_unique<HaloWindow>(slice_comm_.get(), context.topology, slice_,
+                                               HaloWindow::Options{transport_options(context.transport)});
+      });
+    }
+    window_->start_at(context.first_step);
     MPI_Request request = MPI_REQUEST_NULL;
     const int rank = rank_of(context.comm);
     MPI_Iallgather(&rank, 1, MPI_INT, rank_of_node_.data(), 1, MPI_INT, slice_comm_.get(), &request);
     wait_politely(request);
   }
 
-  [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_.wait_seconds(); }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_->wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_->bytes_sent(); }
   std::vector<EdgeRecord> take_edges() override {
-    std::vector<EdgeRecord> records = window_.edges().take();
+    std::vector<EdgeRecord> records = window_->edges().take();
     for (EdgeRecord& record : records) record.from = rank_of_node_[static_cast<std::size_t>(record.from)];
     return records;
   }
@@ -114,19 +123,19 @@ class HierarchicalAverager final : public WeightAverager {
       sum.weights.push_back(1.0 / group_.ranks_a_node);
     }
     sum(mean_.data(), slice_);
-    if (!neighbours_.empty()) window_.put(step + 1, mean_);
+    if (!neighbours_.empty()) window_->put(step + 1, mean_);
   }
 
   void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    window_.flush();
+    window_->flush();
     WeightedSum sum{{mean_.data()}, {self_weight_}};
     const int degree = static_cast<int>(neighbours_.size());
     for (int edge = 0; edge < degree; ++edge) {
-      sum.from.push_back(window_.wait(edge, step + 1).data());
+      sum.from.push_back(window_->wait(edge, step + 1).data());
       sum.weights.push_back(neighbours_[static_cast<std::size_t>(edge)].weight);
     }
     sum(replica_of(group_.rank) + result_offset(), slice_);
-    for (int edge = 0; edge < degree; ++edge) window_.release(edge, step + 1);
+    for (int edge = 0; edge < degree; ++edge) window_->release(edge, step + 1);
     meet();
     const HostVector<float> host = staging_.download_to_change(exec, weights);
     for (int rank = 0; rank < group_.ranks_a_node; ++rank) {
@@ -148,7 +157,7 @@ class HierarchicalAverager final : public WeightAverager {
   HostStaging staging_;
   Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace> mean_;  // of the node's replicas, this rank's slice
   SharedSegment segment_;
-  HaloWindow window_;
+  std::unique_ptr<HaloWindow> window_;
   std::vector<int> rank_of_node_;      // that has charge of the same slice there
   std::vector<Neighbour> neighbours_;  // nodes
   double self_weight_;
