@@ -1,6 +1,9 @@
 # halograd_options: what every target here is compiled with, and no user of the installed library sees.
 add_library(halograd_options INTERFACE)
-target_compile_options(halograd_options INTERFACE -Wall -Wextra -Wshadow)
+target_compile_options(halograd_options INTERFACE -Wall -Wextra)
+if(NOT CMAKE_UNITY_BUILD)  # there, sources see the names of those before them
+  target_compile_options(halograd_options INTERFACE -Wshadow)
+endif()
 if(HALOGRAD_WERROR)
   target_compile_options(halograd_options INTERFACE -Werror)
 endif()

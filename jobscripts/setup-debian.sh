@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building and running halograd needs on Debian 12 or newer. A second call finds everything there.
 #
-# Usage: bash jobscripts/setup-debian.sh [--tests] [--openmpi]
+# Usage: bash jobscripts/setup-debian.sh [--tests] [--openmpi] [--hip[=ARCHITECTURE]]
 #   --tests     also what only tests/run.sh needs
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
+#   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
 #
 # Packages come from apt, as root or through sudo. Where CMake finds no Kokkos with OpenMP, Kokkos and Kokkos Kernels
 # are built into .deps/ of this checkout from the trilinos source package of the machine's own Debian mirror (Debian's
@@ -14,7 +15,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
 prefix=$deps/kokkos
-stamp=$prefix/.complete
+hip_prefix=$deps/kokkos-hip
 
 packages=(
   g++ cmake ninja-build git xz-utils
@@ -102,8 +103,8 @@ write_source_list() {
   done >"$deps/apt/sources/halograd.sources"
 }
 
-# Fetches the trilinos source package into .deps/apt with private lists; apt checks its signature and hashes.
-fetch_trilinos() {
+# Downloads the trilinos source package into .deps/apt with private lists; apt checks its signature and hashes.
+download_trilinos() {
   local mirror
   rm -rf "$deps/apt"
   mkdir -p "$deps/apt/sources" "$deps/apt/lists/partial" "$deps/apt/cache/archives/partial"
@@ -121,21 +122,13 @@ fetch_trilinos() {
   (cd "$deps/apt" && logged kokkos.log "${apt[@]}" source --download-only --tar-only trilinos)
 }
 
-# build_package SOURCE OPTIONS...: configures, builds and installs a CMake project into .deps/kokkos.
-build_package() {
-  local source=$1
-  shift
-  logged kokkos.log cmake -G Ninja -Wno-dev -S "$source" -B "$source-build" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_CXX_STANDARD=17 \
-    -DCMAKE_POSITION_INDEPENDENT_CODE=ON "$@"
-  logged kokkos.log cmake --build "$source-build" --target install
-}
-
-build_kokkos() {
-  local start=$SECONDS tarball version
+# Puts the sources of Kokkos and Kokkos Kernels into .deps/source, for all that are built in one call.
+fetch_sources() {
+  local tarball
+  [[ -z $kokkos_version ]] || return 0
   : >"$deps/kokkos.log"
   say "fetching the trilinos source package, which holds Kokkos"
-  fetch_trilinos
+  download_trilinos
   tarball=$(find "$deps/apt" -maxdepth 1 -name 'trilinos_*.orig.tar.*' ! -name '*.asc' | head -n 1)
   [[ -n $tarball ]] || die "apt fetched no trilinos_*.orig.tar; see $deps/kokkos.log"
   rm -rf "$deps/source"
@@ -143,18 +136,54 @@ build_kokkos() {
   logged kokkos.log tar -xf "$tarball" -C "$deps/source" --strip-components=2 --wildcards \
     '*/packages/kokkos/*' '*/packages/kokkos-kernels/*'
   rm -rf "$deps/apt"
-  version=$(sed -nE 's/^set\(Kokkos_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)\).*/\2/Ip' "$deps/source/kokkos/CMakeLists.txt" | paste -sd. -)
-  say "building Kokkos $version with OpenMP, and Kokkos Kernels"
-  build_package "$deps/source/kokkos" -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_SERIAL=ON
-  build_package "$deps/source/kokkos-kernels" -DKokkos_ROOT="$prefix" -DKokkosKernels_ADD_DEFAULT_ETI=OFF
-  rm -rf "$deps/source"
-  printf 'Kokkos %s from %s\n' "$version" "$(basename "$tarball")" >"$stamp"
-  say "Kokkos $version built in $((SECONDS - start)) s into $prefix"
+  kokkos_version=$(sed -nE 's/^set\(Kokkos_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)\).*/\2/Ip' "$deps/source/kokkos/CMakeLists.txt" | paste -sd. -)
+  # Kokkos 3.4 knows no device after gfx908; architectures differ in nothing else to it.
+  if [[ $hip_architecture != gfx908 ]]; then
+    sed -i "s/gfx908/$hip_architecture/" "$deps/source/kokkos/cmake/kokkos_arch.cmake"
+  fi
+}
+
+# build_package PREFIX SOURCE OPTIONS...: configures, builds and installs a CMake project.
+build_package() {
+  local into=$1 source=$deps/source/$2 build
+  shift 2
+  build=$source-build-$(basename "$into")
+  logged kokkos.log cmake -G Ninja -Wno-dev -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_INSTALL_PREFIX="$into" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_CXX_STANDARD=17 \
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON "$@"
+  logged kokkos.log cmake --build "$build" --target install
+}
+
+build_openmp_kokkos() {
+  local start
+  fetch_sources
+  start=$SECONDS
+  say "building Kokkos $kokkos_version with OpenMP, and Kokkos Kernels"
+  build_package "$prefix" kokkos -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_SERIAL=ON
+  build_package "$prefix" kokkos-kernels -DKokkos_ROOT="$prefix" -DKokkosKernels_ADD_DEFAULT_ETI=OFF
+  complete "$prefix" "$start"
+}
+
+build_hip_kokkos() {
+  local start
+  fetch_sources
+  start=$SECONDS
+  say "building Kokkos $kokkos_version with HIP for $hip_architecture"
+  build_package "$hip_prefix" kokkos -DCMAKE_CXX_COMPILER=hipcc -DKokkos_ENABLE_HIP=ON -DKokkos_ENABLE_SERIAL=ON \
+    -DKokkos_ARCH_VEGA908=ON
+  complete "$hip_prefix" "$start" "$hip_architecture"
+}
+
+# complete PREFIX START [ARCHITECTURE]: marks what was built since START seconds as whole.
+complete() {
+  printf 'Kokkos %s%s\n' "$kokkos_version" "${3:+ $3}" >"$1/.complete"
+  say "Kokkos $kokkos_version built in $((SECONDS - $2)) s into $1"
 }
 
 # A Kokkos that the user names goes before the one built here.
 provide_kokkos() {
   local found
+  local stamp=$prefix/.complete
   [[ -e $stamp ]] || rm -rf "$prefix"
   if [[ -e $stamp && -z ${Kokkos_ROOT:-}${CMAKE_PREFIX_PATH:-} ]]; then return 0; fi
   found=$(find_kokkos)
@@ -162,13 +191,19 @@ provide_kokkos() {
     say "using $found"
     use_own_kokkos=false
   elif [[ ! -e $stamp ]]; then
-    build_kokkos
+    build_openmp_kokkos
   fi
 }
 
-# write_cmake_choices MPI FILE: MPI is the ending that Debian gives to an MPI's programs.
+provide_hip_kokkos() {
+  [[ $(cat "$hip_prefix/.complete" 2>/dev/null) == *" $hip_architecture" ]] && return 0
+  rm -rf "$hip_prefix"
+  build_hip_kokkos
+}
+
+# write_cmake_choices MPI FILE [KOKKOS]: MPI is the ending that Debian gives to an MPI's programs, KOKKOS a prefix.
 write_cmake_choices() {
-  local mpi=$1 file=$2
+  local mpi=$1 file=$2 kokkos=${3:-}
   {
     echo '# Written by jobscripts/setup-debian.sh: an initial cache for cmake -C.'
     echo "set(MPI_C_COMPILER /usr/bin/mpicc.$mpi CACHE FILEPATH \"\")"
@@ -176,7 +211,10 @@ write_cmake_choices() {
     echo "set(MPIEXEC_EXECUTABLE /usr/bin/mpiexec.$mpi CACHE FILEPATH \"\")"
     echo "set(HDF5_C_COMPILER_EXECUTABLE /usr/bin/h5pcc.$mpi CACHE FILEPATH \"\")"
     echo 'set(Python3_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "")'
-    if $use_own_kokkos; then
+    if [[ -n $kokkos ]]; then
+      echo "set(Kokkos_ROOT \"$kokkos\" CACHE PATH \"\")"
+      echo 'set(HALOGRAD_KOKKOS_KERNELS OFF CACHE BOOL "")'
+    elif $use_own_kokkos; then
       echo "set(Kokkos_ROOT \"$prefix\" CACHE PATH \"\")"
       echo "set(KokkosKernels_ROOT \"$prefix\" CACHE PATH \"\")"
     fi
@@ -184,6 +222,9 @@ write_cmake_choices() {
 }
 
 openmpi=false
+hip=false
+hip_architecture=gfx90a
+kokkos_version=  # of the sources, once they are there
 for option in "$@"; do
   case $option in
     --tests) packages+=("${test_packages[@]}") ;;
@@ -191,7 +232,12 @@ for option in "$@"; do
       packages+=(openmpi-bin libopenmpi-dev libhdf5-openmpi-dev)
       openmpi=true
       ;;
-    *) die "unknown option $option; the options are --tests and --openmpi" ;;
+    --hip | --hip=gfx*)
+      packages+=(hipcc)
+      hip=true
+      [[ $option == --hip ]] || hip_architecture=${option#*=}
+      ;;
+    *) die "unknown option $option; the options are --tests, --openmpi and --hip[=gfx90a]" ;;
   esac
 done
 command -v apt-get >/dev/null || die "no apt-get here; install what README.md lists, or use Spack (spack.yaml)"
@@ -202,6 +248,9 @@ use_own_kokkos=true
 : >"$deps/apt.log"
 install_packages
 provide_kokkos
+if $hip; then provide_hip_kokkos; fi
+rm -rf "$deps/source"
 write_cmake_choices mpich "$deps/debian.cmake"
 if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake"; fi
+if $hip; then write_cmake_choices mpich "$deps/hip.cmake" "$hip_prefix"; fi
 say "everything is there"

@@ -22,7 +22,7 @@ struct Codec {
   CodecKind kind = CodecKind::bf16;
   int kept = 0;  ///< top_k: of a whole block, at least 1; of a shorter one all that it has, if fewer
   /// Of the code of a block; the last block takes as much as the others.
-  [[nodiscard]] std::size_t block_bytes() const {
+  [[nodiscard]] KOKKOS_FUNCTION std::size_t block_bytes() const {
     if (kind == CodecKind::bf16) return 2 * codec_block;
     return kind == CodecKind::int8 ? codec_block + sizeof(float) : 5 * static_cast<std::size_t>(kept);
   }

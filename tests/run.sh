@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests everything, on a bare Debian machine as well as on a developer's.
 #
-# Usage: bash tests/run.sh                  all checks of the sources, then every test but the long ones
+# Usage: bash tests/run.sh                  all checks of the sources (does the program compile for AMD devices as well?),
+#                                          then every test but the long ones
 #        bash tests/run.sh --long           the same and the long ones
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
@@ -24,6 +25,11 @@ elif [[ $1 == --long ]]; then
   sources=true
   shift
 fi
+hip=false # Debian has hipcc for this architecture alone
+if $sources && [[ $(dpkg --print-architecture) == amd64 ]]; then
+  hip=true
+  setup+=(--hip)
+fi
 failed=()
 
 # check NAME COMMAND...: a failure is kept for the end, so that one run shows all of them.
@@ -39,6 +45,10 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
+check_hip() {
+  cmake --preset hip-check -C .deps/hip.cmake && cmake --build build/hip-check
+}
+
 printf '== set-up\n'
 bash jobscripts/setup-debian.sh "${setup[@]}"
 
@@ -52,6 +62,7 @@ if [[ $sources == true ]]; then
   check format bash tests/structure/check_format.sh
   check shellcheck check_shell
   check tidy bash tests/structure/check_tidy.sh $build
+  if $hip; then check hip check_hip; fi
 fi
 check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 

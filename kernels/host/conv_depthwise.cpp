@@ -17,8 +17,8 @@ constexpr int most_lines = 9;
 static_assert(table_pixels % tile_pixels == 0);
 /// The gradient's pixels are cut into so many parts at most, added up in order: the result does not depend on the
 /// number of threads.
-constexpr long most_parts = 64;
-constexpr long most_partial_values = 65536;
+constexpr long most_depthwise_parts = 64;
+constexpr long most_depthwise_values = 65536;
 
 template <class T>
 struct DepthwiseScratch {
@@ -29,9 +29,9 @@ struct DepthwiseScratch {
   T* partial;  ///< (parts, lines, channels)
   Tap* taps;
   DepthwiseScratch(Scratch& scratch, const ConvShape& shape)
-      : parts(static_cast<int>(
-            std::max<long>(1, std::min({most_parts, most_partial_values / (shape.taps() + 1) / shape.channels,
-                                        (shape.out_pixels() + table_pixels - 1) / table_pixels})))),
+      : parts(static_cast<int>(std::max<long>(
+            1, std::min({most_depthwise_parts, most_depthwise_values / (shape.taps() + 1) / shape.channels,
+                         (shape.out_pixels() + table_pixels - 1) / table_pixels})))),
         lines(shape.taps() + 1),
         zeros(scratch.take<T>(shape.channels)),
         ones(scratch.take<T>(shape.channels)),

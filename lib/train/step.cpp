@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -7,18 +6,12 @@
 #include <vector>
 
 #include "kernels/random.hpp"
+#include "support/seconds.hpp"
 #include "support/trace.hpp"
 #include "train/schedule.hpp"
 #include "train/trainer.hpp"
 
 namespace halograd {
-namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 void Trainer::share_by_speed() {
   const std::vector<double> speeds = comm_.gather(speed_.seconds > 0 ? speed_.images / speed_.seconds : 0);
@@ -45,9 +38,9 @@ StepMetrics Trainer::train_step(const Batch& batch) {
                                                         loader_->steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(step_));
 
-  const double begin = now();
+  const double begin = seconds_now();
   averager_->before_gradient(exec_, step_, replica_.parameters);
-  const double exchanged = now();
+  const double exchanged = seconds_now();
   const double early_wait = averager_->wait_seconds() - waited;
   const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(comm_.rank()));
   guard_->keep(exec_);
@@ -56,12 +49,12 @@ StepMetrics Trainer::train_step(const Batch& batch) {
   const bool uneven = config_.training.shares == "measured" && !averager_->shares_gradients();
   const double own_rate = uneven ? rate_ * share * comm_.ranks() : rate_;
   const LossSum loss = compute_gradient(batch, random_key, share);
-  injector_.slow_down(comm_.rank(), now() - exchanged);
+  injector_.slow_down(comm_.rank(), seconds_now() - exchanged);
   const bool finite = guard_->finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
-  const double computed = now();
+  const double computed = seconds_now();
   update(own_rate, finite, share);
-  const double updated = now();
+  const double updated = seconds_now();
   ++step_;
 
   row.loss = loss.loss / batch.size;

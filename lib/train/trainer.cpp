@@ -1,7 +1,6 @@
 #include "train/trainer.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +9,7 @@
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "nn/reference_networks.hpp"
+#include "support/seconds.hpp"
 #include "support/trace.hpp"
 #include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
@@ -20,10 +20,6 @@ namespace halograd {
 namespace {
 
 constexpr double slow_disk = 100e6;  // bytes a second
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -215,16 +211,16 @@ StopReason Trainer::train_epoch() {
   if (config_.training.shares == "measured") share_by_speed();
   loader_->start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_->steps(), step_in_epoch_);
-  double begin = now();
+  double begin = seconds_now();
   const auto next_batch = [this] {
     const trace::Span span("data", "data");
     return loader_->next();
   };
   while (const Batch* batch = next_batch()) {
-    const double data_seconds = now() - begin;
+    const double data_seconds = seconds_now() - begin;
     StepMetrics row = train_step(*batch);
     row.data_seconds = data_seconds;
-    const double end = now();
+    const double end = seconds_now();
     row.images_per_second = batch->size / (end - begin);
     if (row.skipped == 0) {
       sums_.loss += row.loss * batch->size;
@@ -248,7 +244,7 @@ StopReason Trainer::train_epoch() {
 
 StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   const trace::Span span("evaluate", "train");
-  const double begin = now();
+  const double begin = seconds_now();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = stop_->after_evaluated_batch()) == StopReason::none; };
   averager_->settle(exec_, replica_.parameters);
@@ -276,7 +272,7 @@ StopReason Trainer::evaluate_epoch(EpochMetrics& row) {
   row.mean_model_score = mean.score();
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
-  evaluation_seconds_ = now() - begin;
+  evaluation_seconds_ = seconds_now() - begin;
   row.seconds = sums_.training_seconds + evaluation_seconds_;
   return reason;
 }
