@@ -45,6 +45,10 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
+check_tidy() {
+  cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh build/tidy
+}
+
 check_hip() {
   cmake --preset hip-check -C .deps/hip.cmake && cmake --build build/hip-check
 }
@@ -61,7 +65,7 @@ printf -- '-- build: %s s\n' $((SECONDS - start))
 if [[ $sources == true ]]; then
   check format bash tests/structure/check_format.sh
   check shellcheck check_shell
-  check tidy bash tests/structure/check_tidy.sh $build
+  check tidy check_tidy
   if $hip; then check hip check_hip; fi
 fi
 check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"

@@ -36,9 +36,9 @@ long first_not_finite(const float* values, long count) {
   return std::find_if(values, values + count, [](float x) { return !std::isfinite(x); }) - values;
 }
 
-class Hdf5Dataset final : public Dataset {
+class Hdf5FileDataset final : public Dataset {
  public:
-  Hdf5Dataset(const DataConfig& config, const std::string& group, const Handle& file, Hdf5Labels labels, bool finite,
+  Hdf5FileDataset(const DataConfig& config, const std::string& group, const Handle& file, Hdf5Labels labels, bool finite,
               Warn warn)
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Handle images = open_images(file, group + "/images", where_);
@@ -210,7 +210,7 @@ std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn w
   const Session session;
   const Handle file = open_hdf5_file(config.path);
   Hdf5Labels labels = read_labels(file, split, config.path);
-  return std::make_unique<Hdf5Dataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
+  return std::make_unique<Hdf5FileDataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
                                        split == Split::test, std::move(warn));
 }
 
