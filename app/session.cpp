@@ -14,6 +14,7 @@
 #include "io/hdf5_version.hpp"
 #include "kernels/compat.hpp"
 #include "kernels/error.hpp"
+#include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
 #include "support/devices.hpp"
 #include "support/wait.hpp"
@@ -73,6 +74,7 @@ void Session::start_kokkos(int threads) {
     HALOGRAD_REQUIRE(threads <= most_threads_a_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
                      ", expected at most ", most_threads_a_core * cores, " on a node of ", cores, " cores");
   });
+  flush_subnormals();  // before Kokkos starts its threads
   // Ranks that share cores must not be pinned to the same one; whoever wants pinning says so.
   setenv("OMP_PROC_BIND", "false", 0);
   halograd::start_kokkos(threads, runs_on_host ? -1 : device_of(comm_->node_rank()));

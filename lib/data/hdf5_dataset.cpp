@@ -38,8 +38,8 @@ long first_not_finite(const float* values, long count) {
 
 class Hdf5FileDataset final : public Dataset {
  public:
-  Hdf5FileDataset(const DataConfig& config, const std::string& group, const Handle& file, Hdf5Labels labels, bool finite,
-              Warn warn)
+  Hdf5FileDataset(const DataConfig& config, const std::string& group, const Handle& file, Hdf5Labels labels,
+                  bool finite, Warn warn)
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Handle images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
@@ -211,7 +211,7 @@ std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn w
   const Handle file = open_hdf5_file(config.path);
   Hdf5Labels labels = read_labels(file, split, config.path);
   return std::make_unique<Hdf5FileDataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
-                                       split == Split::test, std::move(warn));
+                                           split == Split::test, std::move(warn));
 }
 
 }  // namespace halograd
