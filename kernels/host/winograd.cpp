@@ -2,47 +2,10 @@
 
 #include "kernels/host/prefetch.hpp"
 #include "kernels/host/winograd_cut.hpp"
+#include "kernels/host/winograd_kernels.hpp"
 
 namespace halograd::host {
 namespace {
-
-/// G g G^T of a block of columns and values [begin, end) of the depth at one tap, to (plane, depth, column in block).
-/// `turned`: of the kernels turned by half a turn, columns being C and depth K.
-template <int r, class T>
-void transform_kernels(const ConvShape& shape, const T* all_weights, int slice_tap, bool turned, int first_column,
-                       int packs, int begin, int end, T* to, long pitch) {
-  constexpr int taps = r * r;
-  const int width = packs * lanes<T>;
-  const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
-  const T* weights = all_weights + (turned ? shape.kernel[0] - 1 - slice_tap : slice_tap) * taps * tap_pitch;
-  for (int v = 0; v < packs; ++v) {
-    const int column = first_column + v * lanes<T>;
-    const int count = std::min(lanes<T>, (turned ? shape.channels : shape.filters) - column);
-    if (!turned) {
-      const LaneMask mask = first_lanes<T>(count);
-      for (int d = begin; d < end; ++d) {
-        const T* from = weights + static_cast<long>(d) * shape.filters + column;
-        transform_kernel<r, T>([&](int tap) { return load_lanes<T>(from + tap * tap_pitch, mask); },
-                               to + static_cast<long>(d) * width + v * lanes<T>, pitch);
-      }
-      continue;
-    }
-    alignas(64) T block[taps][lanes<T>][lanes<T>] = {};  // of C and K, transposed
-    for (int d = begin; d < end; d += lanes<T>) {
-      const int depths = std::min(lanes<T>, end - d);
-      for (int tap = 0; tap < taps; ++tap) {
-        const T* from = weights + (taps - 1 - tap) * tap_pitch + static_cast<long>(column) * shape.filters + d;
-        for (int c = 0; c < count; ++c) {
-          for (int k = 0; k < depths; ++k) block[tap][k][c] = from[static_cast<long>(c) * shape.filters + k];
-        }
-      }
-      for (int k = 0; k < depths; ++k) {
-        transform_kernel<r, T>([&](int tap) { return load<T>(block[tap][k]); },
-                               to + static_cast<long>(d + k) * width + v * lanes<T>, pitch);
-      }
-    }
-  }
-}
 
 /// A^T p A of a pack of columns, at one tile.
 template <int r, class T>
@@ -81,7 +44,7 @@ struct WinogradProduct {
   const WinogradCut<T> cut;
   const T* in;
   const T* weights;
-  bool turned;
+  KernelView view;
   Target<T> target;
   WinogradScratch<T> scratch;
 
@@ -172,7 +135,7 @@ struct WinogradProduct {
   /// Values [begin, end) of a tap's depth, in a block of columns.
   void transform_kernels_of(int block, int tap, int begin, int end, T* kernels) const {
     const int packs = cut.blocks.packs(block);
-    transform_kernels<r>(shape, weights, tap, turned, cut.blocks.begin(block), packs, begin, end,
+    transform_kernels<r>(shape, weights, tap, view, cut.blocks.begin(block), packs, begin, end,
                          kernels + static_cast<long>(tap) * pass.depth * packs * lanes<T>, cut.kernel_pitch());
   }
 
@@ -231,14 +194,14 @@ struct WinogradProduct {
 
 template <int r, class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const Target<T>& target, std::byte* workspace) {
+         const T* weights, KernelView view, const T* bias, const Target<T>& target, std::byte* workspace) {
   const WinogradCut<T> cut(pass);
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
   std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * cut.input_columns, T(0));
   std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, T(0));
   if (bias != nullptr) std::copy(bias, bias + pass.columns, scratch.bias);
-  const WinogradProduct<r, T> product{shape, pass, cut, in, weights, turned, target, scratch};
+  const WinogradProduct<r, T> product{shape, pass, cut, in, weights, view, target, scratch};
   if (cut.keeps_kernels) {
     product.run_by_tiles(exec, label);
   } else {
@@ -248,11 +211,11 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 
 template <class T>
 void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, bool turned, const T* bias, const Target<T>& target, std::byte* workspace) {
+         const T* weights, KernelView view, const T* bias, const Target<T>& target, std::byte* workspace) {
   if (pass.kernel == 3) {
-    run<3, T>(exec, label, shape, pass, in, weights, turned, bias, target, workspace);
+    run<3, T>(exec, label, shape, pass, in, weights, view, bias, target, workspace);
   } else {
-    run<5, T>(exec, label, shape, pass, in, weights, turned, bias, target, workspace);
+    run<5, T>(exec, label, shape, pass, in, weights, view, bias, target, workspace);
   }
 }
 
@@ -266,7 +229,7 @@ std::size_t winograd_product_workspace(const ConvShape& shape) {
     WinogradScratch<T>(scratch, pass, WinogradCut<T>(pass));
     bytes = std::max(bytes, scratch.used());
   }
-  return bytes;
+  return adjoint_pays(shape) ? std::max(bytes, adjoint_workspace<T>(shape)) : bytes;
 }
 
 template <class T>
@@ -277,15 +240,17 @@ std::size_t winograd_workspace(const ConvShape& shape) {
 template <class T>
 void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                       T* y, std::byte* workspace) {
-  run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, false, bias,
+  run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, KernelView::plain, bias,
          Target<T>{y, nullptr, false, relu}, workspace);
 }
 
 template <class T>
 void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
-  run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, true, nullptr,
-         Target<T>{dx, relu_output, accumulate, false}, workspace);
+  if (adjoint_pays(shape))
+    return adjoint_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+  run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, KernelView::turned,
+         nullptr, Target<T>{dx, relu_output, accumulate, false}, workspace);
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \

@@ -31,6 +31,15 @@ template <class T>
 void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
                                std::byte* workspace);
 
+/// The data gradient as the adjoint of the forward pass, by tiles of dy: a few large kernels without padding have far
+/// fewer of them than tiles of dx. winograd_backward_data goes this way where it pays.
+bool adjoint_pays(const ConvShape& shape);
+template <class T>
+std::size_t adjoint_workspace(const ConvShape& shape);
+template <class T>
+void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+                           const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
+
 /// Bytes of scratch: of winograd_forward and winograd_backward_data, and of winograd_backward_weights.
 template <class T>
 std::size_t winograd_product_workspace(const ConvShape& shape);

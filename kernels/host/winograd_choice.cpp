@@ -18,6 +18,7 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
   // much closer to the peak the direct kernels run.
   constexpr double transform_of_six_points = 100, handicap = 1.3;
   const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
+  const bool adjoint = pass == ConvPass::data && adjoint_pays(shape);
   const long kernel_values = static_cast<long>(tiles.planes()) * tiles.taps * shape.channels * shape.filters;
   if (tiles.in_volumes && kernel_values > kept_kernel_bytes / static_cast<long>(sizeof(float))) return false;
   const auto packs = [](int channels) { return (channels + 15) / 16; };
@@ -27,7 +28,8 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
   const double transform = transform_of_six_points * tiles.planes() / winograd_planes(3);
   const double a_tile =
       tiles.planes() * static_cast<double>(tiles.taps) * depth * columns + transform * (packs(depth) + columns);
-  const double winograd = static_cast<double>(tiles.tiles()) * a_tile + transform * tiles.taps * depth * columns;
+  const long transformed = adjoint ? TilePass::forward(shape).tiles() : tiles.tiles();
+  const double winograd = static_cast<double>(transformed) * a_tile + transform * tiles.taps * depth * columns;
   // Direct kernels pass over the kernel rows that are outside the image for all of a register tile's pixels.
   long row_taps = 0;
   for (int row = 0; row < tiles.out_height; ++row) {

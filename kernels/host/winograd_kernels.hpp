@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/host/winograd_cut.hpp"
+
+namespace halograd::host {
+
+/// How a product sees the kernels: as they are, columns K and depth C; or columns C and depth K, turned by half a turn
+/// or not.
+enum class KernelView { plain, turned, transposed };
+
+/// G g G^T of a block of columns and values [begin, end) of the depth at one slice of the kernel, to (plane, depth,
+/// column in block).
+template <int r, class T>
+void transform_kernels(const ConvShape& shape, const T* all_weights, int slice_tap, KernelView view, int first_column,
+                       int packs, int begin, int end, T* to, long pitch) {
+  constexpr int taps = r * r;
+  const bool turned = view == KernelView::turned;
+  const int width = packs * lanes<T>;
+  const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
+  const T* weights = all_weights + (turned ? shape.kernel[0] - 1 - slice_tap : slice_tap) * taps * tap_pitch;
+  for (int v = 0; v < packs; ++v) {
+    const int column = first_column + v * lanes<T>;
+    const int count = std::min(lanes<T>, (view == KernelView::plain ? shape.filters : shape.channels) - column);
+    if (view == KernelView::plain) {
+      const LaneMask mask = first_lanes<T>(count);
+      for (int d = begin; d < end; ++d) {
+        const T* from = weights + static_cast<long>(d) * shape.filters + column;
+        transform_kernel<r, T>([&](int tap) { return load_lanes<T>(from + tap * tap_pitch, mask); },
+                               to + static_cast<long>(d) * width + v * lanes<T>, pitch);
+      }
+      continue;
+    }
+    alignas(64) T block[taps][lanes<T>][lanes<T>] = {};  // of C and K, transposed
+    for (int d = begin; d < end; d += lanes<T>) {
+      const int depths = std::min(lanes<T>, end - d);
+      for (int tap = 0; tap < taps; ++tap) {
+        const T* from =
+            weights + (turned ? taps - 1 - tap : tap) * tap_pitch + static_cast<long>(column) * shape.filters + d;
+        for (int c = 0; c < count; ++c) {
+          for (int k = 0; k < depths; ++k) block[tap][k][c] = from[static_cast<long>(c) * shape.filters + k];
+        }
+      }
+      for (int k = 0; k < depths; ++k) {
+        transform_kernel<r, T>([&](int tap) { return load<T>(block[tap][k]); },
+                               to + static_cast<long>(d + k) * width + v * lanes<T>, pitch);
+      }
+    }
+  }
+}
+
+}  // namespace halograd::host
