@@ -90,7 +90,8 @@ ConvShape volume(ConvShape s, int slices, int taps, int padding) {
 
 // Whole and partial tiles, none and more padding than the kernel needs, one channel, channels that fill no vector, many
 // channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 2 and 24 parts of
-// the weight gradient; volumes that are one block, or cut along slices and tiles, and one of a single slice.
+// the weight gradient; volumes that are one block, or cut along slices and tiles, and one of a single slice; data
+// gradients by tiles of dy, with and without padding.
 INSTANTIATE_TEST_SUITE_P(
     Layers, WinogradShapes,
     ::testing::Values(image(2, 8, 8, 16, 16, 3, 1, 1), image(1, 7, 5, 17, 33, 3, 1, 1), image(3, 12, 12, 20, 50, 5),
@@ -102,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
                       volume(image(2, 7, 6, 9, 18, 3, 1, 1), 5, 3, 1), volume(image(3, 9, 9, 9, 17, 3, 1, 1), 8, 3, 1),
                       volume(image(1, 17, 20, 20, 9, 3, 1, 1), 40, 3, 0),
                       volume(image(2, 9, 9, 6, 5, 5, 1, 2), 7, 5, 3), volume(image(2, 6, 9, 5, 6, 3, 1, 1), 1, 3, 1),
-                      volume(image(2, 6, 9, 5, 6, 3, 1, 1), 4, 1, 1), volume(image(1, 6, 9, 5, 6, 3, 1, 1), 3, 2, 4)));
+                      volume(image(2, 6, 9, 5, 6, 3, 1, 1), 4, 1, 1), volume(image(1, 6, 9, 5, 6, 3, 1, 1), 3, 2, 4),
+                      image(3, 10, 10, 9, 18, 3), image(5, 6, 6, 40, 33, 3), image(2, 10, 10, 17, 20, 5, 1, 1)));
 
 TEST(Winograd, RandomShapesMatchDefinition) {
   std::mt19937 generator(77);
@@ -147,6 +149,15 @@ TEST(Winograd, PaysOnTheLayersOfTheReferenceNetworks) {
       EXPECT_FALSE(host::winograd_pays(s, pass)) << ::testing::PrintToString(s);
     }
   }
+}
+
+TEST(Winograd, DataGradientGoesByTheFewerTiles) {
+  EXPECT_TRUE(host::adjoint_pays(image(64, 12, 12, 20, 50, 5)));
+  EXPECT_TRUE(host::adjoint_pays(image(3, 10, 10, 9, 18, 3)));
+  EXPECT_FALSE(host::adjoint_pays(image(64, 32, 32, 64, 64, 3, 1, 1)));
+  EXPECT_FALSE(host::adjoint_pays(image(64, 34, 34, 64, 64, 3)));
+  EXPECT_FALSE(host::adjoint_pays(image(64, 6, 6, 1024, 1024, 3)));  // its kernels would not be kept
+  EXPECT_FALSE(host::adjoint_pays(volume(image(8, 6, 6, 16, 16, 3), 6, 3, 0)));
 }
 
 std::vector<double> normal_values(long count, double deviation, bool rectified, std::mt19937& generator) {
@@ -207,13 +218,13 @@ TEST(Winograd, WorkspaceServesSmallerBatches) {
   }
 }
 
-// Results of layers that are cut in blocks, whose sums are not kept, with 2, 4 and 12 parts of the weight gradient, and
-// of volumes with several parts and one, for the test below.
+// Results of layers that are cut in blocks, of one whose data gradient goes by tiles of dy, of those whose sums are not
+// kept, with 2, 4 and 12 parts of the weight gradient, and of volumes with several parts and one, for the test below.
 TEST(Winograd, DISABLED_WritesBits) {
   std::ofstream out(std::getenv("HALOGRAD_TEST_BITS"), std::ios::binary);
   for (const ConvShape& s :
-       {image(7, 30, 30, 20, 50, 3, 1, 1), image(9, 4, 4, 300, 256, 3, 1, 1), image(9, 32, 32, 5, 6, 3, 1, 1),
-        image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1),
+       {image(7, 30, 30, 20, 50, 3, 1, 1), image(7, 12, 12, 20, 50, 5), image(9, 4, 4, 300, 256, 3, 1, 1),
+        image(9, 32, 32, 5, 6, 3, 1, 1), image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1),
         volume(image(3, 20, 20, 20, 36, 3, 1, 1), 30, 3, 1), volume(image(1, 16, 16, 70, 64, 3, 1, 1), 18, 3, 1)}) {
     const auto x = noise<float>(static_cast<std::size_t>(s.in_pixels() * s.channels), 1);
     const auto weights = noise<float>(static_cast<std::size_t>(s.weights()), 2);
