@@ -10,14 +10,26 @@
 /// Register tiles of plain matrix products, on operands that lie regularly in memory.
 namespace halograd::host {
 
-/// Rows of a PanelTile.
+/// Rows of a PanelTile, at least and at most.
 constexpr int panel_rows(int packs) {
   return rows_that_fit(packs, 8);
 }
+constexpr int most_panel_rows(int packs) {
+  return rows_that_fit(packs, 12);
+}
+/// Rows of a PanelTile with which the last of several goes past `rows` by the fewest.
+inline int fitting_panel_rows(int packs, int rows) {
+  int best = panel_rows(packs);
+  const auto computed = [rows](int tile) { return (rows + tile - 1) / tile * tile; };
+  for (int tile = best + 1; tile <= most_panel_rows(packs); ++tile) {
+    if (computed(tile) < computed(best)) best = tile;
+  }
+  return best;
+}
 
-/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for panel_rows(packs) rows and `packs` packs of
-/// columns. left(m, d) is left[m * left_pitch + d], or left[d * left_pitch + m] in a product with a transposed matrix.
-/// All of c is written: rows and columns that are none must be writable, and what is read for them readable.
+/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for so many rows and `packs` packs of columns.
+/// left(m, d) is left[m * left_pitch + d], or left[d * left_pitch + m] in a product with a transposed matrix. All of c
+/// is written: rows and columns that are none must be writable, and what is read for them readable.
 template <class T>
 struct PanelTile {
   int depth;
@@ -30,12 +42,11 @@ struct PanelTile {
   bool accumulate;  ///< the sum starts at what c holds: cutting the depth in pieces changes no bit
 };
 
-template <int V, bool transposed, class T>
+template <int rows, int V, bool transposed, class T>
 void compute_panel(const PanelTile<T>& tile) {
-  constexpr int rows = panel_rows(V);
   Pack<T> sum[rows][V] = {};
   if (tile.accumulate) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[m][v] = load<T>(tile.out + m * tile.out_pitch + v * lanes<T>);
@@ -47,7 +58,7 @@ void compute_panel(const PanelTile<T>& tile) {
     Pack<T> b[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) b[v] = load<T>(right + v * lanes<T>);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < rows; ++m) {
       const T a = transposed ? left[m] : left[m * tile.left_pitch];
 #pragma GCC unroll 8
@@ -56,26 +67,35 @@ void compute_panel(const PanelTile<T>& tile) {
     right += tile.right_pitch;
     left += transposed ? tile.left_pitch : 1;
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) store<T>(sum[m][v], tile.out + m * tile.out_pitch + v * lanes<T>);
   }
 }
 
-/// compute_panel over `rows` rows (the last tile may go past them) of at most two packs of columns; calls between()
-/// after each tile.
+/// compute_panel of that number of rows, or panel_rows(V).
+template <int V, bool transposed, class T, int rows = most_panel_rows(V)>
+void run_panel(int count, const PanelTile<T>& tile) {
+  if constexpr (rows > panel_rows(V)) {
+    if (count < rows) return run_panel<V, transposed, T, rows - 1>(count, tile);
+  }
+  compute_panel<rows, V, transposed>(tile);
+}
+
+/// compute_panel over `rows` rows (the last tile may go past them, by fewer than panel_rows(packs)) of at most two
+/// packs of columns; calls between() after each tile.
 template <bool transposed, class T, class Between>
 void multiply_panel(int packs, int rows, const PanelTile<T>& first, const Between& between) {
   PanelTile<T> tile = first;
-  const int step = panel_rows(packs);
+  const int step = transposed ? fitting_panel_rows(packs, rows) : panel_rows(packs);
   for (int row = 0; row < rows; row += step) {
     tile.left = first.left + (transposed ? row : row * first.left_pitch);
     tile.out = first.out + row * first.out_pitch;
-    if (packs == 1) {
-      compute_panel<1, transposed>(tile);
+    if constexpr (transposed) {
+      packs == 1 ? run_panel<1, true>(step, tile) : run_panel<2, true>(step, tile);
     } else {
-      compute_panel<2, transposed>(tile);
+      packs == 1 ? compute_panel<panel_rows(1), 1, false>(tile) : compute_panel<panel_rows(2), 2, false>(tile);
     }
     between();
   }
