@@ -109,10 +109,10 @@ void compute_tile(const GatherTile<T>& tile) {
       if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
 #pragma GCC unroll 8
       for (int m = 0; m < rows; ++m) {
-        const T left = row[m][d];
+        const Pack<T> left = broadcast(row[m][d]);
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-        if constexpr (half) sum.last[m] += left * last;
+        if constexpr (half) sum.last[m] += low_half<T>(left) * last;
       }
     }
   }
@@ -166,10 +166,10 @@ void compute_tile(const OuterTile<T>& tile) {
     if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m) {
-      const T left = a[m];
+      const Pack<T> left = broadcast(a[m]);
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-      if constexpr (half) sum.last[m] += left * last;
+      if constexpr (half) sum.last[m] += low_half<T>(left) * last;
     }
   }
   sum.write(rows, [&tile](auto pack, int m, int column) {

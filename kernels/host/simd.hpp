@@ -40,10 +40,22 @@ using Pack = typename Simd<T, simd_bytes>::Pack;
 template <class T>
 constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
 
+/// All lanes the same.
+template <class T>
+inline Pack<T> broadcast(T value) {
+  return value - Pack<T>{};
+}
+
 /// Half a pack, for the last few columns: half the time where a pack is two operations of the hardware (Zen 4).
 constexpr bool has_half_packs = simd_bytes == 64;
 template <class T>
 using HalfPack = typename Simd<T, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
+template <class T>
+inline HalfPack<T> low_half(const Pack<T>& pack) {
+  HalfPack<T> half;
+  std::memcpy(&half, &pack, sizeof(half));
+  return half;
+}
 template <class T>
 constexpr int half_lanes = lanes<T> / (has_half_packs ? 2 : 1);
 
