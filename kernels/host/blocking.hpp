@@ -16,15 +16,15 @@ constexpr int whole_packs(int count) {
   return (count + lanes<T> - 1) / lanes<T> * lanes<T>;
 }
 
-/// The columns of a matrix product in blocks of one to largest_tile_packs packs, as even as can be. What is left over
+/// The columns of a matrix product in blocks of one to `most` packs, as even as can be. What is left over
 /// is a half pack of the last block where that is enough for it.
 template <class T>
 struct ColumnBlocks {
-  explicit ColumnBlocks(int count) : columns(count) {
+  explicit ColumnBlocks(int count, int most = largest_tile_packs) : columns(count) {
     const int rest = columns % lanes<T>;
     half = has_half_packs && rest > 0 && rest <= half_lanes<T>;
     packs = columns / lanes<T> + (rest > 0 && !half ? 1 : 0);
-    blocks = (packs + (half ? 1 : 0) + largest_tile_packs - 1) / largest_tile_packs;
+    blocks = (packs + (half ? 1 : 0) + most - 1) / most;
   }
   [[nodiscard]] int count() const { return blocks; }
   [[nodiscard]] int padded() const { return packs * lanes<T> + (half ? half_lanes<T> : 0); }

@@ -103,6 +103,7 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if (is_depthwise(shape)) return depthwise_workspace<T>(shape);
   std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
+  if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
   if (pads_images(shape)) {
     Scratch scratch(nullptr);
     take_padded<T>(scratch, shape);
@@ -122,11 +123,12 @@ template <class T>
 void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                   T* y, std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_forward(exec, shape, x, weights, bias, relu, y, workspace);
+  if (is_narrow(shape)) return narrow_forward(exec, shape, x, weights, bias, relu, y, workspace);
   if (!pads_images(shape)) return gather_forward(exec, shape, x, weights, bias, relu, y, workspace);
   Scratch scratch(workspace);
   T* const padded = take_padded<T>(scratch, shape);
   pad_images(exec, shape, x, padded);
-  gather_forward(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
+  host::conv_forward<T>(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
 }
 
 template <class T>

@@ -16,6 +16,14 @@ template <class T>
 void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
                           T* dx, bool accumulate, std::byte* workspace);
 
+/// Few channels without padding, rows of eight pixels or more: forward (conv_narrow.cpp).
+bool is_narrow(const ConvShape& shape);
+template <class T>
+std::size_t narrow_workspace(const ConvShape& shape);
+template <class T>
+void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                    T* y, std::byte* workspace);
+
 /// Any shape: weight gradient (conv_weights.cpp).
 template <class T>
 std::size_t outer_workspace(const ConvShape& shape);

@@ -1,0 +1,191 @@
+#include "kernels/host/blocking.hpp"
+#include "kernels/host/direct.hpp"
+#include "kernels/host/microkernel.hpp"
+
+/// Few channels and no padding, as in a network's first layer: a row of the kernel is one stretch of memory, and the
+/// pixels of a row of y read at a constant distance, so that no table of row pointers is needed.
+namespace halograd::host {
+namespace {
+
+constexpr int most_channels = 4;
+/// What a tile holds: pixels of a row, and registers of columns.
+constexpr int wide_tile = 12, narrow_tile = 8;
+constexpr int most_packs = simd_registers >= 32 ? 2 : 1;
+static_assert(rows_that_fit(most_packs, wide_tile) == wide_tile);
+
+template <class T>
+struct NarrowTile {
+  int slots;               ///< stretches that a pixel reads
+  const long* slot_begin;  ///< (slots): where they begin
+  int depth;               ///< values of each
+  long distance;           ///< values from a pixel's to the next one's
+  const T* in;             ///< of the first pixel
+  const T* weights;        ///< (slots * depth, pitch), readable for all columns of the tile
+  long pitch;
+  const T* bias;
+  Target<T> target;
+  long at;      ///< in the target, of the first pixel
+  int filters;  ///< of all blocks
+  int columns;  ///< valid ones
+};
+
+/// `distance`: of the pixels, where it is known; 0: the tile says.
+template <int pixels, int distance, int V, bool half, class T>
+void compute_tile(const NarrowTile<T>& tile) {
+  TileSums<T, pixels, V, half> sum;
+#pragma GCC unroll 16
+  for (int m = 0; m < pixels; ++m) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sum.full[m][v] = load<T>(tile.bias + v * lanes<T>);
+    if constexpr (half) sum.last[m] = load_as<HalfPack<T>>(tile.bias + V * lanes<T>);
+  }
+  const long step = distance > 0 ? distance : tile.distance;
+  const T* b = tile.weights;
+  for (int slot = 0; slot < tile.slots; ++slot) {
+    const T* a = tile.in + tile.slot_begin[slot];
+    for (int d = 0; d < tile.depth; ++d, ++a, b += tile.pitch) {
+      asm("" : "+r"(a));  // or g++ keeps, on the stack, what pixels will read that the one before has read
+      Pack<T> right[std::max(V, 1)];
+      [[maybe_unused]] HalfPack<T> last;
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
+      if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
+#pragma GCC unroll 16
+      for (int m = 0; m < pixels; ++m) {
+        const Pack<T> left = broadcast(a[m * step]);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
+        if constexpr (half) sum.last[m] += low_half<T>(left) * last;
+      }
+    }
+  }
+  const TileSums<T, pixels, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above
+  if (tile.columns >= columns_of<T>({V, half})) {
+    tile.target.store_whole([&](const auto& store_pack) {
+      done.write(pixels, [&](auto pack, int m, int column) {
+        store_pack(pack, tile.at + static_cast<long>(m) * tile.filters + column);
+      });
+    });
+    return;
+  }
+  done.write(pixels, [&tile](auto pack, int m, int column) {
+    tile.target.store(pack, tile.at + static_cast<long>(m) * tile.filters + column, tile.columns - column);
+  });
+}
+
+template <int pixels, int distance, class T>
+void run_width(TileWidth width, const NarrowTile<T>& tile) {
+  if constexpr (has_half_packs) {
+    if (width.half && width.packs == 0) return compute_tile<pixels, distance, 0, true>(tile);
+    if (width.half) return compute_tile<pixels, distance, 1, true>(tile);
+  }
+  if constexpr (most_packs > 1) {
+    if (width.packs == 2) return compute_tile<pixels, distance, 2, false>(tile);
+  }
+  compute_tile<pixels, distance, 1, false>(tile);
+}
+template <int pixels, class T>
+void run_distance(TileWidth width, const NarrowTile<T>& tile) {
+  if (tile.distance == 1) return run_width<pixels, 1>(width, tile);
+  if (tile.distance == 3) return run_width<pixels, 3>(width, tile);
+  run_width<pixels, 0>(width, tile);
+}
+
+/// The tile that computes the fewer pixels twice: the last one of a row begins where it still fits.
+int tile_for(int width) {
+  const auto computed = [width](int tile) { return (width + tile - 1) / tile * tile; };
+  return width >= wide_tile && computed(wide_tile) <= computed(narrow_tile) ? wide_tile : narrow_tile;
+}
+
+template <class T>
+struct NarrowScratch {
+  T* weights;  ///< (taps, channels, columns of all blocks)
+  T* bias;
+  long* slot_begin;
+  NarrowScratch(Scratch& scratch, const ConvShape& shape, const ColumnBlocks<T>& blocks)
+      : weights(scratch.take<T>(static_cast<long>(shape.taps()) * shape.channels * blocks.padded())),
+        bias(scratch.take<T>(blocks.padded())),
+        slot_begin(scratch.take<long>(static_cast<long>(shape.kernel[0]) * shape.kernel[1])) {}
+};
+
+template <class T>
+void pad_columns(const T* from, long rows, int columns, int padded, T* to) {
+  for (long row = 0; row < rows; ++row, from += columns, to += padded) {
+    std::fill(std::copy(from, from + columns, to), to + padded, T(0));
+  }
+}
+
+}  // namespace
+
+bool is_narrow(const ConvShape& shape) {
+  return shape.channels <= most_channels && shape.groups == 1 && shape.padding == ConvShape::Spatial{} &&
+         (shape.dilation[2] == 1 || shape.kernel[2] == 1) && shape.out_extent()[2] >= narrow_tile;
+}
+
+template <class T>
+std::size_t narrow_workspace(const ConvShape& shape) {
+  Scratch scratch(nullptr);
+  NarrowScratch<T>(scratch, shape, ColumnBlocks<T>(shape.filters, most_packs));
+  return scratch.used();
+}
+
+template <class T>
+void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
+                    T* y, std::byte* workspace) {
+  const ColumnBlocks<T> blocks(shape.filters, most_packs);
+  Scratch pieces(workspace);
+  const NarrowScratch<T> scratch(pieces, shape, blocks);
+  pad_columns(weights, static_cast<long>(shape.taps()) * shape.channels, shape.filters, blocks.padded(),
+              scratch.weights);
+  std::fill_n(scratch.bias, blocks.padded(), T(0));
+  if (bias != nullptr) std::copy(bias, bias + shape.filters, scratch.bias);
+  const long row = static_cast<long>(shape.extent[2]) * shape.channels, image = shape.extent[1] * row;
+  for (int slot = 0; slot < shape.kernel[0] * shape.kernel[1]; ++slot) {
+    scratch.slot_begin[slot] = slot / shape.kernel[1] * shape.dilation[0] * image +
+                               static_cast<long>(slot % shape.kernel[1]) * shape.dilation[1] * row;
+  }
+  NarrowTile<T> first{};
+  first.slots = shape.kernel[0] * shape.kernel[1];
+  first.slot_begin = scratch.slot_begin;
+  first.depth = shape.kernel[2] * shape.channels;
+  first.distance = static_cast<long>(shape.stride[2]) * shape.channels;
+  first.pitch = blocks.padded();
+  first.filters = shape.filters;
+  const ConvShape::Spatial out = shape.out_extent();
+  const int pixels = tile_for(out[2]);
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_narrow", tasks, [&](int task) {
+    NarrowTile<T> tile = first;
+    const Share rows(static_cast<long>(shape.batch) * out[0] * out[1], task, tasks);
+    for (long r = rows.begin; r < rows.end; ++r) {
+      const long n = r / out[1] / out[0], d = r / out[1] % out[0], h = r % out[1];
+      const T* const from = x + (n * shape.extent[0] + d * shape.stride[0]) * image + h * shape.stride[1] * row;
+      for (int block = 0; block < blocks.count(); ++block) {
+        const int column = blocks.begin(block);
+        tile.weights = scratch.weights + column;
+        tile.bias = scratch.bias + column;
+        tile.columns = shape.filters - column;
+        tile.target = Target<T>{y + column, nullptr, false, relu};
+        for (int w = 0; w < out[2]; w += pixels) {
+          const int begin = std::min(w, out[2] - pixels);
+          tile.in = from + begin * tile.distance;
+          tile.at = (r * out[2] + begin) * shape.filters;
+          if (pixels == wide_tile) {
+            run_distance<wide_tile>(blocks.width(block), tile);
+          } else {
+            run_distance<narrow_tile>(blocks.width(block), tile);
+          }
+        }
+      }
+    }
+  });
+}
+
+#define HALOGRAD_INSTANTIATE(T)                               \
+  template std::size_t narrow_workspace<T>(const ConvShape&); \
+  template void narrow_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+#undef HALOGRAD_INSTANTIATE
+
+}  // namespace halograd::host
