@@ -117,7 +117,7 @@ constexpr long always_kept_sum_bytes = 4L << 20;
 /// Sums up to this, which stay in the second-level cache beside the tiles, are kept for several parts of the tiles.
 constexpr long part_sum_bytes = 640L << 10;
 constexpr long all_parts_sum_bytes = 6L << 20;
-constexpr int least_part_tiles = 256;
+constexpr int least_part_tiles = 128;
 constexpr int part_counts[] = {24, 12, 8, 4, 2, 1};
 
 /// How the weight gradient is cut. The tiles are cut into `parts` with sums of their own, as the shape alone decides;

@@ -89,7 +89,7 @@ ConvShape volume(ConvShape s, int slices, int taps, int padding) {
 }
 
 // Whole and partial tiles, none and more padding than the kernel needs, one channel, channels that fill no vector, many
-// channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 2 and 24 parts of
+// channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 4 and 24 parts of
 // the weight gradient; volumes that are one block, or cut along slices and tiles, and one of a single slice; data
 // gradients by tiles of dy, with and without padding.
 INSTANTIATE_TEST_SUITE_P(
@@ -219,7 +219,7 @@ TEST(Winograd, WorkspaceServesSmallerBatches) {
 }
 
 // Results of layers that are cut in blocks, of one whose data gradient goes by tiles of dy, of those whose sums are not
-// kept, with 2, 4 and 12 parts of the weight gradient, and of volumes with several parts and one, for the test below.
+// kept, with 4, 8 and 24 parts of the weight gradient, and of volumes with several parts and one, for the test below.
 TEST(Winograd, DISABLED_WritesBits) {
   std::ofstream out(std::getenv("HALOGRAD_TEST_BITS"), std::ios::binary);
   for (const ConvShape& s :
