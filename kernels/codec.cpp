@@ -2,6 +2,7 @@
 
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
+#include "kernels/float_bits.hpp"
 
 namespace halograd {
 namespace {
@@ -19,20 +20,6 @@ KOKKOS_INLINE_FUNCTION Bits get_bits(const std::byte* from) {
   }
   return bits;
 }
-KOKKOS_INLINE_FUNCTION std::uint32_t bits_of(float value) {
-  union {
-    float number;
-    std::uint32_t bits;
-  } both{value};
-  return both.bits;
-}
-KOKKOS_INLINE_FUNCTION float float_of(std::uint32_t bits) {
-  union {
-    std::uint32_t bits;
-    float number;
-  } both{bits};
-  return both.number;
-}
 KOKKOS_INLINE_FUNCTION float magnitude(float value) {
   return value < 0 ? -value : value;
 }
@@ -41,7 +28,7 @@ KOKKOS_INLINE_FUNCTION float magnitude(float value) {
 KOKKOS_INLINE_FUNCTION void add_block(const Codec& codec, const std::byte* code, long count, float* estimate) {
   if (codec.kind == CodecKind::bf16) {
     for (long i = 0; i < count; ++i) {
-      estimate[i] += float_of(static_cast<std::uint32_t>(get_bits<std::uint16_t>(code + 2 * i)) << 16U);
+      estimate[i] += float_of_bf16(get_bits<std::uint16_t>(code + 2 * i));
     }
   } else if (codec.kind == CodecKind::int8) {
     const float scale = float_of(get_bits<std::uint32_t>(code));
@@ -107,8 +94,7 @@ struct Encode {
     for (long i = 0; i < count; ++i) difference[i] = x[begin + i] - estimate[begin + i];
     if (codec.kind == CodecKind::bf16) {
       for (long i = 0; i < codec_block; ++i) {
-        const std::uint32_t bits = i < count ? bits_of(difference[i]) : 0U;
-        put_bits(to + 2 * i, static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U));
+        put_bits(to + 2 * i, i < count ? bf16_of(difference[i]) : std::uint16_t{0});
       }
     } else if (codec.kind == CodecKind::int8) {
       encode_int8(difference, count, to);
