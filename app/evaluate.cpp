@@ -36,7 +36,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     config = parse_config(header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
   });
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
-  session.start_kokkos(config.training.threads);
+  session.start_kokkos(config.training.threads, config.training.ranks_per_device);
   comm.together([&] {
     data = open_dataset(config.data, Split::test, config.training.seed, node_warning(comm));
     LoaderOptions options;

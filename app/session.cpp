@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "comm/node_comm.hpp"
+#include "comm/placement.hpp"
 #include "io/hdf5_version.hpp"
+#include "kernels/accelerator.hpp"
 #include "kernels/compat.hpp"
 #include "kernels/error.hpp"
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
-#include "support/devices.hpp"
 #include "support/wait.hpp"
 #include "version.hpp"
 
@@ -64,21 +65,27 @@ const Communicator& Session::start_mpi() {
   return *comm_;
 }
 
-void Session::start_kokkos(int threads) {
+void Session::start_kokkos(int threads, int ranks_per_device) {
   if (threads == 0) threads = positive_number("OMP_NUM_THREADS");
   if (threads == 0) threads = positive_number("SLURM_CPUS_PER_TASK");
   if (threads == 0) threads = cores_a_rank(*comm_);
   // OpenMP ends in a segmentation fault where the system cannot start as many.
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int device = -1;
   comm_->together([&] {
     HALOGRAD_REQUIRE(threads <= most_threads_a_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
                      ", expected at most ", most_threads_a_core * cores, " on a node of ", cores, " cores");
+    if (runs_on_host) return;
+    device = comm_->node_rank() % accelerators();
+    require_code_for(device);
   });
   flush_subnormals();  // before Kokkos starts its threads
   // Ranks that share cores must not be pinned to the same one; whoever wants pinning says so.
   setenv("OMP_PROC_BIND", "false", 0);
-  halograd::start_kokkos(threads, runs_on_host ? -1 : device_of(comm_->node_rank()));
+  halograd::start_kokkos(threads, device);
   kokkos_ = true;
+  const std::vector<RankPlace> places = gather_places(*comm_, device);
+  comm_->together([&] { require_devices(places, ranks_per_device); });
 }
 
 int Session::fail(const std::string& message, bool on_all_ranks) {

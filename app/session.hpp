@@ -19,8 +19,9 @@ class Session {
   /// MPI with threads. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
   const Communicator& start_mpi();
   /// Kokkos with `threads` a rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its ranks.
-  /// After start_mpi.
-  void start_kokkos(int threads);
+  /// On an accelerator where the build is for those: ranks of a node take them in turn. After start_mpi; throws
+  /// CollectiveError where there are too many threads for the cores, or more than `ranks_per_device` ranks for one.
+  void start_kokkos(int threads, int ranks_per_device = 1);
 
   /// What the program is to end with where nothing goes wrong from here on.
   void end_with(int status) { status_ = status; }

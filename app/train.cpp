@@ -71,7 +71,7 @@ void train(const TrainArguments& arguments, Session& session) {
   if (!arguments.time_limit.empty()) overrides.push_back("training.time_limit=" + arguments.time_limit);
   comm.together([&] { config = read_config(arguments.file, overrides); });
   comm.require_same(switches(arguments), "command line");
-  session.start_kokkos(config.training.threads);
+  session.start_kokkos(config.training.threads, config.training.ranks_per_device);
 
   const bool speaks = comm.rank() == 0;
   Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss));

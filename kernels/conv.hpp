@@ -9,7 +9,8 @@ namespace halograd {
 /// What values are rounded to before they are multiplied; sums are not.
 enum class Precision {
   full,  ///< not at all
-  tf32   ///< 10 bits of fraction: NVIDIA's matrix units on floats
+  tf32,  ///< 10 bits of fraction: NVIDIA's matrix units on floats
+  bf16   ///< 7 bits of fraction
 };
 
 /// Whether this build's devices multiply so.

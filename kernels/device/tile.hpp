@@ -48,15 +48,17 @@ struct Panel {
   static constexpr int run = length * Tile::depth / Tile::threads;
   static constexpr int runs_in_line = (deep ? Tile::depth : length) / run;
   static constexpr int stride = length + 8;  // whole quads, and the threads of a warp in different banks
-  static constexpr int size = stride * Tile::depth;
+  static constexpr int size = stride * Tile::depth / Tile::values_in_word;  // words
   static_assert(run >= 1 && runs_in_line * run == (deep ? Tile::depth : length));
 
   KOKKOS_FUNCTION static int across(int thread) { return deep ? thread / runs_in_line : thread % runs_in_line * run; }
   KOKKOS_FUNCTION static int along(int thread) { return deep ? thread % runs_in_line * run : thread / runs_in_line; }
-  KOKKOS_FUNCTION static void fill(int thread, const typename Tile::Value (&values)[run], typename Tile::Value* panel) {
-    typename Tile::Value* const to = panel + along(thread) * stride + across(thread);
+  KOKKOS_FUNCTION static void fill(int thread, const typename Tile::Value (&values)[run], typename Tile::Word* panel) {
     HALOGRAD_UNROLL
-    for (int i = 0; i < run; ++i) to[deep ? i * stride : i] = Tile::rounded(values[i]);
+    for (int i = 0; i < run; ++i) {
+      const int k = along(thread) + (deep ? i : 0), at = across(thread) + (deep ? 0 : i);
+      Tile::put(panel + k / Tile::values_in_word * stride + at, k % Tile::values_in_word, values[i]);
+    }
   }
 };
 
@@ -65,9 +67,10 @@ template <class Tile, class Product>
 class TileThread {
  public:
   using T = typename Tile::Value;
+  using Word = typename Tile::Word;
   using PanelA = Panel<Tile, Tile::rows, Product::a_run>;
   using PanelB = Panel<Tile, Tile::columns, Product::b_run>;
-  static constexpr int panels = PanelA::size + PanelB::size;  // values of a stage
+  static constexpr int panels = PanelA::size + PanelB::size;  // words of a stage
   static constexpr int stages = 2;
 
   KOKKOS_FUNCTION TileThread(const Product& product, long team, int thread) : product_(product), thread_(thread) {
@@ -90,13 +93,13 @@ class TileThread {
     product_.b(block_, column_ + PanelB::across(thread_), depth + PanelB::along(thread_), b_);
   }
   /// From registers to the shared memory of a step.
-  KOKKOS_FUNCTION void fill(long step, T* shared) const {
-    T* const stage = shared + step % stages * panels;
+  KOKKOS_FUNCTION void fill(long step, Word* shared) const {
+    Word* const stage = shared + step % stages * panels;
     PanelA::fill(thread_, a_, stage);
     PanelB::fill(thread_, b_, stage + PanelA::size);
   }
-  KOKKOS_FUNCTION void multiply(long step, const T* shared) {
-    const T* const stage = shared + step % stages * panels;
+  KOKKOS_FUNCTION void multiply(long step, const Word* shared) {
+    const Word* const stage = shared + step % stages * panels;
     results_.template multiply<PanelA::stride, PanelB::stride>(thread_, stage, stage + PanelA::size);
   }
   KOKKOS_FUNCTION void store() const {
@@ -120,12 +123,12 @@ template <class Tile, class Product>
 struct TileKernel {
   using Thread = TileThread<Tile, Product>;
   using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Tile::threads, 2>>;
-  static constexpr std::size_t shared_bytes = sizeof(typename Tile::Value) * Thread::stages * Thread::panels;
+  static constexpr std::size_t shared_bytes = sizeof(typename Tile::Word) * Thread::stages * Thread::panels;
   Product product;
 
   KOKKOS_FUNCTION void operator()(const typename Policy::member_type& team) const {
     const std::size_t bytes = shared_bytes;  // get_shmem_aligned takes a reference
-    auto* const shared = static_cast<typename Tile::Value*>(team.team_scratch(0).get_shmem_aligned(bytes, 64));
+    auto* const shared = static_cast<typename Tile::Word*>(team.team_scratch(0).get_shmem_aligned(bytes, 64));
     Thread thread(product, team.league_rank(), team.team_rank());
     const long steps = thread.steps();
     thread.fetch(0);
@@ -142,8 +145,7 @@ struct TileKernel {
 
   /// The same on a host, whose teams are smaller: what the threads do between two barriers one after the other.
   void run_on_host(long team) const {
-    const std::size_t values = shared_bytes / sizeof(Quad<typename Tile::Value>);
-    std::vector<Quad<typename Tile::Value>> panels(values);
+    std::vector<Quad<typename Tile::Word>> panels(shared_bytes / sizeof(Quad<typename Tile::Word>));
     auto* const shared = panels.data()->value;
     std::vector<Thread> threads;
     threads.reserve(Tile::threads);

@@ -9,7 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <utility>
 
+#include "kernels/accelerator.hpp"
+#include "kernels/error.hpp"
 #include "support/devices.hpp"
 
 namespace halograd {
@@ -96,10 +100,24 @@ std::vector<NodePlaces> places_by_node(const std::vector<RankPlace>& ranks) {
   return nodes;
 }
 
+void require_devices(const std::vector<RankPlace>& ranks, int most) {
+  std::map<std::pair<std::string, std::string>, std::vector<int>> sharing;  // by node and address
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
+    if (!ranks[rank].address.empty()) sharing[{ranks[rank].node, ranks[rank].address}].push_back(rank);
+  }
+  for (const auto& [device, here] : sharing) {
+    HALOGRAD_REQUIRE(static_cast<int>(here.size()) <= most, "ranks ", ranges(here), " share the device ", device.second,
+                     " of node ", device.first, ", expected at most ", most,
+                     " (training.ranks_per_device): start fewer ranks a node, ask for more devices "
+                     "(--gpus-per-task=1), or raise it");
+  }
+}
+
 std::vector<RankPlace> gather_places(const Communicator& comm, int device) {
-  constexpr std::size_t longest = 256;  // of each of the three, with an end
-  std::array<char, 3 * longest> mine{};
-  const std::array<std::string, 3> texts{own_node(), own_cores(), own_device(device)};
+  constexpr std::size_t longest = 256;  // of each of the four, with an end
+  std::array<char, 4 * longest> mine{};
+  const std::array<std::string, 4> texts{own_node(), own_cores(), own_device(device),
+                                         device < 0 ? "" : accelerator_address(device)};
   for (std::size_t i = 0; i < texts.size(); ++i) std::strncpy(mine.data() + i * longest, texts[i].c_str(), longest - 1);
   std::vector<char> all(comm.rank() == 0 ? mine.size() * static_cast<std::size_t>(comm.ranks()) : 0);
   const int length = static_cast<int>(mine.size());
@@ -108,7 +126,7 @@ std::vector<RankPlace> gather_places(const Communicator& comm, int device) {
   wait_politely(request);
   std::vector<RankPlace> places;
   for (std::size_t at = 0; at < all.size(); at += mine.size())
-    places.push_back({&all[at], &all[at + longest], &all[at + 2 * longest]});
+    places.push_back({&all[at], &all[at + longest], &all[at + 2 * longest], &all[at + 3 * longest]});
   return places;
 }
 

@@ -107,6 +107,7 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("batch", c.batch, "images a step over all ranks together", at_least(1));
   v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
   v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+  v("ranks_per_device", c.ranks_per_device, "ranks that may share an accelerator", at_least(1));
   v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the epoch before",
     one_of({"equal", "measured"}));
   v("resumed_optimizer", c.resumed_optimizer,
@@ -117,8 +118,9 @@ void visit(Visitor& v, TrainingConfig& c) {
     "skips its update, which is counted",
     one_of({"stop", "skip"}));
   v("precision", c.precision,
-    "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 bits of fraction",
-    one_of({"fp32", "tf32"}));
+    "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
+    "bits of fraction",
+    one_of({"fp32", "tf32", "bf16"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }

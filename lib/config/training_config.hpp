@@ -12,10 +12,11 @@ struct TrainingConfig {
   int batch = 128;                         ///< images a step over all ranks
   std::uint64_t seed = 1;                  ///< initial weights, shuffling, augmentation, dropout
   int threads = 0;                         ///< a rank; 0: this node's usable cores over its ranks
+  int ranks_per_device = 1;                ///< at most, where ranks compute on accelerators
   std::string shares = "equal";            ///< of a batch: equal, or in proportion to the ranks' measured speed
   std::string resumed_optimizer = "mean";  ///< on another number of ranks: mean of the replicas' states, or reset
   std::string non_finite = "stop";  ///< where a loss or gradient is not finite: stop, or skip (the rank's update)
-  std::string precision = "fp32";   ///< of matrix products: fp32, or tf32 on NVIDIA devices
+  std::string precision = "fp32";   ///< of matrix products: fp32; tf32, bf16 on NVIDIA devices
   double time_limit = 0;            ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;
 };

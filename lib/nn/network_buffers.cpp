@@ -119,10 +119,8 @@ void Network::place_buffers() {
   for (const auto& node : nodes_) workspace_bytes = std::max(workspace_bytes, node->needs.workspace_bytes);
 
   const ArenaPlan plan = plan_arena(lives.buffers);
-  if (runs_on_host) {
-    require_memory(static_cast<double>(plan.bytes + workspace_bytes),
-                   "activations and gradients of " + std::to_string(largest_batch_) + " images");
-  }
+  require_kernel_memory(static_cast<double>(plan.bytes + workspace_bytes),
+                        "activations and gradients of " + std::to_string(largest_batch_) + " images");
   arena_ = Buffer<std::byte>(Kokkos::view_alloc(std::string("halograd::arena"), Kokkos::WithoutInitializing),
                              plan.bytes + workspace_bytes);
   if (runs_on_host) prefer_large_pages(arena_.data(), arena_.size());

@@ -17,9 +17,4 @@ std::vector<std::string> visible_devices() {
   return devices;
 }
 
-int device_of(int node_rank) {
-  const auto count = static_cast<int>(visible_devices().size());
-  return count > 0 ? node_rank % count : node_rank;
-}
-
 }  // namespace halograd

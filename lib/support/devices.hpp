@@ -9,8 +9,4 @@ namespace halograd {
 /// ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES; empty where nobody has limited them.
 std::vector<std::string> visible_devices();
 
-/// The accelerator for the n-th rank of a node, as the process numbers those it sees: a launcher may have left it one
-/// of its own, or all of the node's.
-int device_of(int node_rank);
-
 }  // namespace halograd

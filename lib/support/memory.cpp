@@ -10,7 +10,9 @@
 #include <limits>
 #include <string>
 
+#include "kernels/accelerator.hpp"
 #include "kernels/error.hpp"
+#include "kernels/types.hpp"
 
 namespace halograd {
 namespace {
@@ -65,6 +67,11 @@ double left_in_groups() {
   return least;
 }
 
+void require_bytes(double bytes, double left, const std::string& what, const char* memory) {
+  HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left, " GB of ", memory,
+                   " are left; a smaller batch takes less");
+}
+
 }  // namespace
 
 double peak_memory() {
@@ -85,9 +92,12 @@ double available_memory() {
 }
 
 void require_memory(double bytes, const std::string& what) {
-  const double left = available_memory();
-  HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left,
-                   " GB of memory are left; a smaller batch takes less");
+  require_bytes(bytes, available_memory(), what, "memory");
+}
+
+void require_kernel_memory(double bytes, const std::string& what) {
+  runs_on_host ? require_memory(bytes, what)
+               : require_bytes(bytes, free_accelerator_memory(), what, "the device's memory");
 }
 
 void prefer_large_pages(void* begin, std::size_t bytes) {

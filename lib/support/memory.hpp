@@ -20,6 +20,9 @@ double available_memory();
 /// killed without a word.
 void require_memory(double bytes, const std::string& what);
 
+/// The same of the memory that kernels work in: an accelerator's on builds for those.
+void require_kernel_memory(double bytes, const std::string& what);
+
 /// Asks the system to back this range, not yet written, by large pages (2 MiB on x86-64), where it has them:
 /// convolutions walk tensors in strides that take an entry of the address cache a small page.
 void prefer_large_pages(void* begin, std::size_t bytes);

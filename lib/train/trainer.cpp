@@ -9,6 +9,7 @@
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "nn/reference_networks.hpp"
+#include "support/memory.hpp"
 #include "support/seconds.hpp"
 #include "support/trace.hpp"
 #include "train/checkpoint_model.hpp"
@@ -20,6 +21,11 @@ namespace halograd {
 namespace {
 
 constexpr double slow_disk = 100e6;  // bytes a second
+
+Precision precision_named(const std::string& name) {
+  if (name == "tf32") return Precision::tf32;
+  return name == "bf16" ? Precision::bf16 : Precision::full;
+}
 
 }  // namespace
 
@@ -62,10 +68,15 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     const Target target = target_of(*train_set_, config_.loss);
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
-    network_->compute_in(config_.training.precision == "tf32" ? Precision::tf32 : Precision::full);
+    network_->compute_in(precision_named(config_.training.precision));
     topology_ =
         std::make_unique<Topology>(of_nodes ? make_topology(config_.topology, nodes)
                                             : make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
+    const auto parameters = static_cast<double>(network_->parameter_count());
+    const auto states = static_cast<double>(make_optimizer(config_.optimizer, 0)->state().size());
+    require_kernel_memory(sizeof(float) * parameters * (3 + states), "parameters, gradients and mean model of " +
+                                                                         config_.network.name + " and the state of " +
+                                                                         config_.optimizer.name);
     optimizer_ = make_optimizer(config_.optimizer, network_->parameter_count());
     replica_ = network_->make_replica(seed);
     mean_.parameters = Buffer<float>("halograd::mean_parameters", network_->parameter_count());

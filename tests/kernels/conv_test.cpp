@@ -77,13 +77,12 @@ TEST_P(ConvShapes, MatchesDefinitionInFloat) {
 }
 
 // The tiles for matrix units, whose products a host forms one by one: exact in float where both factors are rounded.
-TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInTf32) {
-  ConvShape s = GetParam();
-  s.precision = Precision::tf32;
-  const auto tf32 = [](double value) { return device::Tf32Tile<128, 128, 64, 32>::rounded(static_cast<float>(value)); };
+template <class Format>
+void check_matrix_units(ConvShape s, Precision precision) {
+  s.precision = precision;
   Reference rounded(s, 7);
   for (auto* values : {&rounded.x, &rounded.weights, &rounded.dy}) {
-    for (double& value : *values) value = tf32(value);
+    for (double& value : *values) value = Format::rounded(static_cast<float>(value));
   }
   rounded.compute(s);
   const Reference given(s, 7);
@@ -99,16 +98,33 @@ TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInTf32) {
   device::conv_backward_weights<float>(exec, s, x, dy, dweights, {}, workspace);
   expect_near(rounded.dweights, dweights, 3e-6, "dweights");
 }
+TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInTf32) {
+  check_matrix_units<device::Tf32>(GetParam(), Precision::tf32);
+}
+TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInBf16) {
+  check_matrix_units<device::Bf16>(GetParam(), Precision::bf16);
+}
 
+template <class Format>
+void expect_not_finite_stays() {
+  EXPECT_EQ(Format::rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(Format::rounded(std::numeric_limits<float>::quiet_NaN())));
+}
 TEST(Tf32, RoundsToTenBitsOfFractionTiesAway) {
-  using Tile = device::Tf32Tile<128, 128, 64, 32>;
-  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-10F), 1.0F + 0x1p-10F);
-  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-11F), 1.0F + 0x1p-10F);
-  EXPECT_EQ(Tile::rounded(-1.0F - 0x1p-11F), -1.0F - 0x1p-10F);
-  EXPECT_EQ(Tile::rounded(1.0F + 0x1p-11F - 0x1p-20F), 1.0F);
-  EXPECT_EQ(Tile::rounded(0x1.fffffep0F), 2.0F);
-  EXPECT_EQ(Tile::rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(Tile::rounded(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-10F), 1.0F + 0x1p-10F);
+  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-11F), 1.0F + 0x1p-10F);
+  EXPECT_EQ(device::Tf32::rounded(-1.0F - 0x1p-11F), -1.0F - 0x1p-10F);
+  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-11F - 0x1p-20F), 1.0F);
+  EXPECT_EQ(device::Tf32::rounded(0x1.fffffep0F), 2.0F);
+  expect_not_finite_stays<device::Tf32>();
+}
+TEST(Bf16, RoundsToSevenBitsOfFractionTiesToEven) {
+  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x1p-7F), 1.0F + 0x1p-7F);
+  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x1p-8F), 1.0F);
+  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x3p-8F), 1.0F + 0x1p-6F);
+  EXPECT_EQ(device::Bf16::rounded(-1.0F - 0x1p-8F - 0x1p-20F), -1.0F - 0x1p-7F);
+  EXPECT_EQ(device::Bf16::rounded(0x1.fffffep0F), 2.0F);
+  expect_not_finite_stays<device::Bf16>();
 }
 
 // Also where Winograd's way is chosen.
