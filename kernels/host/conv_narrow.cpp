@@ -1,6 +1,7 @@
 #include "kernels/host/blocking.hpp"
 #include "kernels/host/direct.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/host/narrow.hpp"
 
 /// Few channels and no padding, as in a network's first layer: a row of the kernel is one stretch of memory, and the
 /// pixels of a row of y read at a constant distance, so that no table of row pointers is needed.
@@ -10,8 +11,7 @@ namespace {
 constexpr int most_channels = 4;
 /// What a tile holds: pixels of a row, and registers of columns.
 constexpr int wide_tile = 12, narrow_tile = 8;
-constexpr int most_packs = simd_registers >= 32 ? 2 : 1;
-static_assert(rows_that_fit(most_packs, wide_tile) == wide_tile);
+static_assert(rows_that_fit(narrow_packs, wide_tile) == wide_tile);
 
 template <class T>
 struct NarrowTile {
@@ -79,7 +79,7 @@ void run_width(TileWidth width, const NarrowTile<T>& tile) {
     if (width.half && width.packs == 0) return compute_tile<pixels, distance, 0, true>(tile);
     if (width.half) return compute_tile<pixels, distance, 1, true>(tile);
   }
-  if constexpr (most_packs > 1) {
+  if constexpr (narrow_packs > 1) {
     if (width.packs == 2) return compute_tile<pixels, distance, 2, false>(tile);
   }
   compute_tile<pixels, distance, 1, false>(tile);
@@ -105,7 +105,7 @@ struct NarrowScratch {
   NarrowScratch(Scratch& scratch, const ConvShape& shape, const ColumnBlocks<T>& blocks)
       : weights(scratch.take<T>(static_cast<long>(shape.taps()) * shape.channels * blocks.padded())),
         bias(scratch.take<T>(blocks.padded())),
-        slot_begin(scratch.take<long>(static_cast<long>(shape.kernel[0]) * shape.kernel[1])) {}
+        slot_begin(scratch.take<long>(NarrowGeometry(shape).slots)) {}
 };
 
 template <class T>
@@ -118,6 +118,8 @@ void pad_columns(const T* from, long rows, int columns, int padded, T* to) {
 }  // namespace
 
 bool is_narrow(const ConvShape& shape) {
+  constexpr int least_row = 2 * lanes<float>;  // of y: the weight gradient reads so far beyond all rows but the last
+  if (shape.out_extent()[2] * shape.filters < least_row) return false;
   return shape.channels <= most_channels && shape.groups == 1 && shape.padding == ConvShape::Spatial{} &&
          (shape.dilation[2] == 1 || shape.kernel[2] == 1) && shape.out_extent()[2] >= narrow_tile;
 }
@@ -125,41 +127,37 @@ bool is_narrow(const ConvShape& shape) {
 template <class T>
 std::size_t narrow_workspace(const ConvShape& shape) {
   Scratch scratch(nullptr);
-  NarrowScratch<T>(scratch, shape, ColumnBlocks<T>(shape.filters, most_packs));
+  NarrowScratch<T>(scratch, shape, ColumnBlocks<T>(shape.filters, narrow_packs));
   return scratch.used();
 }
 
 template <class T>
 void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                     T* y, std::byte* workspace) {
-  const ColumnBlocks<T> blocks(shape.filters, most_packs);
+  const ColumnBlocks<T> blocks(shape.filters, narrow_packs);
   Scratch pieces(workspace);
   const NarrowScratch<T> scratch(pieces, shape, blocks);
   pad_columns(weights, static_cast<long>(shape.taps()) * shape.channels, shape.filters, blocks.padded(),
               scratch.weights);
   std::fill_n(scratch.bias, blocks.padded(), T(0));
   if (bias != nullptr) std::copy(bias, bias + shape.filters, scratch.bias);
-  const long row = static_cast<long>(shape.extent[2]) * shape.channels, image = shape.extent[1] * row;
-  for (int slot = 0; slot < shape.kernel[0] * shape.kernel[1]; ++slot) {
-    scratch.slot_begin[slot] = slot / shape.kernel[1] * shape.dilation[0] * image +
-                               static_cast<long>(slot % shape.kernel[1]) * shape.dilation[1] * row;
-  }
+  const NarrowGeometry geometry(shape);
+  for (int slot = 0; slot < geometry.slots; ++slot) scratch.slot_begin[slot] = geometry.slot_begin(slot);
   NarrowTile<T> first{};
-  first.slots = shape.kernel[0] * shape.kernel[1];
+  first.slots = geometry.slots;
   first.slot_begin = scratch.slot_begin;
   first.depth = shape.kernel[2] * shape.channels;
-  first.distance = static_cast<long>(shape.stride[2]) * shape.channels;
+  first.distance = geometry.distance;
   first.pitch = blocks.padded();
   first.filters = shape.filters;
-  const ConvShape::Spatial out = shape.out_extent();
+  const ConvShape::Spatial& out = geometry.out;
   const int pixels = tile_for(out[2]);
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_narrow", tasks, [&](int task) {
     NarrowTile<T> tile = first;
-    const Share rows(static_cast<long>(shape.batch) * out[0] * out[1], task, tasks);
+    const Share rows(geometry.rows(), task, tasks);
     for (long r = rows.begin; r < rows.end; ++r) {
-      const long n = r / out[1] / out[0], d = r / out[1] % out[0], h = r % out[1];
-      const T* const from = x + (n * shape.extent[0] + d * shape.stride[0]) * image + h * shape.stride[1] * row;
+      const T* const from = x + geometry.row_begin(r);
       for (int block = 0; block < blocks.count(); ++block) {
         const int column = blocks.begin(block);
         tile.weights = scratch.weights + column;

@@ -16,13 +16,19 @@ template <class T>
 void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
                           T* dx, bool accumulate, std::byte* workspace);
 
-/// Few channels without padding, rows of eight pixels or more: forward (conv_narrow.cpp).
+/// Few channels without padding, rows of eight pixels or more: forward and weight gradient (conv_narrow.cpp,
+/// conv_narrow_weights.cpp).
 bool is_narrow(const ConvShape& shape);
 template <class T>
 std::size_t narrow_workspace(const ConvShape& shape);
 template <class T>
+std::size_t narrow_weights_workspace(const ConvShape& shape);
+template <class T>
 void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                     T* y, std::byte* workspace);
+template <class T>
+void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
+                             std::byte* workspace);
 
 /// Any shape: weight gradient (conv_weights.cpp).
 template <class T>
