@@ -103,7 +103,8 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if (is_depthwise(shape)) return depthwise_workspace<T>(shape);
   std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
-  if (is_narrow(shape)) bytes = std::max({bytes, narrow_workspace<T>(shape), narrow_weights_workspace<T>(shape)});
+  if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
+  if (has_narrow_weights(shape)) bytes = std::max(bytes, narrow_weights_workspace<T>(shape));
   if (pads_images(shape)) {
     Scratch scratch(nullptr);
     take_padded<T>(scratch, shape);
@@ -151,7 +152,7 @@ template <class T>
 void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
                            std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  if (is_narrow(shape)) return narrow_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+  if (has_narrow_weights(shape)) return narrow_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
   if (!pads_images(shape)) return outer_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
   Scratch scratch(workspace);
   T* const padded = take_padded<T>(scratch, shape);

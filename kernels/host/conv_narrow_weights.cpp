@@ -130,6 +130,10 @@ struct NarrowGradientScratch {
 
 }  // namespace
 
+bool has_narrow_weights(const ConvShape& shape) {
+  return is_narrow(shape) && shape.filters <= narrow_packs * lanes<float>;
+}
+
 template <class T>
 std::size_t narrow_weights_workspace(const ConvShape& shape) {
   Scratch scratch(nullptr);

@@ -16,9 +16,10 @@ template <class T>
 void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
                           T* dx, bool accumulate, std::byte* workspace);
 
-/// Few channels without padding, rows of eight pixels or more: forward and weight gradient (conv_narrow.cpp,
-/// conv_narrow_weights.cpp).
+/// Few channels without padding, rows of eight pixels or more: forward (conv_narrow.cpp) and, of filters that one
+/// register tile holds, weight gradient (conv_narrow_weights.cpp): more would read x once for each tile of them.
 bool is_narrow(const ConvShape& shape);
+bool has_narrow_weights(const ConvShape& shape);
 template <class T>
 std::size_t narrow_workspace(const ConvShape& shape);
 template <class T>
