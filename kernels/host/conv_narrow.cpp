@@ -33,30 +33,14 @@ struct NarrowTile {
 template <int pixels, int distance, int V, bool half, class T>
 void compute_tile(const NarrowTile<T>& tile) {
   TileSums<T, pixels, V, half> sum;
-#pragma GCC unroll 16
-  for (int m = 0; m < pixels; ++m) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) sum.full[m][v] = load<T>(tile.bias + v * lanes<T>);
-    if constexpr (half) sum.last[m] = load_as<HalfPack<T>>(tile.bias + V * lanes<T>);
-  }
+  sum.start(tile.bias, 0);
   const long step = distance > 0 ? distance : tile.distance;
   const T* b = tile.weights;
   for (int slot = 0; slot < tile.slots; ++slot) {
     const T* a = tile.in + tile.slot_begin[slot];
     for (int d = 0; d < tile.depth; ++d, ++a, b += tile.pitch) {
       asm("" : "+r"(a));  // or g++ keeps, on the stack, what pixels will read that the one before has read
-      Pack<T> right[std::max(V, 1)];
-      [[maybe_unused]] HalfPack<T> last;
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
-      if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
-#pragma GCC unroll 16
-      for (int m = 0; m < pixels; ++m) {
-        const Pack<T> left = broadcast(a[m * step]);
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-        if constexpr (half) sum.last[m] += low_half<T>(left) * last;
-      }
+      sum.add(b, [a, step](int m) { return a[m * step]; });
     }
   }
   const TileSums<T, pixels, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above

@@ -30,29 +30,12 @@ struct NarrowGradientTile {
 template <int rows, int V, bool half, class T>
 void add_tile(const NarrowGradientTile<T>& tile) {
   TileSums<T, rows, V, half> sum;
-#pragma GCC unroll 12
-  for (int m = 0; m < rows; ++m) {
-    const T* const from = tile.out + m * tile.out_pitch;
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) sum.full[m][v] = load<T>(from + v * lanes<T>);
-    if constexpr (half) sum.last[m] = load_as<HalfPack<T>>(from + V * lanes<T>);
-  }
+  sum.start(tile.out, tile.out_pitch);
   for (long line = 0; line < tile.lines; ++line) {
     const T* a = tile.left[line] + tile.left_offset;
     const T* b = tile.right[line] + tile.right_offset;
     for (long p = 0; p < tile.pixels; ++p, a += tile.distance, b += tile.filters) {
-      Pack<T> right[std::max(V, 1)];
-      [[maybe_unused]] HalfPack<T> last;
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
-      if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
-#pragma GCC unroll 12
-      for (int m = 0; m < rows; ++m) {
-        const Pack<T> left = broadcast(a[m]);
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-        if constexpr (half) sum.last[m] += low_half<T>(left) * last;
-      }
+      sum.add(b, [a](int m) { return a[m]; });
     }
   }
   sum.write(rows, [&tile](auto pack, int m, int column) {

@@ -39,6 +39,41 @@ struct TileSums {
   Pack<T> full[rows][std::max(V, 1)];
   HalfPack<T> last[rows];
 
+  /// Row m starts with the columns at from + m * pitch; pitch 0: all rows alike.
+  inline void start(const T* from, long pitch) {
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) full[m][v] = load<T>(from + m * pitch + v * lanes<T>);
+      if constexpr (half) last[m] = load_as<HalfPack<T>>(from + m * pitch + V * lanes<T>);
+    }
+  }
+  inline void start_at_zero() {
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) full[m][v] = Pack<T>{};
+      if constexpr (half) last[m] = HalfPack<T>{};
+    }
+  }
+
+  /// Adds left(m) times the columns at `from` to every row m.
+  template <class Left>
+  inline void add(const T* from, const Left& left) {
+    Pack<T> right[std::max(V, 1)];
+    [[maybe_unused]] HalfPack<T> right_last;
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) right[v] = load<T>(from + v * lanes<T>);
+    if constexpr (half) right_last = load_as<HalfPack<T>>(from + V * lanes<T>);
+#pragma GCC unroll 16
+    for (int m = 0; m < rows; ++m) {
+      const Pack<T> value = broadcast(left(m));
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) full[m][v] += value * right[v];
+      if constexpr (half) last[m] += low_half<T>(value) * right_last;
+    }
+  }
+
   /// Calls write(pack, row, column) for every pack of the first `valid` rows, half packs included.
   template <class Write>
   inline void write(int valid, const Write& write_pack) const {
@@ -83,12 +118,7 @@ template <int V, bool half, class T>
 void compute_tile(const GatherTile<T>& tile) {
   constexpr int rows = gather_rows({V, half});
   TileSums<T, rows, V, half> sum;
-#pragma GCC unroll 8
-  for (int m = 0; m < rows; ++m) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) sum.full[m][v] = load<T>(tile.bias + v * lanes<T>);
-    if constexpr (half) sum.last[m] = load_as<HalfPack<T>>(tile.bias + V * lanes<T>);
-  }
+  sum.start(tile.bias, 0);
   if (tile.target.reads() && tile.slots > 0) {
     for (int m = 0; m < tile.valid_rows; ++m) {
       for (int v = 0; v < V + (half ? 1 : 0); ++v) tile.target.prefetch(tile.out_offset[m] + v * lanes<T>);
@@ -102,18 +132,7 @@ void compute_tile(const GatherTile<T>& tile) {
     for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_row[slot] * pitch;
     for (int d = 0; d < tile.depth; ++d, b += pitch) {
-      Pack<T> right[std::max(V, 1)];
-      [[maybe_unused]] HalfPack<T> last;
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
-      if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
-#pragma GCC unroll 8
-      for (int m = 0; m < rows; ++m) {
-        const Pack<T> left = broadcast(row[m][d]);
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-        if constexpr (half) sum.last[m] += low_half<T>(left) * last;
-      }
+      sum.add(b, [&row, d](int m) { return row[m][d]; });
     }
   }
   const TileSums<T, rows, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above
@@ -150,27 +169,11 @@ struct OuterTile {
 template <int rows, int V, bool half, class T>
 void compute_tile(const OuterTile<T>& tile) {
   TileSums<T, rows, V, half> sum;
-#pragma GCC unroll 16
-  for (int m = 0; m < rows; ++m) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) sum.full[m][v] = Pack<T>{};
-    if constexpr (half) sum.last[m] = HalfPack<T>{};
-  }
+  sum.start_at_zero();
   const T* b = tile.right;
   for (int p = 0; p < tile.pixels; ++p, b += tile.right_pitch) {
     const T* const a = tile.left[p] + tile.left_offset;
-    Pack<T> right[std::max(V, 1)];
-    [[maybe_unused]] HalfPack<T> last;
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) right[v] = load<T>(b + v * lanes<T>);
-    if constexpr (half) last = load_as<HalfPack<T>>(b + V * lanes<T>);
-#pragma GCC unroll 16
-    for (int m = 0; m < rows; ++m) {
-      const Pack<T> left = broadcast(a[m]);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum.full[m][v] += left * right[v];
-      if constexpr (half) sum.last[m] += low_half<T>(left) * last;
-    }
+    sum.add(b, [a](int m) { return a[m]; });
   }
   sum.write(rows, [&tile](auto pack, int m, int column) {
     using P = decltype(pack);

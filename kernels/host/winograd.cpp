@@ -24,13 +24,13 @@ void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int
   const Target<T> target = to.from(offset);
   if (valid_rows >= m && valid_columns >= m && count >= lanes<T>) {
     target.store_whole([&](const auto& store_pack) {
-      transform_output<r, T>(product,
-                             [&](int i, int j, const Pack<T>& value) { store_pack(value, i * row + j * pixel); });
+      transform_points<OutputMap, r, T>(
+          product, [&](int i, int j, const Pack<T>& value) { store_pack(value, i * row + j * pixel); });
     });
     return;
   }
   Pack<T> tile[m][m];
-  transform_output<r, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value; });
+  transform_points<OutputMap, r, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value; });
   for (int i = 0; i < std::min(m, valid_rows); ++i) {
     for (int j = 0; j < std::min(m, valid_columns); ++j) target.store(tile[i][j], i * row + j * pixel, count);
   }

@@ -37,31 +37,14 @@ template <bool odd, class P>
   }
 }
 
-/// Rows 0, 2, ... or 1, 3, ... of B p B^T: load(plane) gives the values p; add(i, j, pack) takes the results.
-template <int r, bool odd, class T, class Load, class Add>
-inline void transform_adjoint_half(const Load& load, const Add& add) {
-  constexpr int points = winograd_points(r), rows = points / 2;
-  Pack<T> middle[rows][points];
-#pragma GCC unroll 8
-  for (int b = 0; b < points; ++b) {
-    Pack<T> p[points], half[rows];
-#pragma GCC unroll 8
-    for (int a = 0; a < points; ++a) p[a] = load(a * points + b);
-    adjoint_half<odd>(p, half);
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; ++i) middle[i][b] = half[i];
+/// B, for transform_points.
+struct AdjointMap {
+  static constexpr int half_values(int r) { return winograd_points(r) / 2; }
+  template <bool odd, class P, int size, int half_size>
+  [[gnu::always_inline]] static inline void half(const P (&from)[size], P (&to)[half_size]) {
+    adjoint_half<odd>(from, to);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < rows; ++i) {
-    Pack<T> half[rows];
-    adjoint_half<false>(middle[i], half);
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; ++j) add(2 * i + (odd ? 1 : 0), 2 * j, half[j]);
-    adjoint_half<true>(middle[i], half);
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; ++j) add(2 * i + (odd ? 1 : 0), 2 * j + 1, half[j]);
-  }
-}
+};
 
 /// How it is cut: a task takes `images` at a time. `pass` is the forward one.
 template <class T>
@@ -137,8 +120,7 @@ struct WinogradAdjoint {
         T* const pixel = image + corner + (i * cut.width + j) * columns + v;
         store<T>(load<T>(pixel) + value, pixel);
       };
-      transform_adjoint_half<r, false, T>(product, add);
-      transform_adjoint_half<r, true, T>(product, add);
+      transform_points<AdjointMap, r, T>(product, add);
     }
   }
 

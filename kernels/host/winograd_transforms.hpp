@@ -224,37 +224,48 @@ inline void transform_planes(const Load& load, T* to, long pitch) {
   }
 }
 
-/// A^T p A: load(plane) gives the values p; store_output(i, j, pack) takes the 4 x 4 outputs.
-template <int r, bool odd, class T, class Load, class Store>
-[[gnu::always_inline]] inline void transform_output_half(const Load& load, const Store& store_output) {
-  constexpr int points = winograd_points(r);
-  constexpr int first = odd ? 1 : 0, end = points == 6 && !odd ? 5 : points;
-  Pack<T> middle[2][points];
+/// A^T, for transform_points.
+struct OutputMap {
+  static constexpr int half_values(int) { return winograd_outputs / 2; }
+  template <bool odd, class P, int size, int half_size>
+  [[gnu::always_inline]] static inline void half(const P (&from)[size], P (&to)[half_size]) {
+    output_half<odd>(from, to);
+  }
+};
+
+/// Rows 0, 2, ... (odd false) or 1, 3, ... of M p M^T, where M is Map: load(plane) gives the values p; take(i, j, pack)
+/// the results.
+template <class Map, int r, bool odd, class T, class Load, class Take>
+[[gnu::always_inline]] inline void transform_points_half(const Load& load, const Take& take) {
+  constexpr int points = winograd_points(r), values = Map::half_values(r);
+  constexpr int first = odd ? 1 : 0, end = points == 6 && !odd ? 5 : points;  // what this half reads
+  Pack<T> middle[values][points];
 #pragma GCC unroll 8
   for (int b = 0; b < points; ++b) {
-    Pack<T> p[points]{}, half[2];
+    Pack<T> p[points]{}, half[values];
 #pragma GCC unroll 8
     for (int a = first; a < end; ++a) p[a] = load(a * points + b);
-    output_half<odd>(p, half);
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) middle[i][b] = half[i];
+    Map::template half<odd>(p, half);
+#pragma GCC unroll 4
+    for (int i = 0; i < values; ++i) middle[i][b] = half[i];
   }
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    Pack<T> half[2];
-    output_half<false>(middle[i], half);
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j, half[j]);
-    output_half<true>(middle[i], half);
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; ++j) store_output(2 * i + (odd ? 1 : 0), 2 * j + 1, half[j]);
+#pragma GCC unroll 4
+  for (int i = 0; i < values; ++i) {
+    Pack<T> half[values];
+    Map::template half<false>(middle[i], half);
+#pragma GCC unroll 4
+    for (int j = 0; j < values; ++j) take(2 * i + (odd ? 1 : 0), 2 * j, half[j]);
+    Map::template half<true>(middle[i], half);
+#pragma GCC unroll 4
+    for (int j = 0; j < values; ++j) take(2 * i + (odd ? 1 : 0), 2 * j + 1, half[j]);
   }
 }
 
-template <int r, class T, class Load, class Store>
-inline void transform_output(const Load& load, const Store& store_output) {
-  transform_output_half<r, false, T>(load, store_output);
-  transform_output_half<r, true, T>(load, store_output);
+/// M p M^T.
+template <class Map, int r, class T, class Load, class Take>
+inline void transform_points(const Load& load, const Take& take) {
+  transform_points_half<Map, r, false, T>(load, take);
+  transform_points_half<Map, r, true, T>(load, take);
 }
 
 /// G g G^T: load(tap) gives the r x r values g.
