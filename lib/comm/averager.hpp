@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/edge_log.hpp"
+#include "comm/halo_values.hpp"
 #include "comm/topology.hpp"
 #include "config/comm_config.hpp"
 #include "kernels/types.hpp"
@@ -28,6 +29,9 @@ struct AveragerContext {
   std::vector<Vector<float>> optimizer_state{};
   /// Makes one more step of the optimizer at the current learning rate, with another gradient than the rank's own.
   std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
+
+  /// Of neighbour averaging as it is (comm/halo_memory.hpp); the same on all ranks.
+  HaloMemory halo_memory = HaloMemory::host;
 };
 
 /// The optimizer's step of `length` weights from number `begin` on.

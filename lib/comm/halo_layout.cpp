@@ -13,8 +13,9 @@ namespace {
 
 /// Everything that the layouts of all ranks follow from, in one number that ranks can compare.
 std::int64_t fingerprint(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
-  std::uint64_t hash = random_bits(
-      length, static_cast<std::uint64_t>(options.slots) * 4 + (options.exact ? 2 : 0) + (options.force_put ? 1 : 0));
+  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 8 +
+                                               (options.memory == HaloMemory::device ? 4 : 0) +
+                                               (options.exact ? 2 : 0) + (options.force_put ? 1 : 0));
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
       hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(neighbour.rank));
@@ -26,10 +27,11 @@ std::int64_t fingerprint(const Topology& topology, std::size_t length, const Hal
 }  // namespace
 
 HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length,
-                       int slots)
+                       int slots, HaloMemory memory)
     : counter_bytes_(line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size())),
       slots_(static_cast<std::size_t>(slots)),
-      slot_bytes_((length * sizeof(float) + line - 1) / line * line + line) {
+      weight_bytes_((length * sizeof(float) + line - 1) / line * line),
+      slot_bytes_((memory == HaloMemory::host ? weight_bytes_ : 0) + line) {
   const auto near = [&](const Neighbour& neighbour) { return node_of_rank[neighbour.rank] == node_of_rank[rank]; };
   const auto& readers = topology.out_neighbours(rank);
   if (std::any_of(readers.begin(), readers.end(), near)) ++halos_;
@@ -56,7 +58,7 @@ std::vector<int> checked_nodes(MPI_Comm comm, const Topology& topology, std::siz
   } else if (options.slots < 2) {
     message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
   } else if (range[0] != -range[1]) {
-    message = "halo window: ranks differ in topology, length, slots or force_put";
+    message = "halo window: ranks differ in topology, length, slots, force_put or the halos' memory";
   }
   fail_together(comm, message);
   std::vector<int> nodes = all.node_of_rank();

@@ -21,7 +21,8 @@ class HaloLayout {
 
   /// Edges count by their position in topology.in_neighbours(rank) and out_neighbours(rank); `length` floats a slot.
   /// Ranks of equal `node_of_rank` reach each other's memory.
-  HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length, int slots);
+  HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length, int slots,
+             HaloMemory memory);
 
   /// The newest version that in-neighbour `edge` has completed.
   [[nodiscard]] std::size_t latest(std::size_t edge) const { return line * edge; }
@@ -37,13 +38,19 @@ class HaloLayout {
   [[nodiscard]] std::size_t sent(std::size_t slot) const { return slot + slot_bytes_ - line; }
   [[nodiscard]] std::size_t bytes() const { return place(halos_, 0); }
 
+  /// In the device region: the slot of `version` of in-neighbour `edge`.
+  [[nodiscard]] std::size_t device_slot(std::size_t edge, std::int64_t version) const {
+    return weight_bytes_ * (edge * slots_ + static_cast<std::size_t>(version) % slots_);
+  }
+  [[nodiscard]] std::size_t device_bytes() const { return device_slot(in_slots_.size(), 0); }
+
  private:
   [[nodiscard]] std::size_t place(std::size_t halo, std::int64_t version) const {
     return counter_bytes_ + slot_bytes_ * (halo * slots_ + static_cast<std::size_t>(version) % slots_);
   }
 
   std::vector<std::size_t> in_slots_;  // per in-edge: which halo is its; of no meaning where it shares memory
-  std::size_t counter_bytes_, halos_ = 0, slots_, slot_bytes_;
+  std::size_t counter_bytes_, halos_ = 0, slots_, weight_bytes_, slot_bytes_;
 };
 
 /// Collective. For each rank, what stands for its node: the same for ranks that share memory, each its own where

@@ -5,21 +5,22 @@
 #include <optional>
 #include <vector>
 
+#include "comm/halo_values.hpp"
 #include "kernels/mix.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
 
-/// A neighbour's weights in host memory, and the share with which they enter an average.
+/// A neighbour's weights, and the share with which they enter an average.
 struct WeightedHalo {
   double weight = 0;
-  HostVector<const float> halo;
+  HaloValues<const float> halo;
 };
 
-/// Mixes halos that lie in host memory into weights that may lie on a device.
+/// Mixes halos into weights in device memory, where halos that lie in host memory are brought first.
 class HaloMixer {
  public:
-  /// For up to `degree` halos of `length` values.
+  /// For up to `degree` halos of `length` values in host memory, and any of device memory.
   HaloMixer(std::size_t length, std::size_t degree) {
     if constexpr (!halos_are_in_reach) {
       for (std::size_t i = 0; i < std::min<std::size_t>(mix_width, degree); ++i) {
@@ -47,7 +48,7 @@ class HaloMixer {
       for (int i = 0; i < terms.count; ++i) {
         const WeightedHalo& halo = halos[first + static_cast<std::size_t>(i)];
         terms.weights[i] = halo.weight;
-        terms.halos[i] = in_reach(exec, i, slice(halo.halo, begin, weights.extent(0)));
+        terms.halos[i] = in_reach(exec, i, halo.halo.part(begin, weights.extent(0)));
       }
       halograd::mix(exec, terms, weights);
       terms.self_weight = 1;
@@ -58,12 +59,13 @@ class HaloMixer {
   static constexpr bool halos_are_in_reach = Kokkos::SpaceAccessibility<ExecutionSpace, Kokkos::HostSpace>::accessible;
 
   const float* in_reach([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]] int i,
-                        HostVector<const float> halo) {
+                        HaloValues<const float> halo) {
+    if (halo.memory() == HaloMemory::device) return halo.device().data();
     if constexpr (halos_are_in_reach) {
-      return halo.data();
+      return halo.host().data();
     } else {
-      const auto copy = slice(*device_halos_[i], 0, halo.extent(0));
-      Kokkos::deep_copy(exec, copy, halo);
+      const auto copy = slice(*device_halos_[i], 0, halo.length());
+      Kokkos::deep_copy(exec, copy, halo.host());
       return copy.data();
     }
   }

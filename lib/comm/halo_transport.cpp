@@ -26,10 +26,13 @@ void copy(std::byte* to, const HostVector<const float>& values) {
 
 }  // namespace
 
-HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options)
-    : segment_(comm, bytes, options.force_put),
+HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options,
+                             std::optional<std::size_t> device_bytes)
+    : device_(device_bytes ? std::make_unique<DeviceWindow>(comm, *device_bytes) : nullptr),
+      segment_(comm, bytes, options.force_put),
       force_put_(options.force_put),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
+      uses_mpi_(device_ != nullptr),
       report_seconds_(options.report_seconds) {
   MPI_Comm_rank(comm, &rank_);
 }
@@ -68,16 +71,25 @@ void HaloTransport::store(std::int64_t* counter, std::int64_t value) {
   std::atomic_ref<std::int64_t>(*counter).store(value, std::memory_order_release);
 }
 
-void HaloTransport::write(const Peer& peer, std::size_t offset, HostVector<const float> values) {
-  const std::size_t length = values.extent(0);
-  if (peer.shared != nullptr) {
+Vector<const float> HaloTransport::device_values(std::size_t offset, std::size_t length) const {
+  return slice(device_->own(), offset / sizeof(float), length);
+}
+
+void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values) {
+  if (values.memory() == HaloMemory::device) {
+    put(peer, offset, values, device_->get());
+  } else if (peer.shared != nullptr) {
     copy(peer.shared + offset, values);
-    return;
+  } else {
+    put(peer, offset, values, segment_.window());
   }
-  for (std::size_t begin = 0; begin < length; begin += put_floats_) {
-    const int count = static_cast<int>(std::min(put_floats_, length - begin));
+}
+
+void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values, MPI_Win window) {
+  for (std::size_t begin = 0; begin < values.length(); begin += put_floats_) {
+    const int count = static_cast<int>(std::min(put_floats_, values.length() - begin));
     const auto place = static_cast<MPI_Aint>(offset + begin * sizeof(float));
-    MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, segment_.window(),
+    MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, window,
              &puts_.emplace_back());
   }
 }
@@ -114,9 +126,10 @@ void HaloTransport::wait_for_puts() {
 }
 
 void HaloTransport::flush(const Peer& peer) {
-  if (peer.shared != nullptr) return;
+  if (peer.shared != nullptr && !device_) return;
   const PolitePause time;
-  MPI_Win_flush(peer.rank, segment_.window());
+  if (device_) MPI_Win_flush(peer.rank, device_->get());
+  if (peer.shared == nullptr) MPI_Win_flush(peer.rank, segment_.window());
   wait_seconds_ += time.seconds();
 }
 
@@ -169,7 +182,12 @@ void HaloTransport::make_progress() {
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
 }
 
+// Of the device window this relies on: MPI_Win_flush has completed a put at its target before the origin sets the
+// counter; in the unified memory model what is complete there is in the memory itself, and MPI_Win_sync by its owner,
+// after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was
+// in the device's memory before the launch, whoever wrote it (as CUDA and HIP have it for writes by other devices).
 void HaloTransport::sync(const Peer& peer) {
+  if (device_) MPI_Win_sync(device_->get());
   if (peer.shared != nullptr) {
     segment_.sync_node();
   } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -32,25 +33,38 @@ std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   return static_cast<std::size_t>(found - neighbours.begin());
 }
 
+/// In the memory that both lie in; fenced.
+void copy(HaloValues<const float> from, HaloValues<float> to) {
+  const auto copy_by = [](const auto& exec, const auto& there, const auto& here) {
+    Kokkos::deep_copy(exec, there, here);
+    exec.fence();
+  };
+  if (from.memory() == HaloMemory::device) {
+    copy_by(ExecutionSpace(), to.device(), from.device());
+  } else {
+    copy_by(Kokkos::DefaultHostExecutionSpace(), to.host(), from.host());
+  }
+}
+
 }  // namespace
 
 class HaloWindow::Implementation {
  public:
   Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
 
-  void put(std::int64_t version, HostVector<const float> weights);
+  void put(std::int64_t version, HaloValues<const float> weights);
   HostVector<float> next_slot();
   void flush();
-  HostVector<const float> wait(int edge, std::int64_t version);
+  HaloValues<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
-  std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
+  std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
   void report_late(int edge, std::int64_t version, double seconds) const;
   void start_at(std::int64_t version);
 
   [[nodiscard]] EdgeLog& edges() { return edges_; }
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
-  [[nodiscard]] int stored_edges() const { return stored_edges_; }
+  [[nodiscard]] int stored_edges() const { return memory_ == HaloMemory::host ? near_ : 0; }
 
  private:
   /// One edge as this rank sees it.
@@ -63,10 +77,14 @@ class HaloWindow::Implementation {
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
+  /// Whether an out-neighbour reads the weights where put() stores them; the others have them by MPI_Put.
+  [[nodiscard]] bool is_stored(const Edge& edge) const {
+    return memory_ == HaloMemory::host && edge.peer.shared != nullptr;
+  }
   /// Before a version is written where another one was.
   void free_slot(std::int64_t version);
   /// Where a version of an in-neighbour's weights is read.
-  [[nodiscard]] HostVector<const float> halo(std::size_t edge, std::int64_t version) const;
+  [[nodiscard]] HaloValues<const float> halo(std::size_t edge, std::int64_t version) const;
 
   /// When the put of a version that an in-neighbour has published began.
   [[nodiscard]] std::int64_t sent_at(std::size_t edge, std::int64_t version) const;
@@ -74,11 +92,12 @@ class HaloWindow::Implementation {
   /// still whole; `have`: none that is newer than that.
   [[nodiscard]] std::int64_t arrived(std::size_t edge, std::int64_t latest, std::int64_t have) const;
 
+  HaloMemory memory_;
   std::vector<int> nodes_;
   HaloLayout layout_;
   HaloTransport transport_;
   std::size_t length_;
-  int rank_, stored_edges_ = 0;
+  int rank_, near_ = 0;  // out-neighbours that share memory
   std::int64_t slots_;
   bool exact_;
   std::vector<Edge> in_edges_, out_edges_;
@@ -95,9 +114,11 @@ class HaloWindow::Implementation {
 };
 
 HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
-    : nodes_(checked_nodes(comm, topology, length, options)),
-      layout_(topology, nodes_, rank_of(comm), length, options.slots),
-      transport_(comm, layout_.bytes(), options),
+    : memory_(options.memory),
+      nodes_(checked_nodes(comm, topology, length, options)),
+      layout_(topology, nodes_, rank_of(comm), length, options.slots, memory_),
+      transport_(comm, layout_.bytes(), options,
+                 memory_ == HaloMemory::device ? std::optional(layout_.device_bytes()) : std::nullopt),
       length_(length),
       rank_(transport_.rank()),
       slots_(options.slots),
@@ -106,7 +127,7 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
       injector_(options.inject),
       injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
       edges_(ranks_of(topology.in_neighbours(rank_)), length * sizeof(float)) {
-  const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots); };
+  const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots, memory_); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
     in_edges_.push_back(make_edge(neighbour.rank, topology.out_neighbours(neighbour.rank), layout_of(neighbour.rank),
                                   layout_.latest(in_edges_.size())));
@@ -114,7 +135,7 @@ HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topolo
   for (const Neighbour& neighbour : topology.out_neighbours(rank_)) {
     out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank), layout_of(neighbour.rank),
                                    layout_.acknowledged(out_edges_.size())));
-    if (out_edges_.back().peer.shared != nullptr) ++stored_edges_;
+    if (out_edges_.back().peer.shared != nullptr) ++near_;
   }
   released_.assign(in_edges_.size(), 0);
 }
@@ -127,37 +148,39 @@ HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neigh
           transport_.counter(counter_here)};
 }
 
-void HaloWindow::Implementation::put(std::int64_t version, HostVector<const float> weights) {
+void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const float> weights) {
   HALOGRAD_REQUIRE(version == version_ + 1 && flushed_, "halo window: put of version ", version, " after ",
                    flushed_ ? "" : "unflushed ", "version ", version_);
-  HALOGRAD_REQUIRE(weights.extent(0) == length_, "halo window: ", weights.extent(0), " weights; expected ", length_);
+  HALOGRAD_REQUIRE(weights.length() == length_, "halo window: ", weights.length(), " weights; expected ", length_);
+  HALOGRAD_REQUIRE(weights.memory() == memory_, "halo window: weights are not in the memory of its halos");
   const trace::Span span("put", "comm");
   version_ = version;
   flushed_ = false;
   sent_ = clock_.now();
   free_slot(version);
-  if (stored_edges_ > 0) {
-    if (written_ != version) {
-      const Kokkos::DefaultHostExecutionSpace exec;
-      Kokkos::deep_copy(exec, transport_.own_values(layout_.own_slot(version), length_), weights);
-      exec.fence();
-    }
-    *transport_.counter(layout_.sent(layout_.own_slot(version))) = sent_;
+  if (stored_edges() > 0 && written_ != version) {
+    copy(weights, transport_.own_values(layout_.own_slot(version), length_));
   }
+  if (near_ > 0) *transport_.counter(layout_.sent(layout_.own_slot(version))) = sent_;
   for (Edge& edge : out_edges_) {
-    if (edge.peer.shared != nullptr) {
+    if (is_stored(edge)) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
-    } else {
-      const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
-      transport_.write(edge.peer, slot, weights);
-      transport_.write(edge.peer, edge.layout_there.sent(slot), std::span<const std::int64_t>(&sent_, 1));
+      continue;
     }
+    const bool on_device = memory_ == HaloMemory::device, near = edge.peer.shared != nullptr;
+    if (on_device) {
+      transport_.write(edge.peer, edge.layout_there.device_slot(edge.number_there, version), weights);
+    }
+    if (near) continue;  // reads the time above
+    const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
+    if (!on_device) transport_.write(edge.peer, slot, weights);
+    transport_.write(edge.peer, edge.layout_there.sent(slot), std::span<const std::int64_t>(&sent_, 1));
   }
   bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
 }
 
 HostVector<float> HaloWindow::Implementation::next_slot() {
-  if (stored_edges_ == 0) return {};
+  if (stored_edges() == 0) return {};
   written_ = version_ + 1;
   free_slot(written_);
   return transport_.own_values(layout_.own_slot(written_), length_);
@@ -178,7 +201,7 @@ void HaloWindow::Implementation::flush() {
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
   for (const Edge& edge : out_edges_) transport_.flush(edge.peer);
   for (Edge& edge : out_edges_) {
-    if (edge.peer.shared == nullptr) {
+    if (!is_stored(edge)) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version_);
     }
   }
@@ -186,15 +209,18 @@ void HaloWindow::Implementation::flush() {
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 
-HostVector<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t version) const {
+HaloValues<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t version) const {
   const Edge& from = in_edges_[edge];
+  if (memory_ == HaloMemory::device) {
+    return HaloValues<const float>::on_device(transport_.device_values(layout_.device_slot(edge, version), length_));
+  }
   if (from.peer.shared != nullptr) {
     return HaloTransport::values(from.peer, from.layout_there.own_slot(version), length_);
   }
   return transport_.values(layout_.slot(edge, version), length_);
 }
 
-HostVector<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
+HaloValues<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
   HALOGRAD_REQUIRE(exact_ && version == released_.at(edge) + 1, "halo window: wait for version ", version, " of edge ",
                    edge, " after the release of version ", released_[edge]);
   const trace::Span span("wait", "comm");
@@ -219,7 +245,7 @@ void HaloWindow::Implementation::release(int edge, std::int64_t version) {
 
 // While version l is the latest, l + 1 may be on its way into its slot, which was that of l + 1 - slots. So what was
 // copied of version v is whole if, after the copy, the latest is still below v + slots - 1.
-std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
+std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HaloValues<float> to) {
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
   const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
   transport_.make_progress();
@@ -229,8 +255,7 @@ std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have
     transport_.sync(in_edge.peer);
     const std::int64_t version = arrived(static_cast<std::size_t>(edge), latest, have);
     if (version <= have) return have;
-    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), to, halo(static_cast<std::size_t>(edge), version));
-    Kokkos::DefaultHostExecutionSpace().fence();
+    copy(halo(static_cast<std::size_t>(edge), version), to);
     const std::int64_t sent = sent_at(static_cast<std::size_t>(edge), version);
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
     transport_.sync(in_edge.peer);
@@ -273,7 +298,7 @@ void HaloWindow::Implementation::start_at(std::int64_t version) {
 HaloWindow::HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
     : implementation_(std::make_unique<Implementation>(comm, topology, length, options)) {}
 HaloWindow::~HaloWindow() = default;
-void HaloWindow::put(std::int64_t version, HostVector<const float> weights) {
+void HaloWindow::put(std::int64_t version, HaloValues<const float> weights) {
   implementation_->put(version, weights);
 }
 HostVector<float> HaloWindow::next_slot() {
@@ -282,13 +307,13 @@ HostVector<float> HaloWindow::next_slot() {
 void HaloWindow::flush() {
   implementation_->flush();
 }
-HostVector<const float> HaloWindow::wait(int edge, std::int64_t version) {
+HaloValues<const float> HaloWindow::wait(int edge, std::int64_t version) {
   return implementation_->wait(edge, version);
 }
 void HaloWindow::release(int edge, std::int64_t version) {
   implementation_->release(edge, version);
 }
-std::int64_t HaloWindow::copy_latest(int edge, std::int64_t have, HostVector<float> to) {
+std::int64_t HaloWindow::copy_latest(int edge, std::int64_t have, HaloValues<float> to) {
   return implementation_->copy_latest(edge, have, to);
 }
 void HaloWindow::report_late(int edge, std::int64_t version, double seconds) const {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "comm/edge_log.hpp"
+#include "comm/halo_values.hpp"
 #include "comm/topology.hpp"
 #include "comm/transport_options.hpp"
 #include "kernels/types.hpp"
@@ -20,14 +21,19 @@ namespace halograd {
 ///
 /// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
 /// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
+///
+/// With Options::memory = device, weights and halos lie in device memory on both sides, and each edge is an MPI_Put
+/// from one to the other, inside a node too; a rank then keeps no versions of its own weights for others to read.
 class HaloWindow {
  public:
   struct Options : TransportOptions {
-    bool exact = true;  ///< readers take every version
+    bool exact = true;                     ///< readers take every version
+    HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see comm/halo_memory.hpp
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
-  /// another number of ranks, a node has too little shared memory, or MPI grants no unified memory model.
+  /// another number of ranks, a node has too little shared memory or a device too little of its own, or MPI grants no
+  /// unified memory model.
   HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
   /// Collective, except while an exception unwinds this rank's stack.
   ~HaloWindow();
@@ -36,28 +42,30 @@ class HaloWindow {
 
   /// Writes this version, the one after the last, for every out-neighbour: by plain stores, once for all that share
   /// memory and published at once, by MPI_Put to each of the others. In an exact window, waits (giving up the core)
-  /// while a neighbour has not yet acknowledged version - slots. `weights` must stay as they are until flush().
-  void put(std::int64_t version, HostVector<const float> weights);
+  /// while a neighbour has not yet acknowledged version - slots. `weights`, in the memory of the options and written by
+  /// no kernel any more, must stay as they are until flush().
+  void put(std::int64_t version, HaloValues<const float> weights);
 
   /// Where ranks that share memory will read the version after the last: writing it there saves its put() the copy.
   /// Waits like put(). Empty where no rank will.
   HostVector<float> next_slot();
 
-  /// Ends the puts of the last version: flushes them and publishes the version to ranks reached by MPI_Put.
+  /// Ends the puts of the last version: flushes them and publishes the version to ranks that it went to by MPI_Put.
   void flush();
 
   /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
-  /// giving up the core and keeping MPI's progress going. Valid until released. A wait of more than report_seconds is
-  /// told once on stderr.
-  HostVector<const float> wait(int edge, std::int64_t version);
+  /// giving up the core and keeping MPI's progress going. In the memory of the options; valid until released, for
+  /// kernels launched from now on. A wait of more than report_seconds is told once on stderr.
+  HaloValues<const float> wait(int edge, std::int64_t version);
 
-  /// Tells in-neighbour number `edge` that `version` has been read, so that its slot may be written again.
+  /// Tells in-neighbour number `edge` that `version` has been read, by kernels too, so that its slot may be written
+  /// again.
   void release(int edge, std::int64_t version);
 
   /// For a window that is not exact: copies the newest complete version of in-neighbour number `edge`, never a torn
   /// one, and returns its number; returns `have` and copies nothing where there is none newer. Copies again where the
   /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
-  std::int64_t copy_latest(int edge, std::int64_t have, HostVector<float> to);
+  std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
 
   /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`.
   void report_late(int edge, std::int64_t version, double seconds) const;

@@ -30,11 +30,12 @@ class NeighbourAverager : public WeightAverager {
         out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
         length_(context.length),
         others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
-        staging_(length_ * (1 + others_.size())),
+        on_device_(options.memory == HaloMemory::device),
+        staging_(on_device_ ? 0 : length_ * (1 + others_.size())),
         window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
         neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
         self_weight_(context.topology.self_weight(rank_of(context.comm))),
-        mixer_(context.length, neighbours_.size()) {
+        mixer_(context.length, on_device_ ? 0 : neighbours_.size()) {
     halos_.reserve(neighbours_.size());
     parts_.reserve(neighbours_.size());
     if (!others_.empty()) packed_ = Buffer<float>("halograd::packed", length_ * (1 + others_.size()));
@@ -87,14 +88,21 @@ class NeighbourAverager : public WeightAverager {
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     if (out_degree_ == 0) return;
     if (others_.empty()) {
-      window_.put(step + 1, staging_.download(exec, weights));
+      window_.put(step + 1, for_window(exec, weights));
       return;
     }
     Kokkos::deep_copy(exec, slice(packed_, 0, length_), weights);
     for (std::size_t i = 0; i < others_.size(); ++i) {
       Kokkos::deep_copy(exec, slice(packed_, length_ * (i + 1), length_), others_[i]);
     }
-    window_.put(step + 1, staging_.download(exec, packed_));
+    window_.put(step + 1, for_window(exec, packed_));
+  }
+
+  /// Values as exec's work so far leaves them, where the window takes them from.
+  HaloValues<const float> for_window(const ExecutionSpace& exec, Vector<const float> values) {
+    if (!on_device_) return staging_.download(exec, values);
+    exec.fence();
+    return HaloValues<const float>::on_device(values);
   }
 
   /// Weights that lie in host memory.
@@ -107,7 +115,8 @@ class NeighbourAverager : public WeightAverager {
   std::size_t out_degree_, length_;
   std::vector<Vector<float>> others_;  // the optimizer's buffers, where they travel behind the weights
   Buffer<float> packed_;               // all of it
-  HostStaging staging_;
+  bool on_device_;                     // halos: put from there to there
+  HostStaging staging_;                // where they are not
   std::vector<WeightedHalo> parts_;
 
  protected:
@@ -123,7 +132,7 @@ class NeighbourAverager : public WeightAverager {
  private:
   void mix_part(const ExecutionSpace& exec, double self_weight, std::size_t part, Vector<float> values) {
     parts_.clear();
-    for (const auto& [weight, halo] : halos_) parts_.push_back({weight, slice(halo, part * length_, length_)});
+    for (const auto& [weight, halo] : halos_) parts_.push_back({weight, halo.part(part * length_, length_)});
     mixer_.mix(exec, self_weight, parts_, values);
   }
 };
@@ -163,7 +172,12 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         have_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
-      copies_.emplace_back("halograd::halo", halo_length());
+      if (options.memory == HaloMemory::device) {
+        device_copies_.emplace_back("halograd::halo", halo_length());
+        copies_.push_back(HaloValues<float>::on_device(device_copies_.back()));
+      } else {
+        copies_.emplace_back(host_copies_.emplace_back("halograd::halo", halo_length()));
+      }
     }
   }
 
@@ -184,7 +198,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       window_.edges().mixed(static_cast<int>(edge), age);
       const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
       self_weight -= weight;
-      halos_.push_back({weight, copies_[edge]});
+      halos_.push_back({weight, copies_[edge].to_read()});
     }
     return self_weight;
   }
@@ -222,7 +236,9 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   std::int64_t first_version_;
   std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
   std::vector<bool> late_;
-  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> copies_;
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
+  std::vector<Buffer<float>> device_copies_;
+  std::vector<HaloValues<float>> copies_;  // of the former or the latter
   double waited_ = 0;
 };
 
@@ -232,6 +248,7 @@ std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context
   const AveragerConfig& averager = context.averager;
   if (averager.codec != "fp32") return make_compressed_averager(context);
   HaloWindow::Options options{transport_options(context.transport)};
+  options.memory = context.halo_memory;
   options.exact = averager.staleness == 0 && averager.patience == 0;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);

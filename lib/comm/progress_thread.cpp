@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/device_window.hpp"
 #include "comm/shared_segment.hpp"
 #include "support/wait.hpp"
 
@@ -30,15 +32,20 @@ double processor_seconds() {
 
 }  // namespace
 
-bool progresses_by_itself(MPI_Comm comm, bool force_put) {
+bool progresses_by_itself(MPI_Comm comm, bool force_put, HaloMemory memory) {
   int ranks = 1;
   MPI_Comm_size(comm, &ranks);
   if (ranks == 1) return true;
   const int rank = rank_of(comm), target = ranks - 1;
   constexpr std::size_t bytes = floats * sizeof(float);
   SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put);
-  if (segment.window() == MPI_WIN_NULL) return true;  // stores
-  const std::vector<float> values(floats, 1);
+  std::optional<DeviceWindow> device;
+  if (memory == HaloMemory::device) device.emplace(comm, bytes);
+  if (segment.window() == MPI_WIN_NULL && !device) return true;  // stores
+  const MPI_Win put_window = device ? device->get() : segment.window();
+  const std::vector<float> host_values(device ? 0 : floats, 1);
+  const Buffer<float> device_values("halograd::probe", device ? floats : 0);
+  const float* const values = device ? device_values.data() : host_values.data();
   const std::int64_t version = 1;
   int slow = 0;
   for (int i = 0; i < tries; ++i) {
@@ -50,11 +57,13 @@ bool progresses_by_itself(MPI_Comm comm, bool force_put) {
     } else if (rank == 0) {
       MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, segment.comm(), MPI_STATUS_IGNORE);
       const PolitePause time;
-      MPI_Put(values.data(), floats, MPI_FLOAT, target, 0, floats, MPI_FLOAT, segment.window());
-      MPI_Win_flush(target, segment.window());
-      // Open MPI copies a put straight into the memory of a process of this node, but sends it the accumulate.
-      MPI_Accumulate(&version, 1, MPI_INT64_T, target, bytes, 1, MPI_INT64_T, MPI_REPLACE, segment.window());
-      MPI_Win_flush(target, segment.window());
+      MPI_Put(values, floats, MPI_FLOAT, target, 0, floats, MPI_FLOAT, put_window);
+      MPI_Win_flush(target, put_window);
+      if (segment.window() != MPI_WIN_NULL) {
+        // Open MPI copies a put straight into the memory of a process of this node, but sends it the accumulate.
+        MPI_Accumulate(&version, 1, MPI_INT64_T, target, bytes, 1, MPI_INT64_T, MPI_REPLACE, segment.window());
+        MPI_Win_flush(target, segment.window());
+      }
       if (time.seconds() > 0.5 * std::chrono::duration<double>(computing).count()) ++slow;
     }
   }
@@ -85,9 +94,10 @@ void ProgressThread::run(int interval_us) {
   }
 }
 
-std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes) {
-  if (config.progress_us == 0 || (nodes == 1 && !config.force_put)) return nullptr;
-  if (progresses_by_itself(comm, config.force_put)) return nullptr;
+std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes,
+                                                     HaloMemory memory) {
+  const bool stores_only = nodes == 1 && !config.force_put && memory == HaloMemory::host;
+  if (config.progress_us == 0 || stores_only || progresses_by_itself(comm, config.force_put, memory)) return nullptr;
   return std::make_unique<ProgressThread>(comm, config.progress_us);
 }
 

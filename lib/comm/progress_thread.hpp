@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "comm/halo_values.hpp"
 #include "config/comm_config.hpp"
 
 namespace halograd {
@@ -13,8 +14,8 @@ namespace halograd {
 /// Collective. Whether a put, and the counter that announces it, end while the rank that they go to computes: tried out
 /// from rank 0 to the last rank.
 /// Where it does not, as on most MPIs without a network that writes memory by itself, the halos of a step arrive when
-/// their reader next calls MPI. `force_put` as in HaloTransport.
-bool progresses_by_itself(MPI_Comm comm, bool force_put);
+/// their reader next calls MPI. `force_put` as in HaloTransport; `memory`: what the put is from and to.
+bool progresses_by_itself(MPI_Comm comm, bool force_put, HaloMemory memory = HaloMemory::host);
 
 /// Keeps MPI going while a rank computes: looks into it in bursts, which cost little and yet let a put of many pieces
 /// through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
@@ -41,7 +42,8 @@ class ProgressThread {
 };
 
 /// Collective: a thread where comm.progress_us asks for one, some ranks are reached by MPI only, and MPI does not
-/// progress by itself; otherwise none. `nodes`: of the communicator.
-std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes);
+/// progress by itself; otherwise none. `nodes`: of the communicator; `memory`: of the halos.
+std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes,
+                                                     HaloMemory memory = HaloMemory::host);
 
 }  // namespace halograd

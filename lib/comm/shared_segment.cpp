@@ -2,7 +2,6 @@
 
 #include <sys/statvfs.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "comm/node_comm.hpp"
+#include "comm/windows.hpp"
 #include "kernels/error.hpp"
 #include "support/memory.hpp"
 #include "support/wait.hpp"
@@ -26,30 +26,6 @@ std::byte* aligned(void* memory) {
   return static_cast<std::byte*>(memory) + (alignment - address % alignment) % alignment;
 }
 
-#ifdef OPEN_MPI
-// Its component for plain networks takes no MPI_THREAD_MULTIPLE; UCX does, but Debian leaves it out and UCX itself
-// only accepts fast networks unless told.
-constexpr auto remedy =
-    "; over TCP, have Open MPI take UCX (docs/building.md): OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx "
-    "OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any";
-#else
-constexpr auto remedy = "";
-#endif
-
-std::string error_text(int error) {
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(error, text.data(), &length);
-  return text.data();
-}
-
-bool is_unified(MPI_Win window) {
-  int* model = nullptr;
-  int found = 0;
-  MPI_Win_get_attr(window, MPI_WIN_MODEL, &model, &found);
-  return found != 0 && *model == MPI_WIN_UNIFIED;
-}
-
 }  // namespace
 
 SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes, bool force_rma)
@@ -61,11 +37,8 @@ SharedSegment::SharedSegment(MPI_Comm comm, std::size_t bytes, bool force_rma)
   int ranks = 0, node_ranks = 0;
   MPI_Comm_size(comm_, &ranks);
   MPI_Comm_size(node_, &node_ranks);
-  if (ranks > 1 && (force_rma || node_ranks < ranks)) create_window(bytes);
-  const bool unified = is_unified(node_window_) && (window_ == MPI_WIN_NULL || is_unified(window_));
-  fail_together(comm_, unified ? ""
-                               : "this MPI offers one-sided communication only with separate public and private memory "
-                                 "(MPI_WIN_SEPARATE); neighbour averaging needs MPI_WIN_UNIFIED");
+  require_unified(comm_, node_window_);
+  if (ranks > 1 && (force_rma || node_ranks < ranks)) window_ = create_window(comm_, own(), bytes);
   MPI_Win_lock_all(MPI_MODE_NOCHECK, node_window_);
   if (window_ != MPI_WIN_NULL) MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
   std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
@@ -129,16 +102,6 @@ void SharedSegment::allocate(std::size_t bytes) {
   fail_together(comm_, result == MPI_SUCCESS ? ""
                                              : "MPI_Win_allocate_shared failed for " + std::to_string(bytes) +
                                                    " bytes on rank " + std::to_string(rank_));
-}
-
-void SharedSegment::create_window(std::size_t bytes) {
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  const int result = MPI_Win_create(own(), static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, comm_, &window_);
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_ARE_FATAL);
-  fail_together(comm_, result == MPI_SUCCESS ? ""
-                                             : "this MPI has no one-sided communication between these ranks "
-                                               "(MPI_Win_create: " +
-                                                   error_text(result) + ")" + remedy);
 }
 
 // Processes map the region at different addresses but all on a page boundary, so that aligning moves each by the same.

@@ -40,7 +40,6 @@ class SharedSegment {
  private:
   void require_memory(std::size_t bytes) const;
   void allocate(std::size_t bytes);
-  void create_window(std::size_t bytes);
   void map_ranks();
 
   int rank_ = 0;
