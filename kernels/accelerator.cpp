@@ -8,12 +8,20 @@
 #if defined(KOKKOS_ENABLE_CUDA)
 #define HALOGRAD_RUNTIME(name) cuda##name
 #define HALOGRAD_RUNTIME_NAME "CUDA"
+#define HALOGRAD_MAKER nvidia
 #elif defined(KOKKOS_ENABLE_HIP)
 #define HALOGRAD_RUNTIME(name) hip##name
 #define HALOGRAD_RUNTIME_NAME "HIP"
+#define HALOGRAD_MAKER amd
+#else
+#define HALOGRAD_MAKER none
 #endif
 
 namespace halograd {
+
+AcceleratorMaker accelerator_maker() {
+  return AcceleratorMaker::HALOGRAD_MAKER;
+}
 
 #if defined(HALOGRAD_RUNTIME)
 
@@ -102,3 +110,4 @@ double free_accelerator_memory() {
 
 #undef HALOGRAD_RUNTIME
 #undef HALOGRAD_RUNTIME_NAME
+#undef HALOGRAD_MAKER

@@ -6,6 +6,10 @@
 /// Kokkos starts, which would end the program with its own message. A build for cores has none.
 namespace halograd {
 
+/// Whose accelerators this build computes on.
+enum class AcceleratorMaker { none, nvidia, amd };
+AcceleratorMaker accelerator_maker();
+
 /// How many this process sees; 0 on builds for cores. Throws Error where others see none, or where the driver is
 /// missing or too old.
 int accelerators();

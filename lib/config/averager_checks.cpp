@@ -80,10 +80,27 @@ std::optional<AveragerConflict> staleness_conflict(const RunConfig& config) {
   return std::nullopt;
 }
 
+/// Halos in device memory, asked for where there are none.
+std::optional<AveragerConflict> device_conflict(const RunConfig& config) {
+  if (config.comm.device_windows != "on") return std::nullopt;
+  const AveragerConfig& averager = config.averager;
+  const std::string& kind = config.topology.kind;
+  const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
+  if (averager.name == "neighbour" && averager.codec == "fp32" && !changes) return std::nullopt;
+  return {
+      {"device_windows",
+       "comm.device_windows is for the averager \"neighbour\" with codec \"fp32\" and neighbours that stay the same; " +
+           (averager.name != "neighbour" ? "the averager is \"" + averager.name + "\""
+            : changes                    ? "topology.kind is \"" + kind + "\""
+                                         : "the codec is \"" + averager.codec + "\""),
+       "leave it at \"auto\"", "comm"}};
+}
+
 }  // namespace
 
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   if (auto conflict = staleness_conflict(config)) return conflict;
+  if (auto conflict = device_conflict(config)) return conflict;
   if (auto conflict = graph_conflict(config.averager, config.topology)) return conflict;
   const AveragerConfig& averager = config.averager;
   const std::string is = "; the averager is \"" + averager.name + "\"";

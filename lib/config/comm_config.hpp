@@ -55,6 +55,9 @@ struct CommConfig {
   int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
   int progress_us = 200;       ///< between looks of the thread that keeps puts going; 0: no such thread
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once
+  /// neighbour: halos in device memory, put from there to there: auto (where MPI says that it can, and a self-test
+  /// finds it so), on or off
+  std::string device_windows = "auto";
   InjectConfig inject{};
   bool operator==(const CommConfig&) const = default;
 };

@@ -308,6 +308,10 @@ void visit(Visitor& v, CommConfig& c) {
     at_least(0));
   v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
     above(0));
+  v("device_windows", c.device_windows,
+    "neighbour, on devices: halos go from device memory to device memory; auto: where MPI says that it can and a "
+    "self-test reads back what it put; on: or refuse to start; off: through host memory",
+    one_of({"auto", "on", "off"}));
   v.section("inject", c.inject, "What goes wrong on purpose: stragglers, latency and losses that can be repeated.");
 }
 

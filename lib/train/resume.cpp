@@ -78,9 +78,10 @@ void Trainer::start_averager() {
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
     optimizer_->step(exec, rate_, step_ + 1, 0, weights, gradient);
   };
+  context.halo_memory = halos_.memory;
   averager_ = make_averager(context);
   if (config_.averager.name != "none") {
-    progress_ = make_progress_thread(config_.comm, comm_.handle(), comm_.nodes());
+    progress_ = make_progress_thread(config_.comm, comm_.handle(), comm_.nodes(), halos_.memory);
   }
   if (progress_) {
     report_.line("MPI moves puts only when called: a thread does so each " + std::to_string(config_.comm.progress_us) +

@@ -52,7 +52,7 @@ std::string describe(const Topology& topology, const Communicator& comm, bool of
 
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
                        const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader, std::size_t optimizer_buffers) {
+                       const Loader& loader, std::size_t optimizer_buffers, const HaloPlace& halos) {
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
@@ -91,6 +91,8 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
   }
   const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
                                       optimizer_buffers, comm.ranks() / topology.ranks());
+  if (halos.memory == HaloMemory::device) add("halos", "in device memory, put there from device memory");
+  if (!halos.reason.empty()) add("halos", "in host memory: " + halos.reason);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
   return facts;
 }

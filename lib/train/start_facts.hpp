@@ -1,6 +1,7 @@
 #pragma once
 
 #include "comm/communicator.hpp"
+#include "comm/halo_memory.hpp"
 #include "comm/topology.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
@@ -12,6 +13,6 @@ namespace halograd {
 /// The start table: what this training is about to do, on what, and at what cost. Collective.
 StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
                        const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader, std::size_t optimizer_buffers);
+                       const Loader& loader, std::size_t optimizer_buffers, const HaloPlace& halos);
 
 }  // namespace halograd

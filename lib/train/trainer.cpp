@@ -86,6 +86,7 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
   // A rank's share of a batch, and so the size and number of its test batches, may be another than its neighbour's.
   whole_batches_ = std::lround(comm_.largest(static_cast<double>(whole_test_->steps())));
   shared_batches_ = std::lround(comm_.largest(static_cast<double>(shared_test_->steps())));
+  halos_ = choose_halo_memory(config_.comm, config_.averager, *topology_, comm_.handle(), network_->parameter_count());
   files_ = std::make_unique<RunFiles>(comm_, config_, *network_, *optimizer_);
 }
 
@@ -93,7 +94,7 @@ Trainer::~Trainer() = default;
 
 StartFacts Trainer::facts() const {
   return start_facts(config_, comm_, *network_, *topology_, *train_set_, *test_set_, *loader_,
-                     optimizer_->state().size());
+                     optimizer_->state().size(), halos_);
 }
 
 TrainingResult Trainer::run(const TrainOptions& options) {

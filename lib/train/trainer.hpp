@@ -6,6 +6,7 @@
 
 #include "comm/averager.hpp"
 #include "comm/communicator.hpp"
+#include "comm/halo_memory.hpp"
 #include "comm/injector.hpp"
 #include "comm/progress_thread.hpp"
 #include "comm/topology.hpp"
@@ -91,6 +92,7 @@ class Trainer {
   std::unique_ptr<Loader> loader_, whole_test_, shared_test_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Topology> topology_;
+  HaloPlace halos_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Averager> averager_;
   std::unique_ptr<ProgressThread> progress_;  ///< null where none is needed
