@@ -17,7 +17,8 @@ AveragerConfig config_of(const std::string& codec, const std::string& order = "c
 
 std::unique_ptr<Averager> make(const AveragerConfig& config, std::size_t length, std::int64_t first_step = 0,
                                const std::string& kind = "ring", bool force_put = false) {
-  return make_averager({config, CommConfig{force_put, 2}, topology_of(kind), MPI_COMM_WORLD, length, first_step});
+  return make_averager(
+      {config, CommConfig{.force_put = force_put}, topology_of(kind), MPI_COMM_WORLD, length, first_step});
 }
 
 /// Exchanges alone.

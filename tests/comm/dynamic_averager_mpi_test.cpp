@@ -31,8 +31,8 @@ struct Choice {
 std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::int64_t first_step = 0) {
   AveragerConfig config;
   config.order = choice.order;
-  return make_averager({config, CommConfig{choice.force_put, choice.slots}, topology_of(choice.topology, all_ranks()),
-                        MPI_COMM_WORLD, length, first_step});
+  return make_averager({config, CommConfig{.force_put = choice.force_put, .slots = choice.slots},
+                        topology_of(choice.topology, all_ranks()), MPI_COMM_WORLD, length, first_step});
 }
 
 std::vector<float> trained(const Choice& choice, std::size_t length, int steps) {

@@ -46,7 +46,7 @@ std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::in
   config.every = choice.every;
   config.global_every = choice.global_every;
   return make_averager(
-      {config, CommConfig{choice.force_put, 2}, topology_of(choice), MPI_COMM_WORLD, length, first_step});
+      {config, CommConfig{.force_put = choice.force_put}, topology_of(choice), MPI_COMM_WORLD, length, first_step});
 }
 
 Rows starts(std::size_t length) {
