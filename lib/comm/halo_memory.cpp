@@ -48,6 +48,7 @@ HaloPlace choose_halo_memory(const CommConfig& config, const AveragerConfig& ave
 void require_device_windows(MPI_Comm comm, const Topology& topology, const CommConfig& config, std::size_t length) {
   length = std::min(length, most_floats);
   HaloWindow::Options options{transport_options(config)};
+  options.slots = 2;
   options.inject = {};
   options.memory = HaloMemory::device;
   std::string fault;

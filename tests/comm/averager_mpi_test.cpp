@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/error.hpp"
@@ -25,14 +26,18 @@ struct Choice {
   std::string topology = "ring";
   bool force_put = false;
   int slots = 2;
+  HaloMemory memory = HaloMemory::host;
 };
 
 std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::int64_t first_step = 0) {
   AveragerConfig config;
   config.name = choice.name;
   config.order = choice.order;
-  return make_averager({config, CommConfig{choice.force_put, choice.slots}, topology_of(choice.topology),
-                        MPI_COMM_WORLD, length, first_step});
+  const CommConfig transport{.force_put = choice.force_put, .slots = choice.slots};
+  const Topology topology = topology_of(choice.topology);
+  AveragerContext context{config, transport, topology, MPI_COMM_WORLD, length, first_step};
+  context.halo_memory = choice.memory;
+  return make_averager(context);
 }
 
 std::vector<float> trained(const Choice& choice, std::size_t length, int steps, double share = 1) {
@@ -119,9 +124,12 @@ TEST(Averager, AnUpdateInSlicesHasTheBitsOfItsPartsOneAfterTheOther) {
   constexpr std::size_t length = (std::size_t{1} << 17U) + 5;
   const ExecutionSpace exec;
   const Values gradient(start_of(this_rank() + 100, length));
-  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+  for (const auto& [order, memory] :
+       {std::pair("combine_then_adapt", HaloMemory::host), std::pair("adapt_then_combine", HaloMemory::host),
+        std::pair("combine_then_adapt", HaloMemory::device), std::pair("adapt_then_combine", HaloMemory::device)}) {
     Values sliced(start_of(this_rank(), length)), whole(start_of(this_rank(), length));
-    const auto in_slices = make({"neighbour", order}, length), in_parts = make({"neighbour", order}, length);
+    const auto in_slices = make({"neighbour", order, "ring", false, 2, memory}, length),
+               in_parts = make({"neighbour", order}, length);
     int slices = 0;
     for (std::int64_t step = 0; step < 4; ++step) {
       const auto descend = [&](const Values& weights, std::size_t begin, std::size_t count) {
@@ -152,6 +160,19 @@ TEST(Averager, StoresAndPutsGiveTheSameBits) {
       const std::vector<float> stored = trained({"neighbour", "combine_then_adapt", kind, false, slots}, 1001, 8);
       const std::vector<float> put = trained({"neighbour", "combine_then_adapt", kind, true, slots}, 1001, 8);
       EXPECT_EQ(ranks_that_differ(stored, put), 0) << kind << ", " << slots << " slots";
+    }
+  }
+}
+
+TEST(Averager, HalosInDeviceMemoryGiveTheSameBits) {
+  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+    for (const char* kind : {"ring", "complete"}) {  // on 8 ranks more neighbours than one pass of the mix reads
+      const std::vector<float> stored = trained({"neighbour", order, kind}, 1001, 8);
+      EXPECT_GT(ranks_that_differ(stored, start_of(this_rank(), 1001)), 0);
+      for (const bool force_put : {false, true}) {
+        const Choice choice{"neighbour", order, kind, force_put, 2, HaloMemory::device};
+        EXPECT_EQ(ranks_that_differ(stored, trained(choice, 1001, 8)), 0) << order << ", " << kind << force_put;
+      }
     }
   }
 }

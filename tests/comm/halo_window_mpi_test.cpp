@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/error.hpp"
@@ -62,9 +63,36 @@ HostVector<const float> view(const std::vector<float>& weights) {
   return HostVector<const float>(weights.data(), weights.size());
 }
 
-long wrong_entries(HostVector<const float> halo, int writer, std::int64_t version) {
+/// Weights where a window takes them from.
+class Weights {
+ public:
+  Weights(HaloMemory memory, std::vector<float> weights) : memory_(memory), host_(std::move(weights)) {
+    if (memory == HaloMemory::host) return;
+    device_ = Buffer<float>("weights", host_.size());
+    Kokkos::deep_copy(device_, view(host_));
+  }
+  [[nodiscard]] const std::vector<float>& host() const { return host_; }
+  [[nodiscard]] HaloValues<const float> get() const {
+    if (memory_ == HaloMemory::host) return view(host_);
+    return HaloValues<const float>::on_device(device_);
+  }
+
+ private:
+  HaloMemory memory_;
+  std::vector<float> host_;
+  Buffer<float> device_;
+};
+
+long wrong_entries(HaloValues<const float> halo, int writer, std::int64_t version) {
+  std::vector<float> found(halo.length());
+  const HostVector<float> to(found.data(), found.size());
+  if (halo.memory() == HaloMemory::device) {
+    Kokkos::deep_copy(to, halo.device());
+  } else {
+    Kokkos::deep_copy(to, halo.host());
+  }
   long wrong = 0;
-  for (std::size_t i = 0; i < halo.extent(0); ++i) wrong += halo(i) != payload(writer, version, i) ? 1 : 0;
+  for (std::size_t i = 0; i < found.size(); ++i) wrong += found[i] != payload(writer, version, i) ? 1 : 0;
   return wrong;
 }
 
@@ -86,10 +114,22 @@ void write_ahead(HaloWindow& window, const std::vector<float>& weights) {
   std::copy_n(weights.begin(), slot.extent(0), slot.data());
 }
 
-class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
+/// How halos go: "store" and "put" from and to host memory, "device" from and to device memory, with counters by stores
+/// or, "device_put", by MPI as between nodes.
+HaloWindow::Options options_of(int slots, const std::string& way) {
+  HaloWindow::Options options{slots, way == "put" || way == "device_put"};
+  if (way == "device" || way == "device_put") options.memory = HaloMemory::device;
+  return options;
+}
+
+class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int, std::string>> {
  protected:
+  [[nodiscard]] Weights weights(std::int64_t version, std::size_t length) const {
+    return {options_.memory, weights_of(this_rank(), version, length)};
+  }
+
   Topology topology_ = topology_of(std::get<0>(GetParam()));
-  HaloWindow::Options options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
+  HaloWindow::Options options_ = options_of(std::get<1>(GetParam()), std::get<2>(GetParam()));
   const std::vector<Neighbour>& in_ = topology_.in_neighbours(this_rank());
 };
 
@@ -100,14 +140,14 @@ TEST_P(HaloWindowTest, VersionsArriveExactlyAndUntornUnderRandomDelays) {
   long wrong = 0;
   std::uint64_t call = 0;
   for (std::int64_t version = 1; version <= 60; ++version) {
-    const std::vector<float> weights = weights_of(this_rank(), version, length);
-    if (version % 2 == 0) write_ahead(window, weights);
+    const Weights sent = weights(version, length);
+    if (version % 2 == 0) write_ahead(window, sent.host());
     dawdle(100, ++call);
-    window.put(version, view(weights));
+    window.put(version, sent.get());
     dawdle(100, ++call);
     window.flush();
     for (int edge = 0; edge < static_cast<int>(in_.size()); ++edge) {
-      const HostVector<const float> halo = window.wait(edge, version);
+      const HaloValues<const float> halo = window.wait(edge, version);
       wrong += wrong_entries(halo, in_[edge].rank, version);
       dawdle(100, ++call);
       wrong += wrong_entries(halo, in_[edge].rank, version);  // and stays until released
@@ -124,8 +164,8 @@ TEST_P(HaloWindowTest, AFastWriterFillsTheSlotsButCannotLapASlowReader) {
   const std::int64_t slots = options_.slots;
   HaloWindow window(MPI_COMM_WORLD, topology_, length, options_);
   const auto publish = [&](std::int64_t version) {
-    const std::vector<float> weights = weights_of(this_rank(), version, length);
-    window.put(version, view(weights));
+    const Weights sent = weights(version, length);
+    window.put(version, sent.get());
     window.flush();
   };
   for (std::int64_t version = 1; version <= slots; ++version) publish(version);  // nobody reads: must not wait
@@ -133,7 +173,7 @@ TEST_P(HaloWindowTest, AFastWriterFillsTheSlotsButCannotLapASlowReader) {
   for (std::int64_t version = 1; version <= 10; ++version) {
     if (this_rank() == 0) dawdle(3000, static_cast<std::uint64_t>(version));
     for (int edge = 0; edge < static_cast<int>(in_.size()); ++edge) {
-      const HostVector<const float> halo = window.wait(edge, version);
+      const HaloValues<const float> halo = window.wait(edge, version);
       if (this_rank() == 0) dawdle(3000, static_cast<std::uint64_t>(version + 100));
       wrong += wrong_entries(halo, in_[edge].rank, version);
       window.release(edge, version);
@@ -145,16 +185,17 @@ TEST_P(HaloWindowTest, AFastWriterFillsTheSlotsButCannotLapASlowReader) {
 
 INSTANTIATE_TEST_SUITE_P(Edges, HaloWindowTest,
                          testing::Combine(testing::Values("exponential", "one_way"), testing::Values(2, 3),
-                                          testing::Bool()),
+                                          testing::Values("store", "put", "device", "device_put")),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_slots" + std::to_string(std::get<1>(instance.param)) +
-                                  (std::get<2>(instance.param) ? "_put" : "_store");
+                                  "_" + std::get<2>(instance.param);
                          });
 
 TEST(HaloWindow, StoresInsideANodeUnlessTold) {
   const Topology topology = topology_of("ring");
   const auto degree = static_cast<int>(topology.out_neighbours(this_rank()).size());
-  EXPECT_EQ(HaloWindow(MPI_COMM_WORLD, topology, 10, {2, true}).stored_edges(), 0);
+  EXPECT_EQ(HaloWindow(MPI_COMM_WORLD, topology, 10, options_of(2, "put")).stored_edges(), 0);
+  EXPECT_EQ(HaloWindow(MPI_COMM_WORLD, topology, 10, options_of(2, "device")).stored_edges(), 0);
   const HaloWindow window(MPI_COMM_WORLD, topology, 10, {2, false});
   if (on_one_node()) {
     EXPECT_EQ(window.stored_edges(), degree);
@@ -204,6 +245,23 @@ TEST(HaloWindow, RefusesVersionsOutOfTurn) {
   EXPECT_THROW(window.wait(0, 2), Error);
 }
 
+TEST(HaloWindow, RefusesWeightsAndReadersOfTheOtherMemory) {
+  const Topology topology = topology_of("ring");
+  const std::vector<float> values(4);
+  const Weights on_device(HaloMemory::device, values);
+  HaloWindow host(MPI_COMM_WORLD, topology, 4, options_of(2, "put"));
+  HaloWindow device(MPI_COMM_WORLD, topology, 4, options_of(2, "device"));
+  EXPECT_THROW(host.put(1, on_device.get()), Error);
+  EXPECT_THROW(device.put(1, view(values)), Error);
+  device.put(1, on_device.get());
+  device.flush();
+  if (topology.in_neighbours(this_rank()).empty()) return;
+  const HaloValues<const float> halo = device.wait(0, 1);
+  EXPECT_THROW(halo.host(), Error);
+  EXPECT_EQ(halo.device().extent(0), 4);
+  device.release(0, 1);
+}
+
 TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
   const Topology topology = topology_of("ring");
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, {1, false}), Error);
@@ -211,6 +269,7 @@ TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
   EXPECT_THROW(HaloWindow(MPI_COMM_SELF, topology, 4, {2, false}), Error);
   const std::size_t length = this_rank() == 0 ? 5 : 4;
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, length, {2, false}), Error);
+  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, options_of(2, this_rank() == 0 ? "device" : "store")), Error);
 }
 
 TEST(HaloWindow, RefusesMoreThanTheNodesSharedMemory) {

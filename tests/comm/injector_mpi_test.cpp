@@ -80,19 +80,25 @@ TEST(RankClock, FindsTheOffsetOfAnotherClock) {
   EXPECT_GT(after, before - 1'000'000);  // what comes after a barrier is later on every rank's clock
 }
 
-class Latency : public testing::TestWithParam<bool> {};
+class Latency : public testing::TestWithParam<std::string> {};
 
 TEST_P(Latency, NoHaloIsTakenBeforeItIsOver) {
   constexpr double latency = 3e-3;
   HaloWindow::Options options;
-  options.force_put = GetParam();
+  options.force_put = GetParam() == "put";
+  options.memory = GetParam() == "device" ? HaloMemory::device : HaloMemory::host;
   options.inject.latency_us = 1e6 * latency;
   const Topology topology = ring();
   const int degree = static_cast<int>(topology.in_neighbours(this_rank()).size());
   HaloWindow window(MPI_COMM_WORLD, topology, 16, options);
   const std::vector<float> weights(16, 1.0F);
+  const Buffer<float> device_weights("weights", 16);
+  const HaloValues<const float> sent =
+      options.memory == HaloMemory::device
+          ? HaloValues<const float>::on_device(device_weights)
+          : HaloValues<const float>(HostVector<const float>(weights.data(), weights.size()));
   for (std::int64_t version = 1; version <= 10; ++version) {
-    if (degree > 0) window.put(version, HostVector<const float>(weights.data(), weights.size()));
+    if (degree > 0) window.put(version, sent);
     window.flush();
     for (int edge = 0; edge < degree; ++edge) {
       window.wait(edge, version);
@@ -111,8 +117,8 @@ TEST_P(Latency, NoHaloIsTakenBeforeItIsOver) {
   barrier(MPI_COMM_WORLD);
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, Latency, testing::Bool(),
-                         [](const auto& instance) { return instance.param ? "put" : "store"; });
+INSTANTIATE_TEST_SUITE_P(Edges, Latency, testing::Values("store", "put", "device"),
+                         [](const auto& instance) { return instance.param; });
 
 TEST(Latency, HoldsForStaleReadsToo) {
   HaloWindow::Options options;

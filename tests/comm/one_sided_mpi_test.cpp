@@ -3,16 +3,20 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <string>
 #include <vector>
 
 #include "comm/averager.hpp"
+#include "comm/halo_memory.hpp"
 #include "comm/halo_window.hpp"
 #include "comm/port_window.hpp"
+#include "kernels/error.hpp"
 #include "support/wait.hpp"
 
 namespace {
 int synchronising_calls = 0;
 int put_calls = 0;
+bool halos_stay_away = false;  // this MPI says that it has put what lies in device memory, and has not
 }  // namespace
 
 #define HALOGRAD_COUNTED(name, declared, passed) \
@@ -66,6 +70,7 @@ HALOGRAD_COUNTED(Irecv, (void* data, int n, MPI_Datatype type, int from, int tag
 int MPI_Rput(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint place, int m, MPI_Datatype out_type,
              MPI_Win window, MPI_Request* request) {
   ++put_calls;
+  if (halos_stay_away && type == MPI_FLOAT) n = m = 0;
   return PMPI_Rput(data, n, type, rank, place, m, out_type, window, request);
 }
 }
@@ -100,6 +105,49 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
   EXPECT_EQ(synchronising_calls, 0);
   EXPECT_EQ(put_calls, 2 * 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
   barrier(MPI_COMM_WORLD);
+}
+
+TEST_P(OneSided, StepsOfTheWindowInDeviceMemoryPutEachHaloAndSynchroniseWithNobodyElse) {
+  const Topology topology = make_topology(TopologyConfig{}, ranks_);
+  const auto edges = static_cast<int>(topology.in_neighbours(rank_).size());
+  HaloWindow::Options options{2, GetParam()};
+  options.memory = HaloMemory::device;
+  HaloWindow window(MPI_COMM_WORLD, topology, 1000, options);
+  const int stored_times = GetParam() ? 0 : HaloWindow(MPI_COMM_WORLD, topology, 1000, {2, false}).stored_edges();
+  const Buffer<float> weights("weights", 1000);
+  synchronising_calls = put_calls = 0;
+  for (std::int64_t version = 1; version <= 20; ++version) {
+    window.put(version, HaloValues<const float>::on_device(weights));
+    window.flush();
+    for (int edge = 0; edge < edges; ++edge) window.wait(edge, version);
+    for (int edge = 0; edge < edges; ++edge) window.release(edge, version);
+  }
+  EXPECT_EQ(synchronising_calls, 0);
+  EXPECT_EQ(put_calls, 20 * (2 * edges - stored_times));  // halos, and times that are not stored
+  barrier(MPI_COMM_WORLD);
+}
+
+TEST(DeviceWindows, TheSelfTestFindsAnMpiThatDoesNotWriteDeviceMemory) {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const Topology topology = make_topology(TopologyConfig{}, ranks);
+  const auto fault = [&]() -> std::string {
+    try {
+      require_device_windows(MPI_COMM_WORLD, topology, CommConfig(), 1000);
+    } catch (const CollectiveError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault(), "");
+  halos_stay_away = true;
+  const std::string found = fault();
+  halos_stay_away = false;
+  EXPECT_EQ(fault(), "");
+  if (ranks == 1) return;
+  EXPECT_NE(found.find("the self-test of device windows failed on rank 0: 1000 of 1000 values from rank"),
+            std::string::npos)
+      << found;
 }
 
 TEST_P(OneSided, StepsOfThePortWindowSynchroniseWithNobodyButThePeers) {

@@ -16,8 +16,10 @@ AveragerConfig config_of(const std::string& name, const std::string& order = "co
   return config;
 }
 
-std::unique_ptr<Averager> make(const AveragerConfig& config, const Descent& descent, std::int64_t first_step = 0) {
+std::unique_ptr<Averager> make(const AveragerConfig& config, const Descent& descent, std::int64_t first_step = 0,
+                               HaloMemory memory = HaloMemory::host) {
   AveragerContext context{config, CommConfig(), topology_of("ring"), MPI_COMM_WORLD, length, first_step};
+  context.halo_memory = memory;
   if (descent.momentum != 0) context.optimizer_state = {descent.velocity.device()};
   return make_averager(context);
 }
@@ -119,6 +121,24 @@ TEST(Momentum, TravelsWithTheWeightsOrStays) {
       EXPECT_DOUBLE_EQ(static_cast<double>(averager->bytes_sent()),
                        7 * bytes_per_step(config, topology_of("ring"), this_rank(), length, 1));
     }
+  }
+}
+
+TEST(Momentum, TravelsThroughDeviceMemoryWithTheSameBits) {
+  for (const int every : {1, 3}) {
+    AveragerConfig config = config_of("neighbour");
+    config.momentum = "averaged";
+    config.every = every;
+    std::vector<std::vector<float>> weights, velocities;
+    for (const HaloMemory memory : {HaloMemory::host, HaloMemory::device}) {
+      const Descent descent(length, 0.9F);
+      Values x(start_of(this_rank(), length));
+      train(*make(config, descent, 0, memory), x, 0, 7, 1, descent);
+      weights.push_back(x.get());
+      velocities.push_back(descent.velocity.get());
+    }
+    EXPECT_EQ(ranks_that_differ(weights[0], weights[1]), 0) << every;
+    EXPECT_EQ(ranks_that_differ(velocities[0], velocities[1]), 0) << every;
   }
 }
 

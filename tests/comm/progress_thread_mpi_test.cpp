@@ -73,6 +73,13 @@ TEST(ProgressThread, IsMadeWhereAPutDoesNotComeWithoutIt) {
   }
 }
 
+TEST(ProgressThread, IsMadeForDeviceMemoryInsideANodeToo) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const bool alone = progresses_by_itself(MPI_COMM_WORLD, false, HaloMemory::device);
+  EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
+  EXPECT_EQ(make_progress_thread({}, MPI_COMM_WORLD, 1, HaloMemory::device) == nullptr, alone);
+}
+
 TEST(ProgressThread, IsNotMadeWhereItIsNotNeeded) {
   CommConfig config;
   EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 1), nullptr);  // one node: stores

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "comm/averager.hpp"
@@ -47,33 +49,42 @@ struct Reads {
   double done = 0, torn = 0, fresh = 0;
 };
 
-class StaleHalo : public testing::TestWithParam<std::tuple<int, bool>> {};
+class StaleHalo : public testing::TestWithParam<std::tuple<int, std::string>> {};
 
 TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
   constexpr std::size_t length = 1024;
   const Topology topology = topology_of("ring");
   const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
-  const auto [slots, force_put] = GetParam();
-  HaloWindow::Options options{slots, force_put};
+  const auto& [slots, way] = GetParam();
+  const bool on_device = way == "device";
+  HaloWindow::Options options{slots, way == "put"};
   options.exact = false;
+  if (on_device) options.memory = HaloMemory::device;
   HaloWindow window(MPI_COMM_WORLD, topology, length, options);
   std::vector<float> weights(length), copy(length);
+  const Buffer<float> device_weights("weights", on_device ? length : 0), device_copy("copy", on_device ? length : 0);
   std::vector<std::int64_t> have(in.size(), 0);
   // A put needs its target inside MPI, and MPI_Win_flush spins: on more ranks than cores it takes milliseconds.
-  const long fewer = force_put ? (all_ranks() <= 2 ? 10 : 500) : 1;
+  const long fewer = way != "store" ? (all_ranks() <= 2 ? 10 : 500) : 1;
   const long reads = reads_of_all_ranks / all_ranks() / fewer;
   Reads mine;
   std::int64_t version = 0;
   for (long read = 0; read < reads; ++read) {
     if (read % 4 == 0) {
       std::fill(weights.begin(), weights.end(), payload(this_rank(), ++version));
-      window.put(version, view(weights));
+      if (on_device) Kokkos::deep_copy(device_weights, view(weights));
+      window.put(version, on_device ? HaloValues<const float>::on_device(device_weights)
+                                    : HaloValues<const float>(view(weights)));
       window.flush();
     }
     dawdle(static_cast<std::uint64_t>(read));
     for (std::size_t edge = 0; edge < in.size(); ++edge) {
       const std::int64_t before = have[edge];
-      have[edge] = window.copy_latest(static_cast<int>(edge), before, HostVector<float>(copy.data(), length));
+      const HostVector<float> host_copy(copy.data(), length);
+      have[edge] =
+          window.copy_latest(static_cast<int>(edge), before,
+                             on_device ? HaloValues<float>::on_device(device_copy) : HaloValues<float>(host_copy));
+      if (on_device) Kokkos::deep_copy(host_copy, device_copy);
       ++mine.done;
       if (have[edge] == before) continue;
       ++mine.fresh;
@@ -91,10 +102,11 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, StaleHalo, testing::Combine(testing::Values(2, 3), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Edges, StaleHalo,
+                         testing::Combine(testing::Values(2, 3), testing::Values("store", "put", "device")),
                          [](const auto& instance) {
-                           return "slots" + std::to_string(std::get<0>(instance.param)) +
-                                  (std::get<1>(instance.param) ? "_put" : "_store");
+                           return "slots" + std::to_string(std::get<0>(instance.param)) + "_" +
+                                  std::get<1>(instance.param);
                          });
 
 // The other side of the test above: with one slot and no second look at the counter, the same traffic is torn.
@@ -129,11 +141,15 @@ TEST(OneSlotUnchecked, IsTorn) {
 }
 
 std::unique_ptr<Averager> make(const AveragerConfig& config, const std::string& kind, std::size_t length,
-                               bool force_put = false, std::int64_t first_step = 0) {
+                               bool force_put = false, std::int64_t first_step = 0,
+                               HaloMemory memory = HaloMemory::host) {
   CommConfig transport;
   transport.force_put = force_put;
   transport.slots = 3;
-  return make_averager({config, transport, topology_of(kind), MPI_COMM_WORLD, length, first_step});
+  const Topology topology = topology_of(kind);
+  AveragerContext context{config, transport, topology, MPI_COMM_WORLD, length, first_step};
+  context.halo_memory = memory;
+  return make_averager(context);
 }
 
 void steps(Averager& averager, const Buffer<float>& weights, std::int64_t first, std::int64_t last) {
@@ -165,11 +181,13 @@ TEST(StaleNeighbourAverager, ReplicasAgreeAndStayBetweenTheirStarts) {
     int staleness;
     bool force_put;
     std::int64_t steps;
+    HaloMemory memory = HaloMemory::host;
   };
   const std::int64_t ranks = all_ranks();
   for (const Case& c : {Case{"ring", 1, false, 40 * ranks}, Case{"ring", 5, false, 40 * ranks},
-                        Case{"exponential", -1, false, 40 * ranks}, Case{"ring", 1, true, 20 * ranks}}) {
-    const auto averager = make(stale(c.staleness), c.kind, 100, c.force_put);
+                        Case{"exponential", -1, false, 40 * ranks}, Case{"ring", 1, true, 20 * ranks},
+                        Case{"ring", 1, false, 20 * ranks, HaloMemory::device}}) {
+    const auto averager = make(stale(c.staleness), c.kind, 100, c.force_put, 0, c.memory);
     const Buffer<float> weights("weights", 100);
     Kokkos::deep_copy(weights, static_cast<float>(this_rank()));
     steps(*averager, weights, 0, 20);

@@ -96,6 +96,17 @@ TEST(AveragerConfigTest, HalosMayBeLostOnlyWhereNobodyWaitsForThem) {
   EXPECT_EQ(message_of("patience = 0.1" + losses), "");
 }
 
+TEST(AveragerConfigTest, DeviceWindowsMayBeAskedForWhereHalosCanLieThere) {
+  const std::string asked = "\n[comm]\ndevice_windows = \"on\"";
+  expect_refused("name = \"push_sum\"" + asked, {"comm.device_windows", "the averager is \"push_sum\""});
+  expect_refused("codec = \"int8\"" + asked, {"comm.device_windows", "the codec is \"int8\""});
+  expect_refused("[topology]\nkind = \"random_matching\"" + asked,
+                 {"comm.device_windows", "topology.kind is \"random_matching\""});
+  EXPECT_EQ(message_of(asked), "");
+  EXPECT_EQ(message_of("staleness = -1" + asked), "");
+  expect_refused("\n[comm]\ndevice_windows = \"yes\"", {"comm.device_windows", "\"auto\", \"on\""});
+}
+
 TEST(AveragerConfigTest, WhatMakesSenseIsTaken) {
   for (const char* averager : {"every = 4\nglobal_every = 16\nmomentum = \"averaged\"",
                                "name = \"none\"\nglobal_every = 8\nmomentum = \"averaged\"",
