@@ -100,7 +100,7 @@ function(halograd_add_tests folder label)
   # Ranks that are told to be on two nodes: edges by store and by put in one window.
   if(folder STREQUAL "comm" AND DEFINED halograd_two_nodes)
     add_test(NAME comm.nodes.4 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${halograd_two_nodes}
-      ${MPIEXEC_NUMPROC_FLAG} 4 $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Communicator.*:HaloWindow.*:Edges/HaloWindowTest.*:Averager.Stores*:ProgressThread.*:Graphs/NeighbourAverager.*" ${MPIEXEC_POSTFLAGS})
+      ${MPIEXEC_NUMPROC_FLAG} 4 $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Communicator.*:HaloWindow.*:Edges/HaloWindowTest.*:Averager.Stores*:Averager.Halos*:HaloMemory.*:ProgressThread.*:Graphs/NeighbourAverager.*" ${MPIEXEC_POSTFLAGS})
     set_tests_properties(comm.nodes.4 PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 600
       ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=4;HALOGRAD_TEST_NODES=2;${halograd_two_nodes_environment}")
   endif()

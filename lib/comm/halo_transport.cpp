@@ -185,7 +185,7 @@ void HaloTransport::make_progress() {
 // Of the device window this relies on: MPI_Win_flush has completed a put at its target before the origin sets the
 // counter; in the unified memory model what is complete there is in the memory itself, and MPI_Win_sync by its owner,
 // after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was
-// in the device's memory before the launch, whoever wrote it (as CUDA and HIP have it for writes by other devices).
+// in the device's memory before the launch, whoever wrote it (CUDA documents this of GPUDirect RDMA; assumed of HIP).
 void HaloTransport::sync(const Peer& peer) {
   if (device_) MPI_Win_sync(device_->get());
   if (peer.shared != nullptr) {

@@ -82,6 +82,10 @@ class RunFile(ProgramTest):
     def test_more_threads_than_any_node_has(self):
         self.refuse("train", SYNTHETIC, *sets(training__threads=1000000), words=["training.threads", "1000000", "cores"])
 
+    def test_halos_on_devices_that_are_not_there(self):
+        words = ['comm.device_windows is "on", but the program of rank 0 is a build for cores']
+        self.refuse("train", SYNTHETIC, *sets(comm__device_windows="on"), words=words)
+
     def test_normalisation_of_other_channels(self):
         self.refuse("train", SYNTHETIC, "--set", "data.mean=[0.1, 0.2, 0.3]", words=["data.mean", "3", "1"])
 
