@@ -20,9 +20,8 @@ constexpr std::size_t most_floats = std::size_t{1} << 20U;  // more than MPIs se
 std::string missing_here(int rank) {
   const std::string of = "of rank " + std::to_string(rank);
   if (runs_on_host) return "the program " + of + " is a build for cores, not for devices";
-  if (!mpi_says_gpu_aware())
-    return "the MPI " + of + " does not say that it reads and writes device memory (GPU-aware)";
-  return "";
+  if (mpi_says_gpu_aware()) return "";
+  return "the MPI " + of + " does not say that it reads and writes device memory (GPU-aware)";
 }
 
 }  // namespace
@@ -52,9 +51,9 @@ void require_device_windows(MPI_Comm comm, const Topology& topology, const CommC
   options.slots = 2;
   options.inject = {};
   options.memory = HaloMemory::device;
+  const int rank = rank_of(comm);
   std::string fault;
-  {
-    const int rank = rank_of(comm);
+  {  // the window goes before an exception may
     HaloWindow window(comm, topology, length, options);
     window.start_at(0);
     std::vector<float> pattern(length);
@@ -72,9 +71,8 @@ void require_device_windows(MPI_Comm comm, const Topology& topology, const CommC
       }
     }
   }
-  if (!fault.empty())
-    fault = "the self-test of device windows failed on rank " + std::to_string(rank_of(comm)) + ": " + fault;
-  fail_together(comm, fault);
+  const std::string where = "the self-test of device windows failed on rank " + std::to_string(rank) + ": ";
+  fail_together(comm, fault.empty() ? "" : where + fault);
 }
 
 float pattern_value(int origin, std::int64_t version, std::size_t i) {

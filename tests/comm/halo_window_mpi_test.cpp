@@ -203,10 +203,13 @@ TEST(HaloWindow, StoresInsideANodeUnlessTold) {
 }
 
 TEST(HaloWindow, MayBeEmpty) {
-  HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), 0, {2, true});
-  window.put(1, HostVector<const float>());
-  window.flush();
-  EXPECT_EQ(window.bytes_sent(), 0);
+  for (const char* way : {"put", "device"}) {
+    const HaloWindow::Options options = options_of(2, way);
+    HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), 0, options);
+    window.put(1, Weights(options.memory, {}).get());
+    window.flush();
+    EXPECT_EQ(window.bytes_sent(), 0);
+  }
 }
 
 TEST(HaloWindow, GoesOnFromAnyVersion) {

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).
 LIBRARY_HEADERS = {
-    r"mpi\.h": r"(lib/(comm|io|support)|app)/",
+    r"mpi(-ext)?\.h": r"(lib/(comm|io|support)|app)/",
     r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/io/|lib/data/hdf5)",
     r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|comm/topology_file\.cpp)",
     r"CLI(11)?(/.*)?\.hpp": r"app/",
