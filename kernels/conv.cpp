@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/accelerator.hpp"
 #include "kernels/device/conv.hpp"
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
@@ -10,12 +11,9 @@
 namespace halograd {
 
 bool computes_in(Precision precision) {
-#if defined(KOKKOS_ENABLE_CUDA)
-  static_cast<void>(precision);
-  return true;
-#else
-  return precision == Precision::full;
-#endif
+  const MatrixUnits units = matrix_units();
+  if (precision == Precision::tf32) return units == MatrixUnits::nvidia;
+  return precision == Precision::full || units != MatrixUnits::none;
 }
 
 ConvShape::Spatial ConvShape::out_extent() const {

@@ -10,10 +10,10 @@ namespace halograd {
 enum class Precision {
   full,  ///< not at all
   tf32,  ///< 10 bits of fraction: NVIDIA's matrix units on floats
-  bf16   ///< 7 bits of fraction
+  bf16   ///< 7 bits of fraction: matrix units of NVIDIA and AMD
 };
 
-/// Whether this build's devices multiply so.
+/// Whether the device in use multiplies so.
 bool computes_in(Precision precision);
 
 /// A convolution in up to three spatial dimensions; unused leading ones have extent, kernel, stride, dilation 1 and

@@ -25,8 +25,9 @@ KOKKOS_INLINE_FUNCTION float float_of(std::uint32_t bits) {
 /// The upper half of a float (bfloat16: 7 bits of fraction), rounded to nearest, ties to even; a NaN stays one.
 KOKKOS_INLINE_FUNCTION std::uint16_t bf16_of(float value) {
   const std::uint32_t bits = bits_of(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+  const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16U) & 1U);
+  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  return static_cast<std::uint16_t>((nan ? bits | 0x400000U : rounded) >> 16U);
 }
 KOKKOS_INLINE_FUNCTION float float_of_bf16(std::uint32_t bits) {
   return float_of(bits << 16U);

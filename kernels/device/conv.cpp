@@ -4,6 +4,7 @@
 
 #include "kernels/channels.hpp"
 #include "kernels/device/conv_products.hpp"
+#include "kernels/device/tile_choice.hpp"
 
 namespace halograd::device {
 namespace {
@@ -16,30 +17,6 @@ T* data_or_null(const Vector<T>& values) {
 
 /// Channels of a group's result from which a tile has enough to do.
 constexpr int least_columns = 4;
-
-/// The tile whose columns the result fills best.
-template <class Format, class Product>
-void multiply_on_matrix_units(const ExecutionSpace& exec, const char* name, const Product& product) {
-  const long columns = product.columns();
-  if (columns > 64) return multiply_tiles<MatrixTile<Format, 128, 128, 64, 32>>(exec, name, product);
-  if (columns > 32) return multiply_tiles<MatrixTile<Format, 128, 64, 32, 32>>(exec, name, product);
-  if (columns > 16) return multiply_tiles<MatrixTile<Format, 128, 32, 32, 16>>(exec, name, product);
-  multiply_tiles<MatrixTile<Format, 128, 16, 32, 16>>(exec, name, product);
-}
-template <class Product>
-void multiply(const ExecutionSpace& exec, const char* name, const Product& product, Precision precision) {
-  using T = typename Product::Value;
-  const long columns = product.columns();
-  if constexpr (sizeof(T) == 4) {
-    if (precision == Precision::tf32) return multiply_on_matrix_units<Tf32>(exec, name, product);
-    if (precision == Precision::bf16) return multiply_on_matrix_units<Bf16>(exec, name, product);
-    // of doubles, so many results would not stay in registers
-    if (columns > 64) return multiply_tiles<FmaTile<T, 128, 128, 8, 8>>(exec, name, product);
-  }
-  if (columns > 32) return multiply_tiles<FmaTile<T, 128, 64, 8, 4>>(exec, name, product);
-  if (columns > 16) return multiply_tiles<FmaTile<T, 128, 32, 4, 4>>(exec, name, product);
-  multiply_tiles<FmaTile<T, 128, 16, 4, 4>>(exec, name, product);
-}
 
 /// How the weight gradient's sum over the pixels is cut, so that all of a device has work. By the shape alone: the same
 /// bits on every device.

@@ -119,7 +119,7 @@ void visit(Visitor& v, TrainingConfig& c) {
     one_of({"stop", "skip"}));
   v("precision", c.precision,
     "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
-    "bits of fraction",
+    "bits of fraction; bf16 also on AMD's from MI100 on",
     one_of({"fp32", "tf32", "bf16"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));

@@ -34,8 +34,10 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
 Network::~Network() = default;
 
 void Network::compute_in(Precision precision) {
-  HALOGRAD_REQUIRE(computes_in(precision), "training.precision = \"", precision == Precision::tf32 ? "tf32" : "bf16",
-                   "\" needs NVIDIA devices: expected \"fp32\" on ", ExecutionSpace::name());
+  HALOGRAD_REQUIRE(computes_in(precision), "training.precision = ",
+                   precision == Precision::tf32 ? "\"tf32\" needs an NVIDIA device"
+                                                : "\"bf16\" needs an NVIDIA device or an AMD Instinct from MI100 on",
+                   ": expected \"fp32\" on ", ExecutionSpace::name());
   for (const auto& node : nodes_) node->call.precision = precision;
 }
 

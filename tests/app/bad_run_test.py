@@ -47,8 +47,8 @@ class RunFile(ProgramTest):
         self.refuse_edit("momentum = 0.9", "momentum = 1.5", ["optimizer.momentum is 1.5", "below 1"], "1.5")
 
     def test_what_the_device_lacks(self):
-        for precision in ("tf32", "bf16"):
-            words = [f'training.precision = "{precision}" needs NVIDIA devices', 'expected "fp32" on OpenMP']
+        for precision, device in (("tf32", "an NVIDIA device"), ("bf16", "an NVIDIA device or an AMD Instinct")):
+            words = [f'training.precision = "{precision}" needs {device}', 'expected "fp32" on OpenMP']
             self.refuse("train", SYNTHETIC, "--set", f"training.precision={precision}", words=words)
 
     def test_no_toml(self):

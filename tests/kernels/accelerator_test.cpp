@@ -14,6 +14,9 @@ TEST(Accelerator, IsThereWhereTheBuildIsForOne) {
   EXPECT_EQ(std::isinf(free_accelerator_memory()), runs_on_host);
   EXPECT_EQ(accelerator_address(0).empty(), runs_on_host);
   EXPECT_NO_THROW(require_code_for(0));
+  if (runs_on_host) {
+    EXPECT_EQ(matrix_units(), MatrixUnits::none);
+  }
 }
 
 }  // namespace

@@ -133,4 +133,30 @@ inline ConvShape image(int batch, int height, int width, int channels, int filte
   return s;
 }
 
+inline ConvShape volume() {
+  ConvShape s;
+  s.batch = 2;
+  s.channels = 6;
+  s.filters = 9;
+  s.groups = 3;
+  s.extent = {5, 6, 7};
+  s.kernel = {3, 2, 3};
+  s.stride = {2, 1, 2};
+  s.padding = {1, 0, 2};
+  s.dilation = {1, 2, 1};
+  return s;
+}
+
+/// Layers of networks, and what is odd in one way or another.
+inline std::vector<ConvShape> layer_shapes() {
+  return {image(3, 28, 28, 1, 20, 5),      image(2, 12, 12, 20, 50, 5),
+          image(2, 9, 9, 3, 64, 3, 1, 1),  image(2, 8, 8, 16, 16, 3, 1, 1),
+          image(2, 8, 8, 16, 32, 3, 2, 1), image(2, 8, 8, 16, 32, 1, 2),
+          image(1, 7, 5, 17, 33, 3, 1, 1), image(5, 1, 1, 100, 70, 1),
+          image(50, 1, 1, 37, 10, 1),      image(1, 1, 1, 1, 1, 1),
+          image(1, 1, 1, 4, 4, 3, 1, 1),   image(2, 11, 9, 8, 12, 3, 1, 2, 2, 4),
+          image(1, 15, 15, 3, 8, 7, 2, 3), image(2, 6, 6, 8, 8, 3, 1, 1, 1, 8),
+          image(1, 10, 10, 2, 2, 2, 3),    volume()};
+}
+
 }  // namespace halograd

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <vector>
 
 #include "kernels/device/conv.hpp"
-#include "kernels/device/tile_results.hpp"
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
 #include "tests/kernels/conv_reference.hpp"
@@ -76,57 +74,6 @@ TEST_P(ConvShapes, MatchesDefinitionInFloat) {
   check_passes<float>(GetParam(), 3e-6);
 }
 
-// The tiles for matrix units, whose products a host forms one by one: exact in float where both factors are rounded.
-template <class Format>
-void check_matrix_units(ConvShape s, Precision precision) {
-  s.precision = precision;
-  Reference rounded(s, 7);
-  for (auto* values : {&rounded.x, &rounded.weights, &rounded.dy}) {
-    for (double& value : *values) value = Format::rounded(static_cast<float>(value));
-  }
-  rounded.compute(s);
-  const Reference given(s, 7);
-  const ExecutionSpace exec;
-  const auto x = device_values<float>(given.x), weights = device_values<float>(given.weights),
-             bias = device_values<float>(given.bias), dy = device_values<float>(given.dy);
-  const Buffer<std::byte> workspace("workspace", device::conv_workspace<float>(s));
-  const Buffer<float> y("y", given.y.size()), dx("dx", given.x.size()), dweights("dweights", given.weights.size());
-  device::conv_forward<float>(exec, s, x, weights, bias, false, y);
-  if (s.filters / s.groups >= 4) expect_near(rounded.y, y, 3e-6, "y");
-  device::conv_backward_data<float>(exec, s, dy, weights, {}, dx, false);
-  if (s.channels / s.groups >= 4) expect_near(rounded.dx, dx, 3e-6, "dx");
-  device::conv_backward_weights<float>(exec, s, x, dy, dweights, {}, workspace);
-  expect_near(rounded.dweights, dweights, 3e-6, "dweights");
-}
-TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInTf32) {
-  check_matrix_units<device::Tf32>(GetParam(), Precision::tf32);
-}
-TEST_P(ConvShapes, DeviceKernelsMatchDefinitionOfRoundedValuesInBf16) {
-  check_matrix_units<device::Bf16>(GetParam(), Precision::bf16);
-}
-
-template <class Format>
-void expect_not_finite_stays() {
-  EXPECT_EQ(Format::rounded(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(Format::rounded(std::numeric_limits<float>::quiet_NaN())));
-}
-TEST(Tf32, RoundsToTenBitsOfFractionTiesAway) {
-  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-10F), 1.0F + 0x1p-10F);
-  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-11F), 1.0F + 0x1p-10F);
-  EXPECT_EQ(device::Tf32::rounded(-1.0F - 0x1p-11F), -1.0F - 0x1p-10F);
-  EXPECT_EQ(device::Tf32::rounded(1.0F + 0x1p-11F - 0x1p-20F), 1.0F);
-  EXPECT_EQ(device::Tf32::rounded(0x1.fffffep0F), 2.0F);
-  expect_not_finite_stays<device::Tf32>();
-}
-TEST(Bf16, RoundsToSevenBitsOfFractionTiesToEven) {
-  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x1p-7F), 1.0F + 0x1p-7F);
-  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x1p-8F), 1.0F);
-  EXPECT_EQ(device::Bf16::rounded(1.0F + 0x3p-8F), 1.0F + 0x1p-6F);
-  EXPECT_EQ(device::Bf16::rounded(-1.0F - 0x1p-8F - 0x1p-20F), -1.0F - 0x1p-7F);
-  EXPECT_EQ(device::Bf16::rounded(0x1.fffffep0F), 2.0F);
-  expect_not_finite_stays<device::Bf16>();
-}
-
 // Also where Winograd's way is chosen.
 TEST_P(ConvShapes, DirectKernelsMatchDefinitionInFloat) {
   const ConvShape s = GetParam();
@@ -148,29 +95,7 @@ TEST_P(ConvShapes, DirectKernelsMatchDefinitionInFloat) {
   expect_near(reference.dbias, dbias, 3e-6, "dbias");
 }
 
-ConvShape volume() {
-  ConvShape s;
-  s.batch = 2;
-  s.channels = 6;
-  s.filters = 9;
-  s.groups = 3;
-  s.extent = {5, 6, 7};
-  s.kernel = {3, 2, 3};
-  s.stride = {2, 1, 2};
-  s.padding = {1, 0, 2};
-  s.dilation = {1, 2, 1};
-  return s;
-}
-
-INSTANTIATE_TEST_SUITE_P(Layers, ConvShapes,
-                         ::testing::Values(image(3, 28, 28, 1, 20, 5), image(2, 12, 12, 20, 50, 5),
-                                           image(2, 9, 9, 3, 64, 3, 1, 1), image(2, 8, 8, 16, 16, 3, 1, 1),
-                                           image(2, 8, 8, 16, 32, 3, 2, 1), image(2, 8, 8, 16, 32, 1, 2),
-                                           image(1, 7, 5, 17, 33, 3, 1, 1), image(5, 1, 1, 100, 70, 1),
-                                           image(50, 1, 1, 37, 10, 1), image(1, 1, 1, 1, 1, 1),
-                                           image(1, 1, 1, 4, 4, 3, 1, 1), image(2, 11, 9, 8, 12, 3, 1, 2, 2, 4),
-                                           image(1, 15, 15, 3, 8, 7, 2, 3), image(2, 6, 6, 8, 8, 3, 1, 1, 1, 8),
-                                           image(1, 10, 10, 2, 2, 2, 3), volume()));
+INSTANTIATE_TEST_SUITE_P(Layers, ConvShapes, ::testing::ValuesIn(layer_shapes()));
 
 // A hundred shapes that nobody chose.
 TEST(Conv, RandomShapesMatchDefinition) {

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "kernels/accelerator.hpp"
+#include "kernels/conv.hpp"
+#include "kernels/device/matrix_tile.hpp"
+#include "kernels/device/tile.hpp"
+
+/// Products by the tile whose columns the result fills best.
+namespace halograd::device {
+
+template <class Product>
+void multiply_by_fma(const ExecutionSpace& exec, const char* name, const Product& product) {
+  using T = typename Product::Value;
+  const long columns = product.columns();
+  if constexpr (sizeof(T) == 4) {
+    // of doubles, so many results would not stay in registers
+    if (columns > 64) return multiply_tiles<FmaTile<T, 128, 128, 8, 8>>(exec, name, product);
+  }
+  if (columns > 32) return multiply_tiles<FmaTile<T, 128, 64, 8, 4>>(exec, name, product);
+  if (columns > 16) return multiply_tiles<FmaTile<T, 128, 32, 4, 4>>(exec, name, product);
+  multiply_tiles<FmaTile<T, 128, 16, 4, 4>>(exec, name, product);
+}
+
+template <class Instruction, class Product>
+void multiply_on_matrix_units(const ExecutionSpace& exec, const char* name, const Product& product) {
+  using I = Instruction;
+  const long columns = product.columns();
+  if constexpr (I::threads == 64) {
+    // deeper panels of 128 x 128 would leave room for one team in a compute unit's 64 KiB of shared memory
+    if (columns > 64)
+      return multiply_tiles<MatrixTile<I, 128, 128, 64, 64, 8 * I::values_in_word>>(exec, name, product);
+    if (columns > 32) return multiply_tiles<MatrixTile<I, 128, 64, 64, 32>>(exec, name, product);
+    if (columns > 16) return multiply_tiles<MatrixTile<I, 128, 32, 32, 32>>(exec, name, product);
+  } else {
+    if (columns > 64) return multiply_tiles<MatrixTile<I, 128, 128, 64, 32>>(exec, name, product);
+    if (columns > 32) return multiply_tiles<MatrixTile<I, 128, 64, 32, 32>>(exec, name, product);
+    if (columns > 16) return multiply_tiles<MatrixTile<I, 128, 32, 32, 16>>(exec, name, product);
+  }
+  multiply_tiles<MatrixTile<I, 128, 16, 32, 16>>(exec, name, product);
+}
+
+/// By the device's matrix units where they compute in that precision.
+template <class Product>
+void multiply(const ExecutionSpace& exec, const char* name, const Product& product, Precision precision) {
+  if constexpr (sizeof(typename Product::Value) == 4) {
+#if defined(KOKKOS_ENABLE_HIP)
+    if (precision == Precision::bf16) return multiply_on_matrix_units<MfmaBf16>(exec, name, product);
+    if (matrix_units() == MatrixUnits::amd) return multiply_on_matrix_units<MfmaFp32>(exec, name, product);
+#else
+    if (precision == Precision::bf16) return multiply_on_matrix_units<MmaBf16>(exec, name, product);
+    if (precision == Precision::tf32) return multiply_on_matrix_units<MmaTf32>(exec, name, product);
+#endif
+  }
+  multiply_by_fma(exec, name, product);
+}
+
+}  // namespace halograd::device
