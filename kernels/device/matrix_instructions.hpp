@@ -11,7 +11,8 @@
 ///   a format: using Word;  static constexpr int values_in_word;  float rounded(float), put() as tiles have it,
 ///     float product(Word a, Word b)                        the sum over the values of two words, on a host
 ///   a layout: static constexpr int threads (of a warp), rows, columns, a_words, b_words (of one thread)
-///     Entry a(thread, word), b(thread, word), c(thread, i) what a thread's words and its four sums are
+///     Entry a(thread, word), b(thread, word), c(thread, i) what a thread's words and its four sums are: from the first
+///                                                          on they lie as thread 0's do
 ///   void multiply(sums, a_words, b_words)                  on devices that have it
 namespace halograd::device {
 

@@ -31,8 +31,9 @@ struct MatrixTile {
     KOKKOS_FUNCTION void multiply(int thread, const Word* a, const Word* b) {
 #if defined(__CUDA_ARCH__) || defined(HALOGRAD_MFMA)
       const int lane = thread % Instruction::threads;
-      const Word* const left = a + first_row(thread);
-      const Word* const right = b + first_column(thread);
+      const Entry first_a = Instruction::a(lane, 0), first_b = Instruction::b(lane, 0);
+      const Word* const left = a + first_a.column * a_stride + first_row(thread) + first_a.row;
+      const Word* const right = b + first_b.row * b_stride + first_column(thread) + first_b.column;
       HALOGRAD_UNROLL
       for (int k = 0; k < words_deep; k += 8) {
         Word right_words[column_fragments][Instruction::b_words];
@@ -40,7 +41,7 @@ struct MatrixTile {
         for (int n = 0; n < column_fragments; ++n) {
           HALOGRAD_UNROLL
           for (int word = 0; word < Instruction::b_words; ++word) {
-            const Entry at = Instruction::b(lane, word);
+            const Entry at = Instruction::b(0, word);
             right_words[n][word] = right[(k + at.row) * b_stride + n * Instruction::columns + at.column];
           }
         }
@@ -49,7 +50,7 @@ struct MatrixTile {
           Word left_words[Instruction::a_words];
           HALOGRAD_UNROLL
           for (int word = 0; word < Instruction::a_words; ++word) {
-            const Entry at = Instruction::a(lane, word);
+            const Entry at = Instruction::a(0, word);
             left_words[word] = left[(k + at.column) * a_stride + m * Instruction::rows + at.row];
           }
           HALOGRAD_UNROLL

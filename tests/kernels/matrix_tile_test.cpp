@@ -103,11 +103,15 @@ Places places(device::Entry (*entry)(int thread, int word), int thread, int word
   return found;
 }
 
-/// Each entry of a (rows, columns) fragment is one thread's.
+/// Each entry of a (rows, columns) fragment is one thread's, and all threads' entries lie as those of the first do.
 void expect_whole(device::Entry (*entry)(int thread, int word), int threads, int words, int rows, int columns) {
   std::set<std::pair<int, int>> seen;
   for (int thread = 0; thread < threads; ++thread) {
-    for (const auto& [row, column] : places(entry, thread, words)) {
+    for (int word = 0; word < words; ++word) {
+      const device::Entry first = entry(thread, 0), offset = entry(0, word);
+      const auto [row, column] = entry(thread, word);
+      EXPECT_EQ(row, first.row + offset.row);
+      EXPECT_EQ(column, first.column + offset.column);
       EXPECT_TRUE(row >= 0 && row < rows && column >= 0 && column < columns) << row << ", " << column;
       EXPECT_TRUE(seen.emplace(row, column).second) << row << ", " << column << " twice";
     }
