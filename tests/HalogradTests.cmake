@@ -48,9 +48,7 @@ list(APPEND halograd_script_environment "HALOGRAD_MPIEXEC_FLAGS=${halograd_mpiex
 add_library(halograd_test_options INTERFACE)
 target_link_libraries(halograd_test_options INTERFACE halograd GTest::gtest halograd_options)
 if(Kokkos_DEVICES MATCHES "HIP" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
-  # The braces are those around the members of a base, which g++ does without.
-  target_compile_options(halograd_test_options INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/tests/clang15.hpp"
-    -Wno-missing-braces)
+  target_compile_options(halograd_test_options INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/tests/clang15.hpp")
 endif()
 
 # The main functions, compiled once for all folders.
