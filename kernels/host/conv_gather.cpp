@@ -2,6 +2,7 @@
 #include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/host/prefetch.hpp"
 
 namespace halograd::host {
 namespace {
@@ -84,11 +85,18 @@ struct GatherProduct {
   Lattice lattice;
   int depth, columns;  ///< in a group
   const T* in;
-  long in_pitch;  ///< values a pixel
+  long in_values;  ///< of all images
+  long in_pitch;   ///< values a pixel
   Target<T> target;
   long out_pitch;
   bool transposed;
   const T* in_place;  ///< the weights, where whole blocks are read from them; or null
+
+  /// Of `in` what the stretch after this one reads, in so many pieces.
+  [[nodiscard]] Prefetch ahead(long stretch, long stretches, long pieces) const {
+    if (lattice.images_innermost) return {};  // not one range of memory
+    return Prefetch(in, in_values, stretches, stretch + 1, 1, pieces);
+  }
 
   /// Where pack_weights has put a tap of the map.
   [[nodiscard]] int pack_position(int tap) const {
@@ -101,7 +109,7 @@ struct GatherProduct {
 template <class T>
 void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
                     const TapTable<T>& table, const TaskLists& lists, const long* out, int valid, int group,
-                    int first_block, int last_block) {
+                    int first_block, int last_block, Prefetch& next) {
   const long taps = product.shape->taps();
   for (int block = first_block; block < last_block; ++block) {
     const TileWidth width = blocks.width(block);
@@ -131,6 +139,7 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
       tile.out_offset = out + p;
       tile.valid_rows = std::min(rows, valid - p);
       run_tile(width, tile);
+      next.read();
     }
   }
 }
@@ -172,11 +181,14 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       for (int slot = 0; slot < table.slots(); ++slot) {
         lists.b_rows[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
       }
+      const int rows = gather_rows(blocks.width(first_block));
+      const long tiles = static_cast<long>(groups) * (last_block - first_block) * ((valid + rows - 1) / rows);
+      Prefetch next = product.ahead(first_pixel / table_pixels, stretches, tiles);
       for (int group = 0; group < groups; ++group) {
         for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
           if (table.line(0)[i] != scratch.zeros) table.line(0)[i] += product.depth;
         }
-        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block);
+        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block, next);
       }
     }
   });
@@ -221,8 +233,8 @@ void gather_forward(const Exec& exec, const ConvShape& shape, const T* x, const 
   const Lattice lattice = ordered(map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}});
   gather_product(
       exec, "halograd::conv_forward",
-      GatherProduct<T>{&shape, &map, lattice, depth, columns, x, shape.channels, Target<T>{y, nullptr, false, relu},
-                       shape.filters, false, in_place ? weights : nullptr},
+      GatherProduct<T>{&shape, &map, lattice, depth, columns, x, shape.in_pixels() * shape.channels, shape.channels,
+                       Target<T>{y, nullptr, false, relu}, shape.filters, false, in_place ? weights : nullptr},
       scratch);
 }
 
@@ -239,10 +251,11 @@ void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy,
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
     const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
     const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
-    gather_product(exec, "halograd::conv_backward_data",
-                   GatherProduct<T>{&shape, &map, lattice, depth, columns, dy, shape.filters,
-                                    Target<T>{dx, relu_output, accumulate, false}, shape.channels, true, nullptr},
-                   scratch);
+    gather_product(
+        exec, "halograd::conv_backward_data",
+        GatherProduct<T>{&shape, &map, lattice, depth, columns, dy, shape.out_pixels() * shape.filters, shape.filters,
+                         Target<T>{dx, relu_output, accumulate, false}, shape.channels, true, nullptr},
+        scratch);
   });
 }
 
