@@ -93,20 +93,20 @@ double free_accelerator_memory() {
   return static_cast<double>(left);
 }
 
-MatrixUnits matrix_units() {
+bool has_matrix_units() {
 #if defined(KOKKOS_ENABLE_CUDA)
-  return MatrixUnits::nvidia;
+  return true;
 #else
-  static const MatrixUnits units = [] {
+  static const bool found = [] {
     int accelerator = 0;
     require_success(hipGetDevice(&accelerator), "the device in use");
     hipDeviceProp_t properties{};
     require_success(hipGetDeviceProperties(&properties, accelerator), "device " + std::to_string(accelerator));
     const std::string name = properties.gcnArchName;  // "gfx90a:sramecc+:xnack-"
     const std::set<std::string> with_units{"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"};
-    return with_units.count(name.substr(0, name.find(':'))) > 0 ? MatrixUnits::amd : MatrixUnits::none;
+    return with_units.count(name.substr(0, name.find(':'))) > 0;
   }();
-  return units;
+  return found;
 #endif
 }
 
@@ -122,8 +122,8 @@ std::string accelerator_address(int /*accelerator*/) {
 double free_accelerator_memory() {
   return std::numeric_limits<double>::infinity();
 }
-MatrixUnits matrix_units() {
-  return MatrixUnits::none;
+bool has_matrix_units() {
+  return false;
 }
 
 #endif

@@ -23,8 +23,8 @@ std::string accelerator_address(int accelerator);
 /// Bytes that are left on the accelerator in use; infinite on builds for cores.
 double free_accelerator_memory();
 
-/// Whose matrix units the accelerator in use has: AMD's from gfx908 on (MI100 and newer Instinct).
-enum class MatrixUnits { none, nvidia, amd };
-MatrixUnits matrix_units();
+/// Whether the accelerator in use has matrix units that kernels use: NVIDIA's, AMD's from gfx908 on (MI100 and newer
+/// Instinct).
+bool has_matrix_units();
 
 }  // namespace halograd

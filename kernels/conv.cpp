@@ -11,9 +11,8 @@
 namespace halograd {
 
 bool computes_in(Precision precision) {
-  const MatrixUnits units = matrix_units();
-  if (precision == Precision::tf32) return units == MatrixUnits::nvidia;
-  return precision == Precision::full || units != MatrixUnits::none;
+  if (precision == Precision::tf32) return accelerator_maker() == AcceleratorMaker::nvidia;
+  return precision == Precision::full || has_matrix_units();
 }
 
 ConvShape::Spatial ConvShape::out_extent() const {

@@ -16,7 +16,7 @@
 ///   void multiply(sums, a_words, b_words)                  on devices that have it
 namespace halograd::device {
 
-/// AMD's CDNA devices, on which clang has the instructions; matrix_units() knows them by the same names.
+/// AMD's CDNA devices, on which clang has the instructions; has_matrix_units() knows them by the same names.
 #if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || \
     defined(__gfx950__)
 #define HALOGRAD_MFMA

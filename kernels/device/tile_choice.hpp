@@ -45,7 +45,7 @@ void multiply(const ExecutionSpace& exec, const char* name, const Product& produ
   if constexpr (sizeof(typename Product::Value) == 4) {
 #if defined(KOKKOS_ENABLE_HIP)
     if (precision == Precision::bf16) return multiply_on_matrix_units<MfmaBf16>(exec, name, product);
-    if (matrix_units() == MatrixUnits::amd) return multiply_on_matrix_units<MfmaFp32>(exec, name, product);
+    if (has_matrix_units()) return multiply_on_matrix_units<MfmaFp32>(exec, name, product);
 #else
     if (precision == Precision::bf16) return multiply_on_matrix_units<MmaBf16>(exec, name, product);
     if (precision == Precision::tf32) return multiply_on_matrix_units<MmaTf32>(exec, name, product);
