@@ -4,15 +4,12 @@
 #include <set>
 #include <string>
 
-#include "kernels/error.hpp"
-#include "kernels/types.hpp"
+#include "kernels/accelerator_runtime.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA)
-#define HALOGRAD_RUNTIME(name) cuda##name
 #define HALOGRAD_RUNTIME_NAME "CUDA"
 #define HALOGRAD_MAKER nvidia
 #elif defined(KOKKOS_ENABLE_HIP)
-#define HALOGRAD_RUNTIME(name) hip##name
 #define HALOGRAD_RUNTIME_NAME "HIP"
 #define HALOGRAD_MAKER amd
 #else
@@ -34,11 +31,6 @@ __global__ void probe() {}
 /// "12.4"
 std::string version(int number) {
   return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
-}
-
-template <class Status>
-void require_success(Status status, const std::string& what) {
-  HALOGRAD_REQUIRE(status == HALOGRAD_RUNTIME(Success), what, ": ", HALOGRAD_RUNTIME(GetErrorString)(status));
 }
 
 }  // namespace
@@ -130,6 +122,5 @@ bool has_matrix_units() {
 
 }  // namespace halograd
 
-#undef HALOGRAD_RUNTIME
 #undef HALOGRAD_RUNTIME_NAME
 #undef HALOGRAD_MAKER

@@ -9,6 +9,8 @@
 
 #include "data/augment.hpp"
 #include "data/sharding.hpp"
+#include "kernels/accelerator.hpp"
+#include "kernels/copy_stream.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -185,7 +187,9 @@ class Loader::Implementation {
   Implementation(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
       : plan_(dataset, config, options),
         prefetch_(options.prefetch && config.prefetch),
-        slots_(static_cast<std::size_t>(prefetch_ ? config.prefetch_batches + 1 : 1)) {}
+        slots_(static_cast<std::size_t>(prefetch_ ? config.prefetch_batches + 1 : 1)) {
+    if (accelerator_maker() != AcceleratorMaker::none && prefetch_) pin_slots(dataset);
+  }
   ~Implementation() { stop(); }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
@@ -223,7 +227,28 @@ class Loader::Implementation {
     return &batch;
   }
 
+  const Batch* ahead() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return started_ && prefetch_ && prepared_ > next_ ? &slots_[static_cast<std::size_t>(next_) % slots_.size()]
+                                                      : nullptr;
+  }
+
  private:
+  /// So that a device can copy batches while the thread prepares others. The slots keep their memory from now on: none
+  /// grows beyond the largest batch.
+  void pin_slots(const Dataset& dataset) {
+    const auto pin = [&](auto& values, long count) {
+      values.reserve(static_cast<std::size_t>(count));
+      pinned_.push_back(std::make_unique<PinnedRange>(values.data(), values.capacity() * sizeof(values[0])));
+    };
+    const long images = plan_.largest_batch(), labels = images * dataset.labels_per_image();
+    for (Batch& slot : slots_) {
+      pin(slot.images, images * dataset.shape().values());
+      pin(slot.labels, dataset.target_values() > 0 ? 0 : labels);
+      pin(slot.targets, labels * dataset.target_values());
+    }
+  }
+
   void prepare_ahead() {
     const long steps = plan_.steps();
     std::unique_lock<std::mutex> lock(mutex_);
@@ -259,6 +284,7 @@ class Loader::Implementation {
   BatchPlan plan_;
   bool prefetch_;
   std::vector<Batch> slots_;
+  std::vector<std::unique_ptr<PinnedRange>> pinned_;  // on accelerators: the memory of the slots
   bool started_ = false;
   long next_ = 0;     // the step that next() will hand out
   std::mutex mutex_;  // guards what follows while the thread runs
@@ -288,6 +314,9 @@ void Loader::start_epoch(long epoch, long first_step) {
 }
 const Batch* Loader::next() {
   return implementation_->next();
+}
+const Batch* Loader::ahead() {
+  return implementation_->ahead();
 }
 
 }  // namespace halograd

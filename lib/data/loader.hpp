@@ -69,6 +69,8 @@ class Loader {
   void start_epoch(long epoch, long first_step = 0);
   /// The next batch, valid until the next call of next() or start_epoch(); nullptr at the end of the epoch.
   const Batch* next();
+  /// The batch that next() will return, where it lies ready, valid as long as that; else nullptr. Does not wait.
+  const Batch* ahead();
 
  private:
   class Implementation;

@@ -20,15 +20,12 @@ std::size_t TensorInfo::size() const {
 }
 
 Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
-    : target_(target), largest_batch_(largest_batch), input_shape_(input) {
+    : target_(target), largest_batch_(largest_batch), input_shape_(input), batches_(input, target, largest_batch) {
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
   build_nodes(config, input, fused);
   const Node& last = *nodes_.back();
   require_outputs(config.name, last.config.output, last.shape, input, target);
   place_buffers();
-  const auto labels = static_cast<std::size_t>(largest_batch * target.labels_per_image);
-  labels_ = Buffer<std::int32_t>("halograd::labels", target.target_values > 0 ? 0 : labels);
-  targets_ = Buffer<float>("halograd::targets", labels * static_cast<std::size_t>(target.target_values));
 }
 
 Network::~Network() = default;
@@ -78,8 +75,8 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool 
 }
 
 Vector<float> Network::value(int index, int batch) const {
-  const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1]->shape;
-  return values_at<float>(arena_, value_offset_[index], static_cast<std::size_t>(shape.values() * batch));
+  return values_at<float>(arena_, value_offset_[index],
+                          static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
 }
 
 Vector<float> Network::gradient(int index, int batch) const {
@@ -108,29 +105,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
 
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
-  HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
-                   " images for a network built for 1 to ", largest_batch_);
-  const auto all = static_cast<std::size_t>(batch.size * target_.labels_per_image);
-  const std::size_t numbers = all * static_cast<std::size_t>(target_.target_values);
-  const std::size_t size = target_.target_values > 0 ? 0 : all;
-  const HostVector<const float> images(batch.images, static_cast<std::size_t>(input_shape_.values() * batch.size));
-  const HostVector<const std::int32_t> labels(batch.labels, size);
-  const HostVector<const float> targets(batch.targets, numbers);
-  if constexpr (runs_on_host) {
-    batch_images_ = images;
-    batch_labels_ = labels;
-    batch_targets_ = targets;
-  } else {
-    const Vector<float> device_images = value(0, batch.size);
-    const Vector<std::int32_t> device_labels = slice(labels_, 0, size);
-    Kokkos::deep_copy(exec, device_images, images);
-    const Vector<float> device_targets = slice(targets_, 0, numbers);
-    Kokkos::deep_copy(exec, device_labels, labels);
-    Kokkos::deep_copy(exec, device_targets, targets);
-    batch_images_ = device_images;
-    batch_labels_ = device_labels;
-    batch_targets_ = device_targets;
-  }
+  batch_ = batches_.load(exec, batch);
 }
 
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
@@ -147,7 +122,7 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
   call.training = training;
   call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
   for (std::size_t j = 0; j < node.inputs.size(); ++j) {
-    call.inputs[j] = node.inputs[j] == 0 ? batch_images_ : Vector<const float>(value(node.inputs[j], batch));
+    call.inputs[j] = node.inputs[j] == 0 ? batch_.images : Vector<const float>(value(node.inputs[j], batch));
   }
   call.output = value(static_cast<int>(i) + 1, batch);
   for (std::size_t j = 0; j < call.parameters.size(); ++j) {
@@ -188,9 +163,10 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                       std::uint64_t random_key, const GradientReady& ready) {
+                       std::uint64_t random_key, const GradientReady& ready, const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
+  batches_.prefetch(next);
   const int last = static_cast<int>(nodes_.size());
   const LossSum sum = loss(exec, batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size, ready);
@@ -198,16 +174,18 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   return sum;
 }
 
-LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch) {
+LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                          const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
+  batches_.prefetch(next);
   return loss(exec, batch.size, {});
 }
 
 LossSum Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
   const Region region("loss");
   const int last = static_cast<int>(nodes_.size());
-  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_labels_, batch_targets_,
+  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_.labels, batch_.targets,
                  gradient);
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/network_config.hpp"
 #include "kernels/types.hpp"
+#include "nn/batch_memory.hpp"
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
 #include "nn/plan.hpp"
@@ -40,14 +41,6 @@ struct NodeInfo {
   std::size_t parameters = 0;
   double forward_flops = 0;  ///< an image
   LayerNeeds needs;
-};
-
-/// Images and labels in host memory, as the loader gives them.
-struct HostBatch {
-  int size = 0;
-  const float* images = nullptr;         ///< (size, H, W, C)
-  const std::int32_t* labels = nullptr;  ///< (size, labels an image)
-  const float* targets = nullptr;        ///< (size, labels an image, target_values) where labels are real numbers
 };
 
 /// A network: nodes in execution order, each naming its inputs, and the memory they compute in. Activations and their
@@ -84,9 +77,10 @@ class Network {
   using GradientReady = std::function<void(std::size_t begin)>;
 
   /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides
-  /// dropout.
+  /// dropout. `next` is the batch of the call after this one where that is known: it is copied to the device meanwhile,
+  /// and must not change until then.
   LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key,
-                const GradientReady& ready = {});
+                const GradientReady& ready = {}, const HostBatch& next = {});
 
   /// Where training on this batch first leaves the finite numbers: "the images", "the output of layer conv1", "the
   /// loss", "the gradient of layer conv1", or empty. For a look after train has gone wrong: it computes the forward
@@ -94,8 +88,9 @@ class Network {
   std::string first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                std::uint64_t random_key);
 
-  /// Forward alone, with running statistics and without dropout.
-  LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch);
+  /// Forward alone, with running statistics and without dropout. `next` as above.
+  LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                   const HostBatch& next = {});
 
  private:
   struct Node;
@@ -130,12 +125,10 @@ class Network {
 
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
-  Buffer<std::int32_t> labels_;
-  Buffer<float> targets_;
-  Vector<const float> batch_images_;  ///< of the batch in work: in place, where kernels run on the host
-  Vector<const std::int32_t> batch_labels_;
-  Vector<const float> batch_targets_;
-  // Values: 0 is the input, i + 1 the output of node i. Several may share a place (in-place layers).
+  BatchMemory batches_;
+  DeviceBatch batch_;  ///< in work
+  // Values: 0 is the input, which lies in batches_, i + 1 the output of node i. Several may share a place (in-place
+  // layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;
 };
 

@@ -66,7 +66,7 @@ std::size_t Network::value_bytes(int value) const {
 /// From its producer to the last node that reads it, forward or backward.
 Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) const {
   const int count = static_cast<int>(nodes_.size()), producer = value - 1;
-  Lifetime life{value == 0 && runs_on_host ? 0 : value_bytes(value), producer, value == count ? count : producer};
+  Lifetime life{value == 0 ? 0 : value_bytes(value), producer, value == count ? count : producer};
   for (const int consumer : consumers) {
     const Node& node = *nodes_[consumer];
     const bool overwritten = node.needs.in_place && node.inputs[node.needs.in_place_input] == value;

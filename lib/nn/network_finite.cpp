@@ -8,7 +8,7 @@ namespace halograd {
 std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                       std::uint64_t random_key) {
   load(exec, batch);
-  if (count_non_finite(exec, batch_images_) > 0) return "the images";
+  if (count_non_finite(exec, batch_.images) > 0) return "the images";
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     forward_node(exec, replica, i, batch.size, true, random_key);
     if (count_non_finite(exec, value(static_cast<int>(i) + 1, batch.size)) > 0) {

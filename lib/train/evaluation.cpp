@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/host_batch.hpp"
+
 namespace halograd {
 
 Target target_of(const Dataset& data, const LossConfig& loss) {
@@ -23,8 +25,7 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
   sum.metric = metric_of(network.target().loss);
   loader.start_epoch(0);
   const auto add = [&](const Batch& batch) {
-    const LossSum part =
-        network.evaluate(exec, replica, {batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()});
+    const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()));
     sum.loss_sum += part.loss;
     sum.images += batch.size;
     sum.correct += static_cast<double>(part.correct);

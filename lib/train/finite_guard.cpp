@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/finite.hpp"
+#include "train/host_batch.hpp"
 
 namespace halograd {
 namespace {
@@ -31,9 +32,8 @@ bool FiniteGuard::finite(const ExecutionSpace& exec, double loss) const {
 
 std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,
                                    std::uint64_t random_key) {
-  const HostBatch host{batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()};
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
-  std::string where = network_.first_non_finite(exec, replica_, host, random_key);
+  std::string where = network_.first_non_finite(exec, replica_, host_batch(&batch), random_key);
   if (where == "the images") where = broken_image(batch, data);
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
   Kokkos::deep_copy(exec, replica_.gradients, 0.0F);

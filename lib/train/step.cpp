@@ -8,6 +8,7 @@
 #include "kernels/random.hpp"
 #include "support/seconds.hpp"
 #include "support/trace.hpp"
+#include "train/host_batch.hpp"
 #include "train/schedule.hpp"
 #include "train/trainer.hpp"
 
@@ -95,8 +96,9 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
   const trace::Span span("compute", "train");
   return network_->train(
-      exec_, replica_, {batch.size, batch.images.data(), batch.labels.data(), batch.targets.data()}, random_key,
-      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); });
+      exec_, replica_, host_batch(&batch), random_key,
+      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); },
+      host_batch(loader_->ahead()));
 }
 
 }  // namespace halograd

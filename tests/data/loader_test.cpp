@@ -59,6 +59,33 @@ TEST(Loader, RanksTogetherTakeWhatOneRankTakes) {
     }
 }
 
+TEST(Loader, TheBatchAheadIsTheNextOne) {
+  const NumberedDataset set(50);
+  Loader loader(set, augmented(), options(8));
+  EXPECT_EQ(loader.ahead(), nullptr);
+  loader.start_epoch(0);
+  const Batch* expected = nullptr;
+  for (long step = 0; step < loader.steps(); ++step) {
+    const Batch* batch = loader.next();
+    EXPECT_TRUE(step == 0 || batch == expected) << step;
+    const std::vector<std::int32_t> labels = batch->labels;
+    const bool last = step + 1 == loader.steps();
+    for (int tries = 0; tries < 5000 && !last && loader.ahead() == nullptr; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    expected = loader.ahead();
+    ASSERT_EQ(expected == nullptr, last);
+    EXPECT_EQ(batch->labels, labels);  // still held
+  }
+
+  LoaderOptions alone = options(8);
+  alone.prefetch = false;
+  Loader waits(set, {}, alone);
+  waits.start_epoch(0);
+  waits.next();
+  EXPECT_EQ(waits.ahead(), nullptr);
+}
+
 /// Batches of 8 give five ranks 1 2 1 2 2 images, the last one of 7 gives them 1 1 2 1 2.
 TEST(Loader, UnevenSharesAreDealtFromTheNextEpochOnAndCoverTheSet) {
   const NumberedDataset set(97);
