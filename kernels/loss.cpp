@@ -1,5 +1,7 @@
 #include "kernels/loss.hpp"
 
+#include <array>
+#include <cmath>
 #include <limits>
 
 #include "kernels/chunks.hpp"
@@ -20,7 +22,9 @@ struct CrossEntropyRow {
   double smoothing;
   double bad_label_loss;
 
-  KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct) const {
+  using value_type = double[];
+  static constexpr unsigned value_count = LossMemory::count;
+  KOKKOS_FUNCTION void operator()(const long row, double* const sums) const {
     const T* const from = logits + row * classes;
     const std::int32_t label = labels[row];
     int best = 0;
@@ -38,8 +42,8 @@ struct CrossEntropyRow {
     // One term at a time: without smoothing the loss is exactly that of the label.
     const double target = smoothing > 0 ? (1 - smoothing) * distance + smoothing * distances / classes : distance;
     const double row_loss = inside ? math::log(sum) + target : bad_label_loss;
-    loss += row_loss;
-    correct += inside && best == label && row_loss == row_loss ? 1 : 0;
+    sums[0] += row_loss;
+    sums[1] += inside && best == label && row_loss == row_loss ? 1 : 0;
     if (gradient == nullptr) return;
     T* const to = gradient + row * classes;
     const double share = scale / sum, least = scale * smoothing / classes, label_share = scale * (1 - smoothing);
@@ -59,16 +63,18 @@ struct BinaryRow {
   double scale;
   double bad_label_loss;
 
-  KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct, long& overlap, long& either) const {
+  using value_type = double[];
+  static constexpr unsigned value_count = LossMemory::count;
+  KOKKOS_FUNCTION void operator()(const long row, double* const sums) const {
     const double x = static_cast<double>(logits[row]);
     const std::int32_t label = labels[row];
     const bool actual = label == 1, predicted = x > 0;
     const double tail = math::exp(x < 0 ? x : -x);  // of -|x|; a NaN stays one
     const double row_loss = (x < 0 ? 0 : x) - (actual ? x : 0) + math::log1p(tail);
-    loss += label == 0 || label == 1 ? row_loss : bad_label_loss;
-    correct += actual == predicted && row_loss == row_loss ? 1 : 0;
-    overlap += actual && predicted ? 1 : 0;
-    either += actual || predicted ? 1 : 0;
+    sums[0] += label == 0 || label == 1 ? row_loss : bad_label_loss;
+    sums[1] += actual == predicted && row_loss == row_loss ? 1 : 0;
+    sums[2] += actual && predicted ? 1 : 0;
+    sums[3] += actual || predicted ? 1 : 0;
     if (gradient == nullptr) return;
     const double sigmoid = (x < 0 ? tail : 1) / (1 + tail);
     gradient[row] = static_cast<T>(scale * (sigmoid - (actual ? 1 : 0)));
@@ -83,7 +89,9 @@ struct SquaredRow {
   int width;
   double scale;
 
-  KOKKOS_FUNCTION void operator()(const long row, double& loss, long& correct) const {
+  using value_type = double[];
+  static constexpr unsigned value_count = LossMemory::count;
+  KOKKOS_FUNCTION void operator()(const long row, double* const sums) const {
     const T* const from = x + row * width;
     const std::int32_t label = labels[row];
     int best = 0;
@@ -94,8 +102,8 @@ struct SquaredRow {
       sum += error * error;
       if (gradient != nullptr) gradient[row * width + k] = static_cast<T>(2 * scale / width * error);
     }
-    loss += sum / width;
-    correct += (width == 1 ? sum < 0.25 : best == label && sum == sum) ? 1 : 0;
+    sums[0] += sum / width;
+    sums[1] += (width == 1 ? sum < 0.25 : best == label && sum == sum) ? 1 : 0;
   }
 };
 
@@ -108,14 +116,16 @@ struct SquaredTargetRow {
   int width;
   double scale;
 
-  KOKKOS_FUNCTION void operator()(const long row, double& loss) const {
+  using value_type = double[];
+  static constexpr unsigned value_count = LossMemory::count;
+  KOKKOS_FUNCTION void operator()(const long row, double* const sums) const {
     double sum = 0;
     for (long k = row * width; k < (row + 1) * width; ++k) {
       const double error = static_cast<double>(x[k]) - static_cast<double>(targets[k]);
       sum += error * error;
       if (gradient != nullptr) gradient[k] = static_cast<T>(2 * scale / width * error);
     }
-    loss += sum / width;
+    sums[0] += sum / width;
   }
 };
 
@@ -130,67 +140,75 @@ void require_loss_buffers(const char* kernel, long rows, int width, std::size_t 
 
 }  // namespace
 
+LossSum LossMemory::read(const ExecutionSpace& exec) const {
+  std::array<double, count> sums{};
+  Kokkos::deep_copy(exec, HostVector<double>(sums.data(), sums.size()), sums_);
+  exec.fence();
+  return {sums[0], std::lround(sums[1]), std::lround(sums[2]), std::lround(sums[3])};
+}
+
 template <class T>
-LossSum softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes, Vector<const T> logits,
-                              Vector<const std::int32_t> labels, double scale, Vector<T> gradient, double smoothing) {
+const LossMemory& softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes, Vector<const T> logits,
+                                        Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
+                                        const LossMemory& memory, double smoothing) {
   require_loss_buffers("softmax_cross_entropy", rows, classes, logits.extent(0), labels.extent(0), gradient.extent(0));
-  LossSum result;
   Kokkos::parallel_reduce(
       label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, rows),
       CrossEntropyRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, classes,
                          scale, smoothing, std::numeric_limits<double>::quiet_NaN()},
-      result.loss, result.correct);
-  return result;
+      memory.sums());
+  return memory;
 }
 
 template <class T>
-LossSum binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const T> logits,
-                             Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
+const LossMemory& binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const T> logits,
+                                       Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
+                                       const LossMemory& memory) {
   require_loss_buffers("binary_cross_entropy", rows, 1, logits.extent(0), labels.extent(0), gradient.extent(0));
-  LossSum result;
   Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, rows),
                           BinaryRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr,
                                        scale, std::numeric_limits<double>::quiet_NaN()},
-                          result.loss, result.correct, result.overlap, result.either);
-  return result;
+                          memory.sums());
+  return memory;
 }
 
 template <class T>
-LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
-                           Vector<const std::int32_t> labels, double scale, Vector<T> gradient) {
+const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
+                                     Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
+                                     const LossMemory& memory) {
   require_loss_buffers("mean_squared_error", rows, width, x.extent(0), labels.extent(0), gradient.extent(0));
-  LossSum result;
   Kokkos::parallel_reduce(
       label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
       SquaredRow<T>{x.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
-      result.loss, result.correct);
-  return result;
+      memory.sums());
+  return memory;
 }
 
 template <class T>
-LossSum mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x, Vector<const T> targets,
-                           double scale, Vector<T> gradient) {
+const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
+                                     Vector<const T> targets, double scale, Vector<T> gradient,
+                                     const LossMemory& memory) {
   require_loss_buffers("mean_squared_error", rows, width, x.extent(0), static_cast<std::size_t>(rows),
                        gradient.extent(0));
   HALOGRAD_REQUIRE(targets.extent(0) >= static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
                    "mean_squared_error: ", rows, " rows of ", width, " values, but ", targets.extent(0), " targets");
-  LossSum result;
   Kokkos::parallel_reduce(
       label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
       SquaredTargetRow<T>{x.data(), targets.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
-      result.loss);
-  return result;
+      memory.sums());
+  return memory;
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                      \
-  template LossSum softmax_cross_entropy<T>(const ExecutionSpace&, long, int, Vector<const T>,                       \
-                                            Vector<const std::int32_t>, double, Vector<T>, double);                  \
-  template LossSum binary_cross_entropy<T>(const ExecutionSpace&, long, Vector<const T>, Vector<const std::int32_t>, \
-                                           double, Vector<T>);                                                       \
-  template LossSum mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>,                          \
-                                         Vector<const std::int32_t>, double, Vector<T>);                             \
-  template LossSum mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>, double, \
-                                         Vector<T>);
+#define HALOGRAD_INSTANTIATE(T)                                                                                        \
+  template const LossMemory& softmax_cross_entropy<T>(const ExecutionSpace&, long, int, Vector<const T>,               \
+                                                      Vector<const std::int32_t>, double, Vector<T>,                   \
+                                                      const LossMemory&, double);                                      \
+  template const LossMemory& binary_cross_entropy<T>(                                                                  \
+      const ExecutionSpace&, long, Vector<const T>, Vector<const std::int32_t>, double, Vector<T>, const LossMemory&); \
+  template const LossMemory& mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>,                  \
+                                                   Vector<const std::int32_t>, double, Vector<T>, const LossMemory&);  \
+  template const LossMemory& mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>, \
+                                                   double, Vector<T>, const LossMemory&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

@@ -39,21 +39,25 @@ void require_outputs(const std::string& network, const std::string& layer, const
                    to_string(expected), " expected", one ? " by " + loss : "", ")");
 }
 
-LossSum loss_of(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
-                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient) {
+void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
+                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient,
+                const LossMemory& memory) {
   const long rows = batch * target.labels_per_image;
   const double scale = 1.0 / static_cast<double>(rows);
-  LossSum sum;
   if (target.loss.name == "binary_cross_entropy") {
-    sum = binary_cross_entropy<float>(exec, rows, outputs, labels, scale, gradient);
+    binary_cross_entropy<float>(exec, rows, outputs, labels, scale, gradient, memory);
   } else if (target.target_values > 0) {
-    sum = mean_squared_error<float>(exec, rows, channels, outputs, targets, scale, gradient);
+    mean_squared_error<float>(exec, rows, channels, outputs, targets, scale, gradient, memory);
   } else if (target.loss.name == "mean_squared_error") {
-    sum = mean_squared_error<float>(exec, rows, channels, outputs, labels, scale, gradient);
+    mean_squared_error<float>(exec, rows, channels, outputs, labels, scale, gradient, memory);
   } else {
-    sum = softmax_cross_entropy<float>(exec, rows, channels, outputs, labels, scale, gradient,
-                                       target.loss.label_smoothing);
+    softmax_cross_entropy<float>(exec, rows, channels, outputs, labels, scale, gradient, memory,
+                                 target.loss.label_smoothing);
   }
+}
+
+LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory) {
+  LossSum sum = memory.read(exec);
   sum.loss /= static_cast<double>(target.labels_per_image);
   return sum;
 }

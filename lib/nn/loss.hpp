@@ -30,10 +30,13 @@ int outputs_of(const Target& target);
 void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
                      const Target& target);
 
-/// The loss of a batch of outputs, summed over its images; an image's is the mean over its labels. With a gradient to
-/// write to, that of the batch's mean; an empty one is not wanted. `labels` or, for real numbers, `targets` (labels,
-/// target_values) is used.
-LossSum loss_of(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
-                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient);
+/// Gives `exec` the loss of a batch of outputs. With a gradient to write to, that of the batch's mean; an empty one is
+/// not wanted. `labels` or, for real numbers, `targets` (labels, target_values) is used.
+void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
+                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient,
+                const LossMemory& memory);
+
+/// What that leaves in `memory`, summed over the images; an image's is the mean over its labels. Fences.
+LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory);
 
 }  // namespace halograd

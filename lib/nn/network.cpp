@@ -166,27 +166,27 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
                        std::uint64_t random_key, const GradientReady& ready, const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, true, random_key);
-  batches_.prefetch(next);
   const int last = static_cast<int>(nodes_.size());
-  const LossSum sum = loss(exec, batch.size, gradient(last, batch.size));
+  loss(exec, batch.size, gradient(last, batch.size));
   backward(exec, replica, batch.size, ready);
-  exec.fence();
-  return sum;
+  batches_.prefetch(next);
+  return read_loss(exec, target_, loss_);
 }
 
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                           const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
+  loss(exec, batch.size, {});
   batches_.prefetch(next);
-  return loss(exec, batch.size, {});
+  return read_loss(exec, target_, loss_);
 }
 
-LossSum Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
+void Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
   const Region region("loss");
   const int last = static_cast<int>(nodes_.size());
-  return loss_of(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_.labels, batch_.targets,
-                 gradient);
+  start_loss(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_.labels, batch_.targets,
+             gradient, loss_);
 }
 
 }  // namespace halograd

@@ -111,7 +111,7 @@ class Network {
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                     std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready);
-  LossSum loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
+  void loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 
@@ -127,6 +127,7 @@ class Network {
   Vector<std::byte> workspace_;
   BatchMemory batches_;
   DeviceBatch batch_;  ///< in work
+  LossMemory loss_;
   // Values: 0 is the input, which lies in batches_, i + 1 the output of node i. Several may share a place (in-place
   // layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;

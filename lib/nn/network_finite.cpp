@@ -15,7 +15,8 @@ std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica&
       return "the output of layer " + nodes_[i]->config.output;
     }
   }
-  if (!std::isfinite(loss(exec, batch.size, {}).loss)) return "the loss";
+  loss(exec, batch.size, {});
+  if (!std::isfinite(read_loss(exec, target_, loss_).loss)) return "the loss";
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     const auto& tensor = parameters_[i];
     if (count_non_finite(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {

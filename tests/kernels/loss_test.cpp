@@ -26,7 +26,8 @@ std::vector<std::int32_t> some_labels(long rows, int classes) {
 template <class T>
 LossSum loss_of(const std::vector<T>& logits, const std::vector<std::int32_t>& labels, int classes) {
   return softmax_cross_entropy<T>(ExecutionSpace(), static_cast<long>(labels.size()), classes, to_device(logits),
-                                  to_device(labels), 1.0, Buffer<T>());
+                                  to_device(labels), 1.0, Buffer<T>(), LossMemory())
+      .read(ExecutionSpace());
 }
 
 TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
@@ -58,7 +59,10 @@ TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
       const auto device_logits = to_device(logits);
       const auto device_labels = to_device(labels);
       const Buffer<T> gradient("gradient", values);
-      const auto found = softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, gradient);
+      const LossMemory memory;
+      const LossSum found =
+          softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, gradient, memory)
+              .read(exec);
       EXPECT_NEAR(found.loss, loss, tolerance<T> * (1 + loss));
       EXPECT_EQ(found.correct, correct);
       const auto found_gradient = to_host(gradient);
@@ -66,10 +70,33 @@ TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
 
       const auto again = loss_of(logits, labels, classes);  // without a gradient, and the same bits
       EXPECT_EQ(again.loss, found.loss);
-      softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, device_logits);
+      softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, device_logits, memory);
       EXPECT_EQ(to_host(device_logits), found_gradient);
     }
   }
+}
+
+/// The sum of these by a scalar reduction over the same range.
+double scalar_sum(const std::vector<double>& values) {
+  const Buffer<double> device = to_device(values);
+  double sum = 0;
+  Kokkos::parallel_reduce(
+      "sum", Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>(0, static_cast<long>(values.size())),
+      KOKKOS_LAMBDA(const long i, double& s) { s += device(static_cast<std::size_t>(i)); }, sum);
+  return sum;
+}
+
+TEST(LossMemory, HoldsTheBitsOfAScalarReduction) {
+  const long rows = 1013;
+  const int classes = 10;
+  const auto logits = noise<float>(rows * classes, 3, -5, 5);
+  const auto labels = some_labels(rows, classes);
+  std::vector<double> of_rows;
+  for (long row = 0; row < rows; ++row) {
+    const auto from = logits.begin() + row * classes;
+    of_rows.push_back(loss_of<float>({from, from + classes}, {labels[row]}, classes).loss);
+  }
+  EXPECT_EQ(loss_of(logits, labels, classes).loss, scalar_sum(of_rows));
 }
 
 TEST(LossGradientTest, AgreesWithCentralDifferences) {
@@ -78,7 +105,8 @@ TEST(LossGradientTest, AgreesWithCentralDifferences) {
   const auto logits = noise<double>(rows * classes, 2, -3, 3);
   const auto labels = some_labels(rows, classes);
   const Buffer<double> gradient("gradient", logits.size());
-  softmax_cross_entropy<double>(ExecutionSpace(), rows, classes, to_device(logits), to_device(labels), 0.5, gradient);
+  softmax_cross_entropy<double>(ExecutionSpace(), rows, classes, to_device(logits), to_device(labels), 0.5, gradient,
+                                LossMemory());
   const auto found = to_host(gradient);
   const double step = 1e-5;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -132,10 +160,10 @@ TYPED_TEST(LossTest, RefusesShortBuffers) {
   const Buffer<T> six("six", 6);
   const Buffer<T> five("five", 5);
   const Buffer<std::int32_t> labels("labels", 2);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, five, labels, 1, six), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, six, labels, 1, five), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 3, 2, six, labels, 1, six), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 0, six, labels, 1, six), Error);
+  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, five, labels, 1, six, LossMemory()), Error);
+  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, six, labels, 1, five, LossMemory()), Error);
+  EXPECT_THROW(softmax_cross_entropy<T>(exec, 3, 2, six, labels, 1, six, LossMemory()), Error);
+  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 0, six, labels, 1, six, LossMemory()), Error);
 }
 
 }  // namespace

@@ -118,9 +118,10 @@ void add_losses() {
     const Buffer<float> logits = values(static_cast<std::size_t>(batch) * classes, 0.5F);
     const Buffer<float> gradient = values(logits.size(), 0);
     const Buffer<std::int32_t> labels("labels", batch);
+    const LossMemory memory;
     add(std::string("softmax_cross_entropy/").append(std::to_string(classes)), static_cast<double>(2 * logits.size()),
         [=](const auto& exec) {
-          softmax_cross_entropy<float>(exec, batch, classes, logits, labels, 1.0 / batch, gradient);
+          softmax_cross_entropy<float>(exec, batch, classes, logits, labels, 1.0 / batch, gradient, memory);
         });
   }
 }
