@@ -40,7 +40,7 @@ void compute_tile(const NarrowTile<T>& tile) {
     const T* a = tile.in + tile.slot_begin[slot];
     for (int d = 0; d < tile.depth; ++d, ++a, b += tile.pitch) {
       asm("" : "+r"(a));  // or g++ keeps, on the stack, what pixels will read that the one before has read
-      sum.add(b, [a, step](int m) { return a[m * step]; });
+      sum.add(b, [=](int m) { return a[m * step]; });
     }
   }
   const TileSums<T, pixels, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above

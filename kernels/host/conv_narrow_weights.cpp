@@ -8,7 +8,7 @@ namespace {
 
 /// The weight gradient is cut into parts of the rows of y, as the shape alone decides, each with sums of its own that
 /// are added up in order.
-constexpr long most_parts = 16, most_partial_values = 65536;
+constexpr long most_narrow_parts = 16, most_narrow_values = 65536;
 /// Rows of y that a tile goes through before the next one does: they stay in the first-level cache.
 constexpr long kept_rows_values = 4096;
 constexpr int most_tile_rows = 12;
@@ -89,8 +89,9 @@ long part_values(const ConvShape& shape, int padded) {
 }
 template <class T>
 int narrow_parts(const ConvShape& shape, const ColumnBlocks<T>& blocks) {
-  return static_cast<int>(std::max(1L, std::min({most_parts, most_partial_values / part_values(shape, blocks.padded()),
-                                                 NarrowGeometry(shape).rows()})));
+  return static_cast<int>(
+      std::max(1L, std::min({most_narrow_parts, most_narrow_values / part_values(shape, blocks.padded()),
+                             NarrowGeometry(shape).rows()})));
 }
 long kept_rows(const ConvShape& shape) {
   return std::max(1L, kept_rows_values / (static_cast<long>(shape.out_extent()[2]) * shape.filters));
