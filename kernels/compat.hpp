@@ -52,6 +52,10 @@ int device_number(const Space& space) {
   }
 }
 
+/// Whether a launch that a device has recorded can be repeated: kernels get their arguments by value. Older versions
+/// pass them through buffers of their own, on some devices, or were not looked at.
+constexpr bool launches_repeat = KOKKOS_VERSION >= 40600;
+
 /// "3.4.1"
 inline std::string kokkos_version() {
   return std::to_string(KOKKOS_VERSION / 10000) + "." + std::to_string(KOKKOS_VERSION / 100 % 100) + "." +

@@ -46,7 +46,8 @@ class Averager {
   /// The weights x_k are final: an exchange of them may begin, and overlap the gradient computation.
   virtual void before_gradient(const ExecutionSpace&, std::int64_t /*step*/, Vector<const float> /*weights*/) {}
   /// During the gradient computation, by all ranks with the same values of `begin`: the gradient's values from `begin`
-  /// to its end are complete. `share`: this rank's share of the global batch (images / images of all ranks).
+  /// to its end are complete. `share`: this rank's share of the global batch (images / images of all ranks). Only an
+  /// averager that shares gradients is sure to be told.
   virtual void gradient_ready(const ExecutionSpace&, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                               double /*share*/) {}
   /// The gradient g_k is complete. `share` as above, or 0 where this rank's gradient was left out and is zero now.

@@ -121,6 +121,10 @@ void visit(Visitor& v, TrainingConfig& c) {
     "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
     "bits of fraction; bf16 also on AMD's from MI100 on",
     one_of({"fp32", "tf32", "bf16"}));
+  v("step_recording", c.step_recording,
+    "on devices: a step is recorded once and then launched as a whole, where that can be done (auto), or piece by "
+    "piece (off)",
+    one_of({"auto", "off"}));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }

@@ -36,6 +36,12 @@ void Network::compute_in(Precision precision) {
                                                 : "\"bf16\" needs an NVIDIA device or an AMD Instinct from MI100 on",
                    ": expected \"fp32\" on ", ExecutionSpace::name());
   for (const auto& node : nodes_) node->call.precision = precision;
+  steps_.clear();
+}
+
+void Network::replay_steps(bool on) {
+  const bool random = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->needs.random; });
+  replays_steps_ = on && !runs_on_host && !random && steps_.refusal().empty();
 }
 
 void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool fused) {
@@ -165,10 +171,19 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                        std::uint64_t random_key, const GradientReady& ready, const HostBatch& next) {
   load(exec, batch);
-  forward(exec, replica, batch.size, true, random_key);
-  const int last = static_cast<int>(nodes_.size());
-  loss(exec, batch.size, gradient(last, batch.size));
-  backward(exec, replica, batch.size, ready);
+  const auto launch = [&](const ExecutionSpace& on) {
+    forward(on, replica, batch.size, true, random_key);
+    loss(on, batch.size, gradient(static_cast<int>(nodes_.size()), batch.size));
+    backward(on, replica, batch.size, ready);
+  };
+  if (replays_steps_ && !ready) {
+    steps_.run(exec,
+               {batch.size,
+                {batch_.images.data(), replica.parameters.data(), replica.gradients.data(), replica.statistics.data()}},
+               launch);
+  } else {
+    launch(exec);
+  }
   batches_.prefetch(next);
   return read_loss(exec, target_, loss_);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/network_config.hpp"
+#include "kernels/step_recorder.hpp"
 #include "kernels/types.hpp"
 #include "nn/batch_memory.hpp"
 #include "nn/layer.hpp"
@@ -69,6 +70,13 @@ class Network {
   /// What its layers multiply in from now on; full at first. Throws Error where this build's devices do not.
   void compute_in(Precision precision);
 
+  /// On devices: whether train gives steps to the device as a graph, recorded once (StepRecorder); off at first. It
+  /// does where no layer is random and nobody is to be told of gradients during backward.
+  void replay_steps(bool on);
+  [[nodiscard]] bool replays_steps() const { return replays_steps_; }
+  /// Why a step could not be recorded, so that all go on one by one; empty where none has failed.
+  [[nodiscard]] const std::string& replay_refusal() const { return steps_.refusal(); }
+
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
 
@@ -128,6 +136,8 @@ class Network {
   BatchMemory batches_;
   DeviceBatch batch_;  ///< in work
   LossMemory loss_;
+  StepRecorder steps_;
+  bool replays_steps_ = false;
   // Values: 0 is the input, which lies in batches_, i + 1 the output of node i. Several may share a place (in-place
   // layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;

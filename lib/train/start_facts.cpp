@@ -76,6 +76,7 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
                     count(network.largest_batch(), "image"));
   add("batch", std::to_string(config.training.batch) + " images, " + count(config.training.epochs, "epoch") + " of " +
                    count(static_cast<double>(loader.steps()), "step"));
+  if (network.replays_steps()) add("step", "recorded once, its kernels then launched together");
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
   const AveragerConfig& averager = config.averager;

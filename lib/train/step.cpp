@@ -95,10 +95,17 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 
 LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
   const trace::Span span("compute", "train");
-  return network_->train(
-      exec_, replica_, host_batch(&batch), random_key,
-      [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); },
-      host_batch(loader_->ahead()));
+  Network::GradientReady ready;
+  if (averager_->shares_gradients() && comm_.ranks() > 1) {
+    ready = [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); };
+  }
+  const LossSum loss =
+      network_->train(exec_, replica_, host_batch(&batch), random_key, ready, host_batch(loader_->ahead()));
+  if (network_->replays_steps() && !network_->replay_refusal().empty()) {
+    report_.line("  steps could not be recorded, and go on kernel by kernel: " + network_->replay_refusal());
+    network_->replay_steps(false);
+  }
+  return loss;
 }
 
 }  // namespace halograd

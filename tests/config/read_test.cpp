@@ -145,7 +145,7 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
       "[training]\nepoch = 3\n",
       "run.toml:2:1: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n  2 | epoch = 3\n"
       "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, ranks_per_device, shares, resumed_optimizer, "
-      "non_finite, precision, time_limit");
+      "non_finite, precision, step_recording, time_limit");
   expect_message("[ trainign ]\nepochs = 3\n",
                  "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
                  "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, loss, "
@@ -280,7 +280,7 @@ TEST(ReadConfig, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(message_of(minimal, {"training.epoch=3"}),
             "--set training.epoch=3: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n"
             "  --set | training.epoch=3\n        |          ^^^^^\n[training] takes: epochs, batch, seed, threads, "
-            "ranks_per_device, shares, resumed_optimizer, non_finite, precision, time_limit");
+            "ranks_per_device, shares, resumed_optimizer, non_finite, precision, step_recording, time_limit");
   expect_part(message_of(minimal, {"training.epochs=0"}),
               "--set training.epochs=0: training.epochs is 0, must be at least 1");
   expect_part(message_of(minimal, {"training.epochs=two"}), "found the string \"two\", expected an integer");

@@ -66,6 +66,11 @@ class Flatten : public Elementwise {
 class Dropout : public Elementwise {
  public:
   Dropout(const Shape& shape, double probability) : Elementwise(shape), probability_(probability) {}
+  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+    LayerNeeds needs = Elementwise::needs(largest_batch);
+    needs.random = true;
+    return needs;
+  }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
     dropout<float>(exec, call.inputs[0], call.output, call.training ? probability_ : 0, call.random_key, false);
   }
