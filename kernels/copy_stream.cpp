@@ -32,19 +32,21 @@ void CopyStream::wait() {
   require_success(HALOGRAD_RUNTIME(StreamSynchronize)(stream_->handle), "copies to the device");
 }
 
-PinnedRange::PinnedRange(void* begin, std::size_t bytes) {
-  if (bytes == 0) return;
+namespace {
+
+bool pin(void* begin, std::size_t bytes) {
   if (HALOGRAD_RUNTIME(HostRegister)(begin, bytes, HALOGRAD_RUNTIME(HostRegisterDefault)) ==
       HALOGRAD_RUNTIME(Success)) {
-    begin_ = begin;
-  } else {
-    static_cast<void>(HALOGRAD_RUNTIME(GetLastError)());  // or Kokkos finds it and takes it for its own
+    return true;
   }
+  static_cast<void>(HALOGRAD_RUNTIME(GetLastError)());  // or Kokkos finds it and takes it for its own
+  return false;
+}
+void unpin(void* begin) {
+  static_cast<void>(HALOGRAD_RUNTIME(HostUnregister)(begin));
 }
 
-PinnedRange::~PinnedRange() {
-  if (begin_ != nullptr) static_cast<void>(HALOGRAD_RUNTIME(HostUnregister)(begin_));
-}
+}  // namespace
 
 #else
 
@@ -59,9 +61,21 @@ void CopyStream::copy(void* to, const void* from, std::size_t bytes) {
 
 void CopyStream::wait() {}
 
-PinnedRange::PinnedRange(void* /*begin*/, std::size_t /*bytes*/) {}
-PinnedRange::~PinnedRange() = default;
+namespace {
+
+bool pin(void* /*begin*/, std::size_t /*bytes*/) {
+  return false;
+}
+void unpin(void* /*begin*/) {}
+
+}  // namespace
 
 #endif
+
+PinnedRange::PinnedRange(void* begin, std::size_t bytes) : begin_(bytes > 0 && pin(begin, bytes) ? begin : nullptr) {}
+
+PinnedRange::~PinnedRange() {
+  if (begin_ != nullptr) unpin(begin_);
+}
 
 }  // namespace halograd

@@ -35,7 +35,7 @@ class PinnedRange {
   PinnedRange& operator=(const PinnedRange&) = delete;
 
  private:
-  void* begin_ = nullptr;  // null: not pinned
+  void* begin_;  // null: not pinned
 };
 
 }  // namespace halograd
