@@ -96,7 +96,7 @@ void Trainer::leave_out(const Batch& batch, std::uint64_t random_key) {
 LossSum Trainer::compute_gradient(const Batch& batch, std::uint64_t random_key, double share) {
   const trace::Span span("compute", "train");
   Network::GradientReady ready;
-  if (averager_->shares_gradients() && comm_.ranks() > 1) {
+  if (!network_->replays_steps()) {
     ready = [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); };
   }
   const LossSum loss =
