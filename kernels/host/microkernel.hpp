@@ -188,7 +188,7 @@ template <int V, bool half, class T>
 void run_rows(int, const GatherTile<T>& tile) {
   compute_tile<V, half>(tile);
 }
-template <int V, bool half, class T, int rows = outer_rows({V, half})>
+template <int V, bool half, class T, int rows = outer_rows(TileWidth{V, half})>
 void run_rows(int count, const OuterTile<T>& tile) {
   if (count == rows) return compute_tile<rows, V, half>(tile);
   if constexpr (rows > 1) run_rows<V, half, T, rows - 1>(count, tile);
