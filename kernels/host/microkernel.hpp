@@ -4,11 +4,6 @@
 
 #include "kernels/host/target.hpp"
 
-#if defined(__CUDACC__)  // nvcc knows no "GCC unroll", but leaves it to the host compiler, which does
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 /// Register tiles of the host convolution.
 namespace halograd::host {
 
@@ -210,7 +205,3 @@ void run_tile(TileWidth width, const Tile& tile, int rows = 0) {
 }
 
 }  // namespace halograd::host
-
-#if defined(__CUDACC__)
-#pragma nv_diagnostic pop
-#endif

@@ -2,11 +2,6 @@
 
 #include "kernels/host/microkernel.hpp"
 
-#if defined(__CUDACC__)  // as in microkernel.hpp
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 /// Register tiles of plain matrix products, on operands that lie regularly in memory.
 namespace halograd::host {
 
@@ -102,7 +97,3 @@ void multiply_panel(int packs, int rows, const PanelTile<T>& first, const Betwee
 }
 
 }  // namespace halograd::host
-
-#if defined(__CUDACC__)
-#pragma nv_diagnostic pop
-#endif

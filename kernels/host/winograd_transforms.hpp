@@ -2,11 +2,6 @@
 
 #include "kernels/host/microkernel.hpp"
 
-#if defined(__CUDACC__)  // as in microkernel.hpp
-#pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675
-#endif
-
 /// The linear maps of Winograd's minimal filtering, y = A^T [(G g G^T) . (B^T d B)] A (A. Lavin and S. Gray, "Fast
 /// Algorithms for Convolutional Neural Networks", 2016), for tiles of 4x4 outputs: under 3x3 kernels with the six
 /// points 0, 1, -1, 2, -2 and infinity; under 5x5 kernels with the eight points 0, 1, -1, infinity, 2, -2, 1/2 and
@@ -315,7 +310,3 @@ inline void transform_kernel_gradient(const Load& load, const Store& store_tap) 
 }
 
 }  // namespace halograd::host
-
-#if defined(__CUDACC__)
-#pragma nv_diagnostic pop
-#endif
