@@ -7,6 +7,10 @@
 
 namespace halograd {
 
+bool works_beside_gradient(const AveragerConfig& averager) {
+  return averager.name == "allreduce" || averager.name == "easgd";
+}
+
 std::unique_ptr<Averager> make_averager(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
   const bool periodic = averager.every > 1 || averager.global_every > 0 || averager.consensus_target > 0;

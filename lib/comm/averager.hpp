@@ -47,7 +47,7 @@ class Averager {
   virtual void before_gradient(const ExecutionSpace&, std::int64_t /*step*/, Vector<const float> /*weights*/) {}
   /// During the gradient computation, by all ranks with the same values of `begin`: the gradient's values from `begin`
   /// to its end are complete. `share`: this rank's share of the global batch (images / images of all ranks). Only an
-  /// averager that shares gradients is sure to be told.
+  /// averager that works_beside_gradient is sure to be told.
   virtual void gradient_ready(const ExecutionSpace&, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                               double /*share*/) {}
   /// The gradient g_k is complete. `share` as above, or 0 where this rank's gradient was left out and is zero now.
@@ -96,6 +96,9 @@ class Averager {
   /// What has come over this rank's in-edges since the last call; empty where an algorithm has none.
   virtual std::vector<EdgeRecord> take_edges() { return {}; }
 };
+
+/// Whether an averager has gradient_ready move a sum over all ranks, which then travels beside the computation.
+bool works_beside_gradient(const AveragerConfig& averager);
 
 /// The one factory. Collective.
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);

@@ -69,8 +69,8 @@ Trainer::Trainer(const RunConfig& config, const Communicator& comm, Report& repo
     config_.network = expand_network(config_.network, outputs_of(target));
     network_ = std::make_unique<Network>(config_.network, train_set_->shape(), target, largest);
     network_->compute_in(precision_named(config_.training.precision));
-    const bool sends_early = config_.averager.name == "allreduce" && comm_.ranks() > 1;
-    network_->replay_steps(config_.training.step_recording == "auto" && !sends_early);
+    const bool told_early = works_beside_gradient(config_.averager) && comm_.ranks() > 1;
+    network_->replay_steps(config_.training.step_recording == "auto" && !told_early);
     topology_ =
         std::make_unique<Topology>(of_nodes ? make_topology(config_.topology, nodes)
                                             : make_topology(config_.topology, comm_.ranks(), comm_.node_of_rank()));
