@@ -2,6 +2,7 @@
 #include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/host/prefetch.hpp"
 
 namespace halograd::host {
 namespace {
@@ -72,15 +73,31 @@ class WeightGradient {
       table.fill(lattice_, first, count, x_, shape_.channels, shape_.groups == 1, scratch_.zeros);
       const T* const right = readable_dy(first, count, task);
       const bool accumulate = first > part.pixels.begin;
+      Ahead next = ahead(part, first + count);
       for (int group = 0; group < shape_.groups; ++group) {
         for (int block = 0; block < blocks_.count(); ++block) {
-          add_block(part, table, right, count, group, block, accumulate);
+          add_block(part, table, right, count, group, block, accumulate, next);
         }
       }
     }
   }
 
  private:
+  /// What the tiles read next, fetched while they work.
+  struct Ahead {
+    Prefetch x, dy;
+    void read() {
+      x.read();
+      dy.read();
+    }
+  };
+  [[nodiscard]] Ahead ahead(const GradientPart<T>& part, long first) const {
+    const long count = std::min<long>(gradient_pixels, part.pixels.end - first), all = lattice_.pixels();
+    const long tiles = (part.last_row - part.first_row) * blocks_.count() / outer_rows(blocks_.width(0)) + 1;
+    return {Prefetch(x_, shape_.in_pixels() * shape_.channels, all, first, count, tiles),
+            Prefetch(dy_, all * shape_.filters, all, first, count, tiles)};
+  }
+
   /// The gradients of pixels [first, first + count): a tile may read a little beyond them.
   const T* readable_dy(long first, int count, int task) const {
     const T* const from = dy_ + first * shape_.filters;
@@ -93,7 +110,7 @@ class WeightGradient {
   }
 
   void add_block(const GradientPart<T>& part, const TapTable<T>& table, const T* right, int count, int group, int block,
-                 bool accumulate) const {
+                 bool accumulate, Ahead& next) const {
     const TileWidth width = blocks_.width(block);
     const long begin = blocks_.begin(block);
     const long column = static_cast<long>(group) * blocks_.columns + begin;
@@ -126,6 +143,7 @@ class WeightGradient {
         tile.left_offset = row + share.begin - slot * slot_rows + group * in_group;
         tile.out = part.gradient + (row + share.begin) * shape_.filters + column;
         run_tile(width, tile, static_cast<int>(share.end - share.begin));
+        next.read();
       }
       row += rows;
     }
