@@ -170,30 +170,33 @@ struct PatchSource {
   const T* zeros;  ///< a row of a patch
 };
 
+/// Whether 0 <= at < extent, in one comparison.
+inline bool hits(int at, int extent) {
+  return static_cast<unsigned>(at) < static_cast<unsigned>(extent);
+}
+
 /// Calls transform(load, to) for patches [first, first + count) of the tiles of a pass and every pack of their
 /// channels: load(i, j) is pixel (i, j) of the patch, `to` where plane 0 of the result starts, at (patch, channel).
 template <int size, class T, class Transform>
 void transform_patches(const PatchSource<T>& source, const TilePass& pass, long first, int count, T* to, long to_pitch,
                        const Transform& transform) {
-  const long pixel = source.channels;
+  const long pixel = source.channels, line = source.width * pixel;
   TileAt at(pass, first);
   for (int t = 0; t < count; ++t, at.next(pass), to += to_pitch) {
     const int h = at.i * winograd_outputs + source.top, w = at.j * winograd_outputs + source.left;
     const bool inside = h >= 0 && w >= 0 && h + size <= source.height && w + size <= source.width;
     const T* row[size];
-    for (int i = 0; i < size; ++i) {
-      const bool hit = h + i >= 0 && h + i < source.height;
-      row[i] = hit ? source.data + ((static_cast<long>(at.n) * source.height + h + i) * source.width + w) * pixel
-                   : source.zeros;
-    }
+    const T* from = source.data + ((static_cast<long>(at.n) * source.height + h) * source.width + w) * pixel;
+    for (int i = 0; i < size; ++i, from += line) row[i] = hits(h + i, source.height) ? from : source.zeros;
     for (int c = 0; c < source.channels; c += lanes<T>) {
       if (inside && c + lanes<T> <= source.channels) {
         transform([&](int i, int j) { return load<T>(row[i] + (j * pixel + c)); }, to + c);
         continue;
       }
       LaneMask mask[size];
+      const LaneMask rest = first_lanes<T>(source.channels - c);
       for (int j = 0; j < size; ++j) {
-        mask[j] = first_lanes<T>(w + j >= 0 && w + j < source.width ? source.channels - c : 0);
+        mask[j] = hits(w + j, source.width) ? rest : LaneMask{};
       }
       transform([&](int i, int j) { return load_lanes<T>(row[i] + (j * pixel + c), mask[j]); }, to + c);
     }

@@ -46,9 +46,13 @@ struct WinogradGradient {
   [[nodiscard]] T* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
   [[nodiscard]] T* gradients_of(int team) const { return pieces.gradients + team * planes * cut.gradient_pitch(); }
 
-  /// Planes of the low (high) half of B^T x B of the rows [begin, end) that a block reads.
-  template <bool high>
-  void transform_inputs(int team, const TileBlock& tiles, long begin, long end) const {
+  /// Which half of the planes, or both.
+  struct Halves {
+    bool low, high;
+  };
+
+  /// Planes of B^T x B of the rows [begin, end) that a block reads.
+  void transform_inputs(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
     const PatchSource<T> source{x,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
                                 pieces.zeros};
     T* const to = inputs_of(team);
@@ -57,22 +61,27 @@ struct WinogradGradient {
         [&](long first, int count, long row) {
           transform_patches<winograd_points(r)>(
               source, pass, first, count, to + row * cut.input_columns, cut.input_columns,
-              [&](const auto& pixels, T* at) { transform_planes<InputMap, r, high>(pixels, at, cut.input_pitch()); });
+              [&](const auto& pixels, T* at) {
+                if (halves.low) transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
+                if (halves.high) transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+              });
         },
         [&](int count, long row) {
-          for (int plane = high ? planes / 2 : 0; plane < (high ? planes : planes / 2); ++plane) {
+          for (int plane = halves.low ? 0 : planes / 2; plane < (halves.high ? planes : planes / 2); ++plane) {
             std::fill_n(to + plane * cut.input_pitch() + row * cut.input_columns, count * cut.input_columns, T(0));
           }
         });
   }
   /// The same of A dy A^T.
-  template <bool high>
-  void transform_gradients(int team, const TileBlock& tiles, long begin, long end) const {
+  void transform_gradients(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
     const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros};
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
       transform_patches<winograd_outputs>(
           source, pass, first, count, gradients_of(team) + row * cut.gradient_columns, cut.gradient_columns,
-          [&](const auto& pixels, T* at) { transform_planes<GradientMap, r, high>(pixels, at, cut.gradient_pitch()); });
+          [&](const auto& pixels, T* at) {
+            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, cut.gradient_pitch());
+            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, cut.gradient_pitch());
+          });
     });
   }
 
@@ -82,11 +91,15 @@ struct WinogradGradient {
     const int team = task / cut.team_size(), member = task % cut.team_size();
     const TileBlock tiles = stretch(team, round).tiles;
     const long read = tiles.rows_read(pass), written = tiles.rows();
+    if (cut.team_size() == 1) {
+      transform_inputs(team, tiles, 0, read, {true, true});
+      return transform_gradients(team, tiles, 0, written, {true, true});
+    }
     const Share x_rows(2 * read, member, cut.team_size()), dy_rows(2 * written, member, cut.team_size());
-    transform_inputs<false>(team, tiles, x_rows.begin, std::min(x_rows.end, read));
-    transform_gradients<false>(team, tiles, dy_rows.begin, std::min(dy_rows.end, written));
-    transform_inputs<true>(team, tiles, std::max(x_rows.begin - read, 0L), x_rows.end - read);
-    transform_gradients<true>(team, tiles, std::max(dy_rows.begin - written, 0L), dy_rows.end - written);
+    transform_inputs(team, tiles, x_rows.begin, std::min(x_rows.end, read), {true, false});
+    transform_gradients(team, tiles, dy_rows.begin, std::min(dy_rows.end, written), {true, false});
+    transform_inputs(team, tiles, std::max(x_rows.begin - read, 0L), x_rows.end - read, {false, true});
+    transform_gradients(team, tiles, std::max(dy_rows.begin - written, 0L), dy_rows.end - written, {false, true});
   }
 
   /// What the transforms read next, fetched while the sums are computed.
