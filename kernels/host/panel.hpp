@@ -13,7 +13,7 @@ constexpr int most_panel_rows(int packs) {
   return rows_that_fit(packs, 12);
 }
 /// Rows of a PanelTile with which the last of several goes past `rows` by the fewest.
-inline int fitting_panel_rows(int packs, int rows) {
+constexpr int fitting_panel_rows(int packs, int rows) {
   int best = panel_rows(packs);
   const auto computed = [rows](int tile) { return (rows + tile - 1) / tile * tile; };
   for (int tile = best + 1; tile <= most_panel_rows(packs); ++tile) {
@@ -78,12 +78,11 @@ void run_panel(int count, const PanelTile<T>& tile) {
   compute_panel<rows, V, transposed>(tile);
 }
 
-/// compute_panel over `rows` rows (the last tile may go past them, by fewer than panel_rows(packs)) of at most two
-/// packs of columns; calls between() after each tile.
+/// compute_panel over `rows` rows in tiles of `step` (panel_rows(packs) unless transposed; the last may go past them)
+/// of at most two packs of columns; calls between() after each tile.
 template <bool transposed, class T, class Between>
-void multiply_panel(int packs, int rows, const PanelTile<T>& first, const Between& between) {
+void multiply_panel(int packs, int rows, int step, const PanelTile<T>& first, const Between& between) {
   PanelTile<T> tile = first;
-  const int step = transposed ? fitting_panel_rows(packs, rows) : panel_rows(packs);
   for (int row = 0; row < rows; row += step) {
     tile.left = first.left + (transposed ? row : row * first.left_pitch);
     tile.out = first.out + row * first.out_pitch;

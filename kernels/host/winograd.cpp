@@ -49,6 +49,7 @@ struct WinogradProduct {
   WinogradScratch<T> scratch;
 
   void transform_inputs(const TileBlock& block, T* to) const {
+    const long pitch = cut.input_pitch();
     const PatchSource<T> source{in,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
                                 scratch.zeros};
     block.for_read(
@@ -56,13 +57,13 @@ struct WinogradProduct {
         [&](long tile, int tiles, long row) {
           transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
                                                 cut.input_columns, [&](const auto& pixels, T* at) {
-                                                  transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
-                                                  transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+                                                  transform_planes<InputMap, r, false>(pixels, at, pitch);
+                                                  transform_planes<InputMap, r, true>(pixels, at, pitch);
                                                 });
         },
         [&](int tiles, long row) {
           for (int plane = 0; plane < planes; ++plane) {
-            std::fill_n(to + plane * cut.input_pitch() + row * cut.input_columns, tiles * cut.input_columns, T(0));
+            std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, T(0));
           }
         });
   }
@@ -73,6 +74,7 @@ struct WinogradProduct {
                Prefetch& next_inputs) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
+    const long input_pitch = cut.input_pitch(), kernel_pitch = cut.kernel_pitch(), product_pitch = cut.product_pitch();
     Prefetch outputs, masks;
     if (cut.keeps_kernels && block == 0) {
       outputs = fetched(target.out, pass.out_values(), tiles, products_in_block(tiles, packs));
@@ -81,12 +83,12 @@ struct WinogradProduct {
     for (int plane = 0; plane < planes; ++plane) {
       for (int tap = 0; tap < pass.taps; ++tap) {
         multiply_panel<false>(
-            packs, static_cast<int>(tiles.rows()),
+            packs, static_cast<int>(tiles.rows()), panel_rows(packs),
             PanelTile<T>{pass.depth,
-                         inputs + plane * cut.input_pitch() + static_cast<long>(tap) * tiles.count * cut.input_columns,
+                         inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
                          cut.input_columns,
-                         kernels + plane * cut.kernel_pitch() + static_cast<long>(tap) * pass.depth * width, width,
-                         products + plane * cut.product_pitch(), width, tap > 0},
+                         kernels + plane * kernel_pitch + static_cast<long>(tap) * pass.depth * width, width,
+                         products + plane * product_pitch, width, tap > 0},
             [&] {
               next_inputs.read();
               outputs.write();
@@ -99,7 +101,7 @@ struct WinogradProduct {
       for (const T* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
         for (int v = 0; v < packs; ++v) {
           const int column = cut.blocks.begin(block) + v * lanes<T>;
-          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, cut.product_pitch(),
+          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, product_pitch,
                            scratch.bias + column);
         }
       }

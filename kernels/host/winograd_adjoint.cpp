@@ -104,10 +104,11 @@ struct WinogradAdjoint {
 
   void transform_gradients(long first, int count, T* to) const {
     const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, scratch.zeros};
+    const long pitch = cut.gradient_pitch();
     transform_patches<winograd_outputs>(source, pass, first, count, to, cut.gradient_columns,
                                         [&](const auto& pixels, T* at) {
-                                          transform_planes<GradientMap, r, false>(pixels, at, cut.gradient_pitch());
-                                          transform_planes<GradientMap, r, true>(pixels, at, cut.gradient_pitch());
+                                          transform_planes<GradientMap, r, false>(pixels, at, pitch);
+                                          transform_planes<GradientMap, r, true>(pixels, at, pitch);
                                         });
   }
 
@@ -156,7 +157,7 @@ struct WinogradAdjoint {
     for (int block = 0; block < cut.blocks.count(); ++block) {
       const int packs = cut.blocks.packs(block), columns = packs * lanes<T>;
       for (int plane = 0; plane < planes; ++plane) {
-        multiply_panel<false>(packs, tiles,
+        multiply_panel<false>(packs, tiles, panel_rows(packs),
                               PanelTile<T>{pass.columns, gradients + plane * cut.gradient_pitch(), cut.gradient_columns,
                                            kernels_of(block) + plane * cut.kernel_pitch(pass), columns,
                                            products + plane * cut.product_pitch(), columns, false},

@@ -1,9 +1,20 @@
+#include <array>
+
 #include "kernels/host/prefetch.hpp"
 #include "kernels/host/winograd.hpp"
 #include "kernels/host/winograd_cut.hpp"
 
 namespace halograd::host {
 namespace {
+
+/// fitting_panel_rows of a unit's rows, which are asked for more often than its divisions would allow.
+constexpr auto fitting_rows = [] {
+  std::array<std::array<int, unit_rows + 1>, 3> rows_for{};
+  for (int packs : {1, 2}) {
+    for (int rows = 1; rows <= unit_rows; ++rows) rows_for[packs][rows] = fitting_panel_rows(packs, rows);
+  }
+  return rows_for;
+}();
 
 template <int r, class T>
 struct WinogradGradient {
@@ -56,31 +67,33 @@ struct WinogradGradient {
     const PatchSource<T> source{x,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
                                 pieces.zeros};
     T* const to = inputs_of(team);
+    const long pitch = cut.input_pitch();
     tiles.for_read(
         pass, begin, end,
         [&](long first, int count, long row) {
           transform_patches<winograd_points(r)>(
               source, pass, first, count, to + row * cut.input_columns, cut.input_columns,
               [&](const auto& pixels, T* at) {
-                if (halves.low) transform_planes<InputMap, r, false>(pixels, at, cut.input_pitch());
-                if (halves.high) transform_planes<InputMap, r, true>(pixels, at, cut.input_pitch());
+                if (halves.low) transform_planes<InputMap, r, false>(pixels, at, pitch);
+                if (halves.high) transform_planes<InputMap, r, true>(pixels, at, pitch);
               });
         },
         [&](int count, long row) {
           for (int plane = halves.low ? 0 : planes / 2; plane < (halves.high ? planes : planes / 2); ++plane) {
-            std::fill_n(to + plane * cut.input_pitch() + row * cut.input_columns, count * cut.input_columns, T(0));
+            std::fill_n(to + plane * pitch + row * cut.input_columns, count * cut.input_columns, T(0));
           }
         });
   }
   /// The same of A dy A^T.
   void transform_gradients(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
     const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros};
+    const long pitch = cut.gradient_pitch();
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
       transform_patches<winograd_outputs>(
           source, pass, first, count, gradients_of(team) + row * cut.gradient_columns, cut.gradient_columns,
           [&](const auto& pixels, T* at) {
-            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, cut.gradient_pitch());
-            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, cut.gradient_pitch());
+            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, pitch);
+            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, pitch);
           });
     });
   }
@@ -116,14 +129,14 @@ struct WinogradGradient {
 
   /// Adds the products of a team's tiles to the sums of a unit in one plane.
   void sum_tiles(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, T* sums, Ahead& next) const {
-    const int packs = cut.blocks.packs(cut.block(unit));
+    const int packs = cut.blocks.packs(cut.block(unit)), rows = cut.rows(unit), step = fitting_rows[packs][rows];
     const long count = tiles.rows();
     const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
                     static_cast<long>(cut.tap(unit)) * tiles.count * cut.input_columns;
     const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
     for (long t = 0; t < count; t += summed_tiles) {
       multiply_panel<true>(
-          packs, cut.rows(unit),
+          packs, rows, step,
           PanelTile<T>{static_cast<int>(std::min<long>(summed_tiles, count - t)), left + t * cut.input_columns,
                        cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
                        sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
