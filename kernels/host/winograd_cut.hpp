@@ -107,8 +107,9 @@ constexpr long kept_bytes_alone = 512L << 10;
 constexpr long kept_bytes_a_task = 1L << 20;
 /// The same in volumes: one number, since their tiles are summed block by block and the order must not depend on tasks.
 constexpr long kept_volume_bytes = 1280L << 10;
-/// Tiles that a register tile sums at a time: its operands stay in the first-level cache.
-constexpr int summed_tiles = 32;
+/// Tiles that a register tile sums at a time, at least, and bytes of them: they stay in the first-level cache.
+constexpr int least_summed_tiles = 32;
+constexpr long summed_bytes = 12L << 10;
 /// Rows (input channels) of a unit of the sums.
 constexpr int unit_rows = 64;
 /// Larger sums are kept only where they are less than the transformed tiles: of many channels and few tiles, it is the
@@ -143,11 +144,11 @@ struct GradientCut {
         filters(shape.filters),
         taps(pass.taps),
         input_columns(whole_packs<T>(shape.channels)),
-        gradient_columns(PanelBlocks<T>{shape.filters}.count() * PanelBlocks<T>::width),
+        gradient_columns(whole_packs<T>(shape.filters)),
         blocks{shape.filters} {
     const long plane = pass.planes() * static_cast<long>(sizeof(T));
     const long tile_bytes = plane * (input_columns + gradient_columns);
-    const long sum_bytes = plane * taps * input_columns * gradient_columns;
+    const long sum_bytes = plane * taps * input_columns * blocks.count() * blocks.width;
     keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
     if (pass.in_volumes) {
       const VolumeBlock block(pass, kept_volume_bytes / tile_bytes);
@@ -168,7 +169,7 @@ struct GradientCut {
     }
     const long part_tiles = (pass.tiles() + parts - 1) / parts;
     const long kept_bytes = team_size() == 1 ? kept_bytes_alone : team_size() * kept_bytes_a_task;
-    const long block = std::max<long>(1, kept_bytes / tile_bytes / summed_tiles) * summed_tiles;
+    const long block = std::max<long>(1, kept_bytes / tile_bytes / least_summed_tiles) * least_summed_tiles;
     tiles = keeps_sums ? std::min(block, part_tiles) : pass.tiles();
     stretches = (part_tiles + tiles - 1) / tiles;
   }
@@ -178,6 +179,10 @@ struct GradientCut {
     int teams = std::min(tasks, parts);
     while (tasks % teams != 0 || (parts + teams - 1) / teams * teams * 10 > parts * 11) --teams;
     return teams;
+  }
+  [[nodiscard]] long summed_tiles() const {
+    const long tile_bytes = static_cast<long>(sizeof(T)) * (input_columns + gradient_columns);
+    return std::max<long>(least_summed_tiles, summed_bytes / tile_bytes);
   }
   [[nodiscard]] int team_size() const { return concurrency() / teams; }
   [[nodiscard]] int row_units() const { return (channels + unit_rows - 1) / unit_rows; }

@@ -122,7 +122,7 @@ struct WinogradGradient {
   [[nodiscard]] Ahead ahead(const TileBlock& tiles, long sums) const {
     if (pass.in_volumes) return {};  // no stretch of memory
     const long row_tiles = std::min<long>(unit_rows, shape.channels) / panel_rows(2) + 1;
-    const long products = sums * row_tiles * ((tiles.count + summed_tiles - 1) / summed_tiles);
+    const long products = sums * row_tiles * ((tiles.count + cut.summed_tiles() - 1) / cut.summed_tiles());
     return {Prefetch(x, pass.in_values(), pass.tiles(), tiles.first, tiles.count, products),
             Prefetch(dy, pass.out_values(), pass.tiles(), tiles.first, tiles.count, products)};
   }
@@ -134,10 +134,11 @@ struct WinogradGradient {
     const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
                     static_cast<long>(cut.tap(unit)) * tiles.count * cut.input_columns;
     const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
-    for (long t = 0; t < count; t += summed_tiles) {
+    const long summed = cut.summed_tiles();
+    for (long t = 0; t < count; t += summed) {
       multiply_panel<true>(
           packs, rows, step,
-          PanelTile<T>{static_cast<int>(std::min<long>(summed_tiles, count - t)), left + t * cut.input_columns,
+          PanelTile<T>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
                        cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
                        sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
           [&next] {
