@@ -84,11 +84,10 @@ struct WinogradProduct {
       for (int tap = 0; tap < pass.taps; ++tap) {
         multiply_panel<false>(
             packs, static_cast<int>(tiles.rows()), panel_rows(packs),
-            PanelTile<T>{pass.depth,
-                         inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
-                         cut.input_columns,
-                         kernels + plane * kernel_pitch + static_cast<long>(tap) * pass.depth * width, width,
-                         products + plane * product_pitch, width, tap > 0},
+            PanelTile<T>{
+                pass.depth, inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
+                cut.input_columns, kernels + plane * kernel_pitch + static_cast<long>(tap) * pass.depth * width, width,
+                products + plane * product_pitch, width, tap > 0},
             [&] {
               next_inputs.read();
               outputs.write();
@@ -101,8 +100,7 @@ struct WinogradProduct {
       for (const T* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
         for (int v = 0; v < packs; ++v) {
           const int column = cut.blocks.begin(block) + v * lanes<T>;
-          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, product_pitch,
-                           scratch.bias + column);
+          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, product_pitch, scratch.bias + column);
         }
       }
     });

@@ -71,12 +71,13 @@ struct WinogradGradient {
     tiles.for_read(
         pass, begin, end,
         [&](long first, int count, long row) {
-          transform_patches<winograd_points(r)>(
-              source, pass, first, count, to + row * cut.input_columns, cut.input_columns,
-              [&](const auto& pixels, T* at) {
-                if (halves.low) transform_planes<InputMap, r, false>(pixels, at, pitch);
-                if (halves.high) transform_planes<InputMap, r, true>(pixels, at, pitch);
-              });
+          transform_patches<winograd_points(r)>(source, pass, first, count, to + row * cut.input_columns,
+                                                cut.input_columns, [&](const auto& pixels, T* at) {
+                                                  if (halves.low)
+                                                    transform_planes<InputMap, r, false>(pixels, at, pitch);
+                                                  if (halves.high)
+                                                    transform_planes<InputMap, r, true>(pixels, at, pitch);
+                                                });
         },
         [&](int count, long row) {
           for (int plane = halves.low ? 0 : planes / 2; plane < (halves.high ? planes : planes / 2); ++plane) {
@@ -89,17 +90,16 @@ struct WinogradGradient {
     const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros};
     const long pitch = cut.gradient_pitch();
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
-      transform_patches<winograd_outputs>(
-          source, pass, first, count, gradients_of(team) + row * cut.gradient_columns, cut.gradient_columns,
-          [&](const auto& pixels, T* at) {
-            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, pitch);
-            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, pitch);
-          });
+      transform_patches<winograd_outputs>(source, pass, first, count, gradients_of(team) + row * cut.gradient_columns,
+                                          cut.gradient_columns, [&](const auto& pixels, T* at) {
+                                            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, pitch);
+                                            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, pitch);
+                                          });
     });
   }
 
-  /// A task's share of the transforms of a stretch. A half of the planes after the other, as in the sums: of two
-  /// tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
+  /// A task's share of the transforms of a stretch. In a team a half of the planes after the other, as in the sums: of
+  /// two tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
   void transform_share(int task, long round) const {
     const int team = task / cut.team_size(), member = task % cut.team_size();
     const TileBlock tiles = stretch(team, round).tiles;
@@ -136,15 +136,14 @@ struct WinogradGradient {
     const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
     const long summed = cut.summed_tiles();
     for (long t = 0; t < count; t += summed) {
-      multiply_panel<true>(
-          packs, rows, step,
-          PanelTile<T>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
-                       cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
-                       sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
-          [&next] {
-            next.x.read();
-            next.dy.read();
-          });
+      multiply_panel<true>(packs, rows, step,
+                           PanelTile<T>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
+                                        cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
+                                        sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
+                           [&next] {
+                             next.x.read();
+                             next.dy.read();
+                           });
     }
   }
 
