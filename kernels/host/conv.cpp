@@ -105,6 +105,7 @@ std::size_t conv_workspace(const ConvShape& shape) {
   std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
   if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
   if (has_narrow_weights(shape)) bytes = std::max(bytes, narrow_weights_workspace<T>(shape));
+  if (has_strided_data(shape)) bytes = std::max(bytes, strided_workspace<T>(shape));
   if (pads_images(shape)) {
     Scratch scratch(nullptr);
     take_padded<T>(scratch, shape);
@@ -137,6 +138,9 @@ void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, c
                         T* dx, bool accumulate, std::byte* workspace) {
   if (is_depthwise(shape)) {
     return depthwise_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+  }
+  if (has_strided_data(shape)) {
+    return strided_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
   }
   if (shape.batch > largest_swapped_batch(shape)) {
     return gather_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);

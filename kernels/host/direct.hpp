@@ -31,6 +31,14 @@ template <class T>
 void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
                              std::byte* workspace);
 
+/// Few channels, stride 2 x 2: data gradient (conv_strided_data.cpp).
+bool has_strided_data(const ConvShape& shape);
+template <class T>
+std::size_t strided_workspace(const ConvShape& shape);
+template <class T>
+void strided_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+                           const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
+
 /// Any shape: weight gradient (conv_weights.cpp).
 template <class T>
 std::size_t outer_workspace(const ConvShape& shape);

@@ -111,6 +111,20 @@ class TapMap {
     return map;
   }
 
+  /// Transposed: all that the taps of the phases with this depth read, each offset once (as a tap of kernel_index that
+  /// of one of them), for the pixels of the phase of rows and columns 0.
+  static TapMap sources(const ConvShape& shape, int depth_phase, Tap* storage) {
+    TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride, storage);
+    for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+      if (phase[0] != depth_phase) return;
+      for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, +1, phase);
+    });
+    std::sort(storage, storage + map.count_, [](const Tap& a, const Tap& b) { return a.offset < b.offset; });
+    const auto same = [](const Tap& a, const Tap& b) { return a.offset == b.offset; };
+    map.count_ = static_cast<int>(std::unique(storage, storage + map.count_, same) - storage);
+    return map;
+  }
+
   [[nodiscard]] int taps() const { return count_; }
   [[nodiscard]] const Tap& tap(int index) const { return taps_[index]; }
   /// So many successive taps read successive pixels, where all of them are inside the image.
