@@ -7,6 +7,9 @@
 namespace halograd::host {
 namespace {
 
+/// Where more of what the taps read is in the padding, tiles skip it (ordered).
+constexpr double least_inside_share = 0.95;
+
 /// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
 template <class T>
 struct GatherScratch {
@@ -151,8 +154,6 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
   const int taps = product.shape->taps();
   const int groups = product.shape->groups;
   const long pixels = product.lattice.pixels();
-  const ConvShape::Spatial& image = product.lattice.image;
-  const long image_pixels = static_cast<long>(image[0]) * image[1] * image[2];
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   const int tasks = concurrency();
   // Few stretches are not of even length: then tasks share out the columns, and read nothing of each other's weights.
@@ -172,7 +173,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       unit += last_block - first_block;
       const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
       const Lattice& lattice = product.lattice;
-      const long out_step = (lattice.images_innermost ? image_pixels : lattice.step[2]) * product.out_pitch;
+      const long out_step = lattice.line_step() * product.out_pitch;
       for_each_line(lattice, first_pixel, valid, [&](const Pixel& pixel, int at, int length) {
         const long start = pixel.position(lattice) * product.out_pitch;
         for (int i = 0; i < length; ++i) out[at + i] = start + i * out_step;
@@ -192,13 +193,6 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       }
     }
   });
-}
-
-/// The order of the pixels. Where many taps read only padding, one position of many images at a time: a tile then skips
-/// them all.
-Lattice ordered(const TapMap& map, Lattice lattice) {
-  lattice.images_innermost = lattice.batch >= 8 && lattice.pixels() > 0 && map.inside_share(lattice) < 0.95;
-  return lattice;
 }
 
 }  // namespace
@@ -230,7 +224,8 @@ void gather_forward(const Exec& exec, const ConvShape& shape, const T* x, const 
   const bool in_place = reads_in_place<T>(shape);
   pack_weights(exec, shape, weights, false, !in_place, scratch.packed);
   const TapMap map = TapMap::forward(shape, scratch.taps);
-  const Lattice lattice = ordered(map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}});
+  const Lattice lattice =
+      ordered(map, Lattice{shape.batch, shape.out_extent(), {0, 0, 0}, {1, 1, 1}}, least_inside_share);
   gather_product(
       exec, "halograd::conv_forward",
       GatherProduct<T>{&shape, &map, lattice, depth, columns, x, shape.in_pixels() * shape.channels, shape.channels,
@@ -250,7 +245,7 @@ void gather_backward_data(const Exec& exec, const ConvShape& shape, const T* dy,
   pack_weights(exec, shape, weights, true, true, scratch.packed);
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
     const TapMap map = TapMap::transposed(shape, phase, scratch.taps);
-    const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
+    const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, phase, shape.stride}, least_inside_share);
     gather_product(
         exec, "halograd::conv_backward_data",
         GatherProduct<T>{&shape, &map, lattice, depth, columns, dy, shape.out_pixels() * shape.filters, shape.filters,

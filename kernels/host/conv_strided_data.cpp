@@ -11,17 +11,18 @@ namespace halograd::host {
 namespace {
 
 constexpr int phases = 4;
-/// Packs of columns in a register tile.
-constexpr int strided_packs = simd_registers >= 32 ? 2 : 1;
-/// Most channels for which this is the faster way: with more, tiles of four packs and one phase are as good.
-constexpr int most_strided_channels = 32;
-
+/// Most channels for which this is the faster way: with more, tiles of four packs and one phase are as good. Of 16
+/// registers a tile has too few sums for a source that one phase reads alone.
+constexpr int most_strided_channels = simd_registers >= 32 ? 32 : 16;
+/// A tile has one pack of columns: with two, of half the pixels, the weights of 32 channels and 64 filters would come
+/// from the second-level cache for each.
+constexpr int strided_packs = 1;
 /// Pixels of each phase in a tile: their sums, a value of dy for each and one row of weights fill the registers.
-constexpr int strided_pixels(TileWidth width) {
-  return (simd_registers - 1) / (phases * width.registers() + 1);
-}
-static_assert(strided_pixels({strided_packs, false}) > 0 && table_pixels % strided_pixels({1, false}) == 0 &&
-              table_pixels % strided_pixels({strided_packs, false}) == 0);
+constexpr int strided_pixels = (simd_registers - 1) / (phases + 1);
+static_assert(table_pixels % strided_pixels == 0);
+/// Where less of dy is inside the image, tiles have the same pixels of many images, and skip what all of them have not.
+/// Row by row, dx is one stretch of memory.
+constexpr double least_inside_share = 0.8;
 
 /// A pixel of dy that taps of some phases read, relative to those of dx.
 struct Source {
@@ -113,9 +114,9 @@ struct StridedTile {
 };
 
 /// What one source gives to the phases of the mask.
-template <int mask, class T, int pixels, int V, bool half>
-inline void add_source(const T* const (&row)[pixels], int depth, const T* weights,
-                       TileSums<T, pixels, V, half> (&sum)[phases]) {
+template <int mask, class T, int V, bool half>
+inline void add_source(const T* const (&row)[strided_pixels], int depth, const T* weights,
+                       TileSums<T, strided_pixels, V, half> (&sum)[phases]) {
   constexpr int width = columns_of<T>({V, half});
   for (int d = 0; d < depth; ++d) {
     const auto left = [&row, d](int m) { return row[m][d]; };
@@ -130,28 +131,28 @@ inline void add_source(const T* const (&row)[pixels], int depth, const T* weight
 
 template <int V, bool half, class T>
 void compute_tile(const StridedTile<T>& tile) {
-  constexpr TileWidth width{V, half};
-  constexpr int pixels = strided_pixels(width);
-  TileSums<T, pixels, V, half> sum[phases];
+  using Sums = TileSums<T, strided_pixels, V, half>;
+  constexpr int width = columns_of<T>({V, half});
+  Sums sum[phases];
 #pragma GCC unroll 4
-  for (auto& phase_sum : sum) phase_sum.start_at_zero();
+  for (Sums& phase_sum : sum) phase_sum.start_at_zero();
   if (tile.target.reads()) {
     for (int m = 0; m < tile.valid; ++m) {
-      for (const long offset : tile.phase_offset) {
-        for (int v = 0; v < width.registers(); ++v) tile.target.prefetch(tile.out[m] + offset + v * lanes<T>);
+      for (int phase = 0; phase < phases; ++phase) {
+        if (tile.stored[m] >> phase & 1) tile.target.prefetch(tile.out[m] + tile.phase_offset[phase]);
       }
     }
   }
   for (int s = 0; s < tile.source_count; ++s) {
-    const T* row[pixels];
+    const T* row[strided_pixels];
     bool needed = false;
 #pragma GCC unroll 8
-    for (int m = 0; m < pixels; ++m) {
+    for (int m = 0; m < strided_pixels; ++m) {
       row[m] = tile.rows[s * table_pixels + m];
       needed = needed || row[m] != tile.zeros;
     }
     if (!needed) continue;
-    const T* const weights = tile.weights + tile.sources[s].begin * columns_of<T>(width);
+    const T* const weights = tile.weights + tile.sources[s].begin * width;
     // Rows of the phases that a source has taps for, by columns of them.
     switch (tile.sources[s].mask) {
       case 0b0001:
@@ -182,7 +183,7 @@ void compute_tile(const StridedTile<T>& tile) {
         add_source<0b1111>(row, tile.depth, weights, sum);
     }
   }
-  const auto write = [&tile](const TileSums<T, pixels, V, half>(&done)[phases], const auto& store) {
+  const auto write = [&tile](const Sums(&done)[phases], const auto& store) {
 #pragma GCC unroll 4
     for (int phase = 0; phase < phases; ++phase) {
       done[phase].write(tile.valid, [&](auto pack, int m, int column) {
@@ -190,10 +191,10 @@ void compute_tile(const StridedTile<T>& tile) {
       });
     }
   };
-  TileSums<T, pixels, V, half> done[phases];  // what lambdas refer to is in memory: not the sums of the loop above
+  Sums done[phases];  // what lambdas refer to is in memory: not the sums of the loop above
 #pragma GCC unroll 4
   for (int phase = 0; phase < phases; ++phase) done[phase] = sum[phase];
-  if (tile.columns >= columns_of<T>(width)) {
+  if (tile.columns >= width) {
     tile.target.store_whole(
         [&](const auto& store_pack) { write(done, [&](auto pack, long at, int) { store_pack(pack, at); }); });
   } else {
@@ -201,24 +202,13 @@ void compute_tile(const StridedTile<T>& tile) {
   }
 }
 
-template <class T>
-void run_width(TileWidth width, const StridedTile<T>& tile) {
-  if constexpr (has_half_packs) {
-    if (width.half && width.packs == 0) return compute_tile<0, true>(tile);
-    if (width.half) return compute_tile<1, true>(tile);
-  }
-  if constexpr (strided_packs > 1) {
-    if (width.packs == 2) return compute_tile<2, false>(tile);
-  }
-  compute_tile<1, false>(tile);
-}
-
 /// The pixels of dx with one phase of the depth.
 template <class T>
 void strided_product(const Exec& exec, const ConvShape& shape, const T* dy, const TapMap& map, int depth_phase,
                      const ColumnBlocks<T>& blocks, long packed_rows, const Target<T>& target,
                      const StridedScratch<T>& scratch) {
-  const Lattice lattice{shape.batch, shape.extent, {depth_phase, 0, 0}, shape.stride};
+  const Lattice lattice =
+      ordered(map, Lattice{shape.batch, shape.extent, {depth_phase, 0, 0}, shape.stride}, least_inside_share);
   const long pixels = lattice.pixels(), pitch = shape.channels;
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   int with_taps = 0;
@@ -246,25 +236,27 @@ void strided_product(const Exec& exec, const ConvShape& shape, const T* dy, cons
         const long start = pixel.position(lattice) * pitch;
         const int rows = pixel.h + 1 < shape.extent[1] ? 0b1111 : 0b0011;
         for (int i = 0; i < length; ++i) {
-          out[at + i] = start + i * 2 * pitch;
-          stored[at + i] = changed & rows & (pixel.w + 2 * i + 1 < shape.extent[2] ? 0b1111 : 0b0101);
+          const int w = pixel.w + (lattice.images_innermost ? 0 : 2 * i);
+          out[at + i] = start + i * lattice.line_step() * pitch;
+          stored[at + i] = changed & rows & (w + 1 < shape.extent[2] ? 0b1111 : 0b0101);
         }
       });
       table.fill(lattice, first, valid, dy, shape.filters, false, scratch.zeros);
       for (int block = 0; block < blocks.count(); ++block) {
-        const TileWidth width = blocks.width(block);
-        const int step = strided_pixels(width), column = blocks.begin(block);
+        const int column = blocks.begin(block);
         tile.weights = scratch.packed + packed_rows * column;
         tile.target = target.from(column);
         tile.columns = blocks.columns - column;
-        Prefetch next(block == 0 ? dy : nullptr, shape.out_pixels() * shape.filters, stretches, stretch + 1, 1,
-                      (valid + step - 1) / step);
-        for (int p = 0; p < valid; p += step) {
+        const bool one_range = block == 0 && !lattice.images_innermost;
+        Prefetch next(one_range ? dy : nullptr, shape.out_pixels() * shape.filters, stretches, stretch + 1, 1,
+                      (valid + strided_pixels - 1) / strided_pixels);
+        for (int p = 0; p < valid; p += strided_pixels) {
           tile.rows = table.line(0) + p;
           tile.out = out + p;
           tile.stored = stored + p;
-          tile.valid = std::min(step, valid - p);
-          run_width(width, tile);
+          tile.valid = std::min(strided_pixels, valid - p);
+          blocks.width(block).half ? compute_tile<has_half_packs ? 0 : 1, has_half_packs>(tile)
+                                   : compute_tile<1, false>(tile);
           next.read();
         }
       }

@@ -19,6 +19,10 @@ struct Lattice {
     return image[axis] > start[axis] ? (image[axis] - start[axis] + step[axis] - 1) / step[axis] : 0;
   }
   [[nodiscard]] long pixels() const { return static_cast<long>(batch) * count(0) * count(1) * count(2); }
+  /// Positions from a pixel to the next one counted, on a line (for_each_line).
+  [[nodiscard]] long line_step() const {
+    return images_innermost ? static_cast<long>(image[0]) * image[1] * image[2] : step[2];
+  }
 };
 
 /// A pixel of a lattice.
@@ -217,6 +221,13 @@ class TapMap {
   int count_ = 0;
   int run_ = 1;
 };
+
+/// The lattice with the order of its pixels. Where less than `share` of what the taps read is inside the image, one
+/// position of many images at a time: a tile then skips the taps that all of them have outside.
+inline Lattice ordered(const TapMap& map, Lattice lattice, double share) {
+  lattice.images_innermost = lattice.batch >= 8 && lattice.pixels() > 0 && map.inside_share(lattice) < share;
+  return lattice;
+}
 
 /// The row pointers of a stretch of pixels: one line a slot, one column a pixel. A slot is a tap or, where every pixel
 /// of the stretch is inside the image, a run of taps that reads one stretch of memory.

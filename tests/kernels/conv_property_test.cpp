@@ -68,6 +68,21 @@ ConvShape small_images(Draw& generator) {
   return s;
 }
 
+/// Stride 2 x 2 and few channels: the data gradient takes all phases at a time.
+ConvShape strided(Draw& generator) {
+  ConvShape s = general(generator);
+  s.batch = draw(generator, 1, 11);
+  s.groups = 1;
+  s.channels = draw(generator, 1, 34);
+  for (int axis = 1; axis < 3; ++axis) {
+    s.extent[axis] = draw(generator, 1, 13);
+    s.kernel[axis] = draw(generator, 1, 4);
+    s.stride[axis] = 2;
+    while (s.out_extent()[axis] < 1) ++s.padding[axis];
+  }
+  return s;
+}
+
 /// `values` with NaN before and after them: whatever is read there spoils a result.
 template <class T>
 struct Guarded {
@@ -134,6 +149,9 @@ void check_family(const Family& family, int count) {
 
 TEST(ConvProperty, GeneralShapesMatchDefinition) {
   check_family(general, 100);
+}
+TEST(ConvProperty, StridedShapesMatchDefinition) {
+  check_family(strided, 100);
 }
 TEST(ConvProperty, DepthwiseShapesMatchDefinition) {
   check_family(depthwise, 100);

@@ -1,17 +1,12 @@
 #include "kernels/host/winograd.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "tests/kernels/conv_reference.hpp"
+#include "tests/kernels/thread_bits.hpp"
 
 namespace halograd {
 namespace {
@@ -221,7 +216,7 @@ TEST(Winograd, WorkspaceServesSmallerBatches) {
 // Results of layers that are cut in blocks, of one whose data gradient goes by tiles of dy, of those whose sums are not
 // kept, with 4, 8 and 24 parts of the weight gradient, and of volumes with several parts and one, for the test below.
 TEST(Winograd, DISABLED_WritesBits) {
-  std::ofstream out(std::getenv("HALOGRAD_TEST_BITS"), std::ios::binary);
+  BitWriter out;
   for (const ConvShape& s :
        {image(7, 30, 30, 20, 50, 3, 1, 1), image(7, 12, 12, 20, 50, 5), image(9, 4, 4, 300, 256, 3, 1, 1),
         image(9, 32, 32, 5, 6, 3, 1, 1), image(17, 32, 32, 16, 20, 3, 1, 1), image(49, 32, 32, 3, 4, 3, 1, 1),
@@ -235,34 +230,15 @@ TEST(Winograd, DISABLED_WritesBits) {
     const std::vector<float> y = passes.forward(x, weights, bias, true);
     passes.data(dy, weights, nullptr, false, dx);
     passes.weights(x, dy, dweights, dbias);
-    for (const std::vector<float>* values :
-         std::initializer_list<const std::vector<float>*>{&y, &dx, &dweights, &dbias}) {
-      out.write(reinterpret_cast<const char*>(values->data()),
-                static_cast<std::streamsize>(values->size() * sizeof(float)));
-    }
+    out.write(y);
+    out.write(dx);
+    out.write(dweights);
+    out.write(dbias);
   }
 }
 
-std::string bits_with_threads(int threads) {
-  const std::string file = ::testing::TempDir() + "winograd_bits_" + std::to_string(::getpid());
-  const std::string program = "/proc/" + std::to_string(::getpid()) + "/exe";
-  const std::string command = "OMP_NUM_THREADS=" + std::to_string(threads) + " HALOGRAD_TEST_BITS='" + file + "' " +
-                              program +
-                              " --gtest_filter=Winograd.DISABLED_WritesBits --gtest_also_run_disabled_tests >/dev/null";
-  EXPECT_EQ(std::system(command.c_str()), 0);
-  std::ifstream in(file, std::ios::binary);
-  std::string bits{std::istreambuf_iterator<char>(in), {}};
-  std::remove(file.c_str());
-  return bits;
-}
-
 TEST(Winograd, BitsDoNotDependOnThreads) {
-  const std::string one = bits_with_threads(1);
-  ASSERT_GT(one.size(), 1000000U);
-  EXPECT_TRUE(one == bits_with_threads(1)) << "run to run";
-  EXPECT_TRUE(one == bits_with_threads(2)) << "two threads";
-  EXPECT_TRUE(one == bits_with_threads(3)) << "three threads";
-  EXPECT_TRUE(one == bits_with_threads(4)) << "four threads";
+  expect_same_bits_with_any_threads("Winograd.DISABLED_WritesBits", 1000000);
 }
 
 }  // namespace
