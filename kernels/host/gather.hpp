@@ -115,8 +115,8 @@ class TapMap {
     return map;
   }
 
-  /// Transposed: all that the taps of the phases with this depth read, each offset once (as a tap of kernel_index that
-  /// of one of them), for the pixels of the phase of rows and columns 0.
+  /// Transposed: what the taps of all phases with this one in depth read, for the pixels where row and column are of
+  /// phase 0: each offset once, kernel_index any tap's that reads there.
   static TapMap sources(const ConvShape& shape, int depth_phase, Tap* storage) {
     TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride, storage);
     for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
