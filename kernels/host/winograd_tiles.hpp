@@ -156,7 +156,7 @@ LaneMask first_lanes(int count) {
 }
 template <class T>
 inline Pack<T> load_lanes(const T* from, LaneMask mask) {
-  return load_part<Pack<T> >(from, mask);
+  return load_part<T>(from, mask);
 }
 #endif
 
