@@ -33,8 +33,13 @@ std::vector<int> brightness(const Bytes& images) {
   return labels;
 }
 
+/// HDF5's names of types are macros with a comma in them, which nvcc 13 does not take in braces.
+hid_t byte_type() {
+  return H5T_STD_U8LE;
+}
+
 struct Written {
-  hid_t type = H5T_STD_U8LE;  ///< of the labels
+  hid_t type = byte_type();  ///< of the labels
   std::vector<hsize_t> test_extents{3, height, width};
   std::map<std::string, int> attributes{{"classes", 2}};
   int spoilt = 1;  ///< the label of the pixel 10 of image 2
@@ -61,7 +66,8 @@ DataConfig config_of(const std::filesystem::path& path) {
 TEST(Hdf5PixelLabels, OfAnyIntegerTypeAreReadInTheOrderAskedFor) {
   const Folder folder;
   int number = 0;
-  for (const hid_t type : {H5T_STD_U8LE, H5T_STD_I32LE, H5T_STD_I64BE}) {
+  const hid_t four_bytes = H5T_STD_I32LE, eight_bytes = H5T_STD_I64BE;
+  for (const hid_t type : {byte_type(), four_bytes, eight_bytes}) {
     const auto path = folder.path() / ("types" + std::to_string(number++) + ".h5");
     write_file(path, 20, {type});
     const auto data = open_dataset(config_of(path), Split::train, 1);
@@ -115,13 +121,14 @@ TEST(Hdf5PixelLabels, WhatIsWrongWithThemIsTold) {
   const Folder folder;
   const auto path = folder.path() / "bad.h5";
   const auto opened = [&](Split split) { return open_dataset(config_of(path), split, 1); };
-  write_file(path, 20, {H5T_STD_U8LE, {3, height, width}, {}});
+  write_file(path, 20, {byte_type(), {3, height, width}, {}});
   expect_error([&] { opened(Split::train); }, {"bad.h5:/train/labels", "a label a pixel", "`classes`"});
-  write_file(path, 20, {H5T_STD_U8LE, {3}});
+  write_file(path, 20, {byte_type(), {3}});
   expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "a label an image", "/train", "a pixel"});
-  write_file(path, 20, {H5T_STD_U8LE, {3, width, height}});
+  write_file(path, 20, {byte_type(), {3, width, height}});
   expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "is of 3 x 6 x 4", "expected 3 x 4 x 6"});
-  for (const hid_t type : {H5T_STD_U8LE, H5T_STD_I16LE}) {
+  const hid_t two_bytes = H5T_STD_I16LE;
+  for (const hid_t type : {byte_type(), two_bytes}) {
     write_file(path, 20, {type, {3, height, width}, {{"classes", 2}}, 7});
     const auto data = opened(Split::train);
     std::vector<float> images(pixels);

@@ -25,6 +25,9 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
+#if defined(__NVCC__)
+#pragma nv_diag_suppress 20011  // to nvcc operator new is a function of device code too, where there is no counted()
+#endif
 void* operator new(std::size_t bytes) {
   return counted(bytes);
 }
