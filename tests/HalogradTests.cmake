@@ -51,6 +51,13 @@ if(Kokkos_DEVICES MATCHES "HIP" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
   target_compile_options(halograd_test_options INTERFACE "SHELL:-include ${PROJECT_SOURCE_DIR}/tests/clang15.hpp")
 endif()
 
+# Serial tests are listed by their program when it is built; where that does not start without the device's driver, as on
+# a login node, when ctest is run.
+set(halograd_test_discovery POST_BUILD)
+if(Kokkos_DEVICES MATCHES "CUDA")
+  set(halograd_test_discovery PRE_TEST)
+endif()
+
 # The main functions, compiled once for all folders.
 foreach(main IN ITEMS main mpi_main)
   add_library(halograd_test_${main} OBJECT ${PROJECT_SOURCE_DIR}/tests/${main}.cpp)
@@ -88,7 +95,8 @@ function(halograd_add_tests folder label)
   if(sources)
     set(target halograd_test_${folder})
     halograd_add_test_executable(${target} main ${sources})
-    gtest_discover_tests(${target} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60 PROPERTIES
+    gtest_discover_tests(${target} TEST_PREFIX ${folder}. DISCOVERY_TIMEOUT 60
+      DISCOVERY_MODE ${halograd_test_discovery} PROPERTIES
       LABELS ${label} PROCESSORS 2 TIMEOUT 300 ENVIRONMENT "${halograd_test_environment};OMP_NUM_THREADS=2")
   endif()
 
