@@ -25,6 +25,7 @@ struct BenchmarkArguments {
   std::string file;
   std::vector<std::string> overrides;
   std::string input;
+  std::string precision;
   int classes = 0;
   int batch = 0;
   int threads = 0;
@@ -37,6 +38,7 @@ void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
   if (!arguments.input.empty()) options.input = parse_shape(arguments.input, "--input");
   if (arguments.classes > 0) options.classes = arguments.classes;
   if (arguments.batch > 0) options.batch = arguments.batch;
+  if (!arguments.precision.empty()) options.precision = arguments.precision;
   options.seconds = arguments.seconds;
   options.layers = arguments.layers;
 }
@@ -55,6 +57,7 @@ BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig
   result.options.batch = config.training.batch;
   result.options.optimizer = config.optimizer;
   result.options.loss = config.loss;
+  result.options.precision = config.training.precision;
   if (arguments.input.empty() || arguments.classes == 0) {
     const auto data = open_dataset(config.data, Split::train, config.training.seed);
     result.options.input = data->shape();
@@ -120,6 +123,8 @@ void add_benchmark(CLI::App& app, Session& session) {
       ->type_name("HxWxC");
   command->add_option("--classes", arguments->classes, "Classes; by default the usual number")
       ->check(CLI::Range(2, 1000000));
+  command->add_option("--precision", arguments->precision, "As training.precision; by default fp32, or the run file's")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
   command->add_option("--threads", arguments->threads, "Threads; by default as in training")
       ->check(CLI::PositiveNumber);
   command->add_option("--seconds", arguments->seconds, "Seconds of measured steps a network, at least five steps")

@@ -74,6 +74,7 @@ JsonObject json_of(const BenchmarkResult& result) {
   object.add("input", result.input);
   object.add("classes", result.classes);
   object.add("batch", result.batch);
+  object.add("precision", result.precision);
   object.add("parameters", result.parameters);
   object.add("steps", result.steps);
   object.add("images_per_second", result.images_per_second);
@@ -83,6 +84,7 @@ JsonObject json_of(const BenchmarkResult& result) {
   object.add("step_flops", result.flops);
   object.add("arena_bytes", result.arena_bytes);
   object.add("peak_memory_bytes", result.peak_memory);
+  if (!runs_on_host) object.add("device_memory_bytes", result.device_memory);
   if (result.passes.empty()) return object;
   object.add("timed_step_seconds", result.timed_seconds);
   std::vector<JsonObject> passes;
@@ -95,15 +97,16 @@ JsonObject json_of(const BenchmarkResult& result) {
 
 void BenchmarkTable::print(const BenchmarkResult& result) const {
   const double rate = result.flops / result.seconds;
-  std::printf("%s: %zu parameters, images of %s, %d classes, batch %d, %s with %d thread%s\n", result.network.c_str(),
-              result.parameters, result.input.c_str(), result.classes, result.batch, ExecutionSpace::name(), threads,
-              threads == 1 ? "" : "s");
+  std::printf("%s: %zu parameters, images of %s, %d classes, batch %d, %s, %s with %d thread%s\n",
+              result.network.c_str(), result.parameters, result.input.c_str(), result.classes, result.batch,
+              result.precision.c_str(), ExecutionSpace::name(), threads, threads == 1 ? "" : "s");
   std::printf("  %.1f images/s: median of %ld steps %.3f ms (fastest %.3f, slowest %.3f)\n", result.images_per_second,
               result.steps, 1e3 * result.seconds, 1e3 * result.fastest, 1e3 * result.slowest);
   std::printf("  %.1f GFLOP/s in convolutions and dense layers over the whole step, %.1f %% of the FMA peak\n",
               1e-9 * rate, 100 * rate / fma_peak);
   std::printf("  memory: %s at most, of it %s for activations and gradients\n", human_bytes(result.peak_memory).c_str(),
               human_bytes(result.arena_bytes).c_str());
+  if (!runs_on_host) std::printf("  memory of the device: %s\n", human_bytes(result.device_memory).c_str());
   std::printf("  measured here: FMA peak %.1f GFLOP/s, memory bandwidth %.2f GB/s (triad)\n", 1e-9 * fma_peak,
               1e-9 * bandwidth);
   if (!result.passes.empty()) {

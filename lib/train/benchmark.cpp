@@ -5,12 +5,14 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/accelerator.hpp"
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
 #include "train/optimizer.hpp"
+#include "train/precision.hpp"
 #include "train/region_times.hpp"
 
 namespace halograd {
@@ -38,6 +40,7 @@ class Steps {
         images_(static_cast<std::size_t>(options.batch * options.input.values())),
         labels_(static_cast<std::size_t>(options.batch * options.labels_per_image)),
         batch_(options.batch) {
+    network.compute_in(precision_named(options.precision));
     network.replay_steps(true);
     constexpr double spread = 3.4641016151377544;  // uniform with variance 1
     for (std::size_t i = 0; i < images_.size(); ++i) {
@@ -181,6 +184,7 @@ BenchmarkCase reference_case(const std::string& name) {
 
 BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options) {
   restart_peak_memory();
+  const double free_before = free_accelerator_memory();
   Steps steps(config, options);
   for (int i = 0; i < warm_up_steps; ++i) steps.step();
   const std::vector<double> times = steps.run(options.seconds, [] {});
@@ -190,6 +194,7 @@ BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOp
   result.input = to_string(options.input);
   result.classes = options.classes;
   result.batch = options.batch;
+  result.precision = options.precision;
   result.parameters = steps.network.parameter_count();
   result.steps = static_cast<long>(times.size());
   result.seconds = median(times);
@@ -199,6 +204,7 @@ BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOp
   result.flops = step_flops(steps.network, options.batch);
   result.arena_bytes = static_cast<double>(steps.network.arena_bytes());
   result.peak_memory = peak_memory();
+  if (!runs_on_host) result.device_memory = free_before - free_accelerator_memory();
   if (options.layers) time_layers(steps, options, result);
   return result;
 }

@@ -16,8 +16,9 @@ struct BenchmarkOptions {
   LossConfig loss;
   int batch = 0;
   OptimizerConfig optimizer;
-  double seconds = 4;   ///< of measured steps; at least five are taken
-  bool layers = false;  ///< also the time of each layer, in a second run with a fence around each
+  std::string precision = "fp32";  ///< as training.precision
+  double seconds = 4;              ///< of measured steps; at least five are taken
+  bool layers = false;             ///< also the time of each layer, in a second run with a fence around each
 };
 
 /// One pass of one layer (or another part of the step) over a batch: medians over the steps.
@@ -36,6 +37,7 @@ struct BenchmarkResult {
   long labels_per_image = 1;
   LossConfig loss;
   int batch = 0;
+  std::string precision;
   std::size_t parameters = 0;
   long steps = 0;
   double seconds = 0, fastest = 0, slowest = 0;  ///< of a step: the median, and the ends
@@ -43,6 +45,7 @@ struct BenchmarkResult {
   double flops = 0;                              ///< of a step, convolutions and dense layers
   double arena_bytes = 0;                        ///< activations, gradients and workspace
   double peak_memory = 0;                        ///< bytes of the process during the steps
+  double device_memory = 0;                      ///< bytes taken on an accelerator, where it is used
   double timed_seconds = 0;                      ///< median step of the run with fences around the layers
   std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
 };
@@ -57,7 +60,8 @@ struct BenchmarkCase {
 BenchmarkCase reference_case(const std::string& name);
 
 /// Trains a network on one random batch: forward, loss, backward, update, nothing else. `config` has its layers written
-/// out. Throws Error where the network does not fit in memory.
+/// out. Throws Error where the network does not fit in memory, or this build's devices do not compute in that
+/// precision.
 BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options);
 
 }  // namespace halograd

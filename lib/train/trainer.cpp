@@ -14,6 +14,7 @@
 #include "support/trace.hpp"
 #include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
+#include "train/precision.hpp"
 #include "train/start_facts.hpp"
 #include "train/tracing.hpp"
 
@@ -21,11 +22,6 @@ namespace halograd {
 namespace {
 
 constexpr double slow_disk = 100e6;  // bytes a second
-
-Precision precision_named(const std::string& name) {
-  if (name == "tf32") return Precision::tf32;
-  return name == "bf16" ? Precision::bf16 : Precision::full;
-}
 
 }  // namespace
 

@@ -53,6 +53,11 @@ class Figures(ProgramTest):
         self.assertEqual(network["batch"], 6)
         self.assertEqual(network["input"], "8x8x1")
 
+    def test_precision(self):
+        for words in (("--network", "lenet5", "--batch", "2"), ("--config", SYNTHETIC)):
+            for precision in ((), ("--precision", "fp32")):
+                self.assertEqual(self.measure(*words, *precision)["networks"][0]["precision"], "fp32")
+
     def test_other_images(self):
         (network,) = self.measure("--network", "resnet20", "--input", "16x20x5", "--classes", "7", "--batch",
                                   "2")["networks"]
@@ -79,6 +84,14 @@ class Refusals(ProgramTest):
                 (("--network", "lenet5", "--input", "3x3x1"), "conv1"),
                 (("--config", "missing.toml"), "missing.toml")):
             self.refuse("benchmark", *words, words=[message], ranks=0)
+
+    def test_precision_that_the_device_lacks(self):
+        words = ['training.precision = "tf32" needs an NVIDIA device', 'expected "fp32" on OpenMP']
+        self.refuse("benchmark", "--network", "lenet5", "--precision", "tf32", words=words, ranks=0)
+        self.refuse("benchmark", "--config", SYNTHETIC, "--set", "training.precision=tf32", words=words, ranks=0)
+        result = self.run_program("benchmark", "--network", "lenet5", "--precision", "fp64")
+        self.assertGreater(result.status, 0)
+        self.assertIn("--precision", result.err)
 
     def test_numbers_out_of_range(self):
         for words in (("--batch", "0"), ("--threads", "0"), ("--seconds", "0"), ("--classes", "1")):
