@@ -85,6 +85,7 @@ JsonObject json_of(const BenchmarkResult& result) {
   object.add("arena_bytes", result.arena_bytes);
   object.add("peak_memory_bytes", result.peak_memory);
   if (!runs_on_host) object.add("device_memory_bytes", result.device_memory);
+  if (!result.replay_refusal.empty()) object.add("replay_refusal", result.replay_refusal);
   if (result.passes.empty()) return object;
   object.add("timed_step_seconds", result.timed_seconds);
   std::vector<JsonObject> passes;
@@ -107,6 +108,9 @@ void BenchmarkTable::print(const BenchmarkResult& result) const {
   std::printf("  memory: %s at most, of it %s for activations and gradients\n", human_bytes(result.peak_memory).c_str(),
               human_bytes(result.arena_bytes).c_str());
   if (!runs_on_host) std::printf("  memory of the device: %s\n", human_bytes(result.device_memory).c_str());
+  if (!result.replay_refusal.empty()) {
+    std::printf("  steps could not be recorded, and went kernel by kernel: %s\n", result.replay_refusal.c_str());
+  }
   std::printf("  measured here: FMA peak %.1f GFLOP/s, memory bandwidth %.2f GB/s (triad)\n", 1e-9 * fma_peak,
               1e-9 * bandwidth);
   if (!result.passes.empty()) {

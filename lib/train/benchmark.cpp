@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "kernels/accelerator.hpp"
+#include "kernels/copy_stream.hpp"
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/network.hpp"
@@ -19,7 +21,7 @@ namespace halograd {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int warm_up_steps = 3;
+constexpr int warm_up_steps = 4;  // devices record the third and the fourth: a batch has two places
 constexpr std::size_t least_steps = 5;
 
 double median(std::vector<double> values) {
@@ -31,17 +33,24 @@ double median(std::vector<double> values) {
 
 /// A network with the batch that all steps train on.
 class Steps {
+  // A device may still be copying from these when the network goes: they go after it.
+  std::vector<float> images_;
+  std::vector<std::int32_t> labels_;
+  std::optional<PinnedRange> pinned_images_, pinned_labels_;
+
  public:
   Steps(const NetworkConfig& config, const BenchmarkOptions& options)
       : network(config, options.input, Target(options.classes, options.labels_per_image, options.loss), options.batch),
         replica_(network.make_replica(1)),
         optimizer_(make_optimizer(options.optimizer, network.parameter_count())),
-        rate_(options.optimizer.learning_rate),
-        images_(static_cast<std::size_t>(options.batch * options.input.values())),
-        labels_(static_cast<std::size_t>(options.batch * options.labels_per_image)),
-        batch_(options.batch) {
+        rate_(options.optimizer.learning_rate) {
     network.compute_in(precision_named(options.precision));
     network.replay_steps(true);
+    images_.resize(static_cast<std::size_t>(options.batch * options.input.values()));
+    labels_.resize(static_cast<std::size_t>(options.batch * options.labels_per_image));
+    pinned_images_.emplace(images_.data(), images_.size() * sizeof(float));
+    pinned_labels_.emplace(labels_.data(), labels_.size() * sizeof(std::int32_t));
+    batch_ = {options.batch, images_.data(), labels_.data()};
     constexpr double spread = 3.4641016151377544;  // uniform with variance 1
     for (std::size_t i = 0; i < images_.size(); ++i) {
       images_[i] = static_cast<float>(spread * (random_uniform(1, i) - 0.5));
@@ -51,10 +60,10 @@ class Steps {
     }
   }
 
-  /// Seconds of one step.
+  /// Seconds of one step. As in training, devices copy the next batch, the same one here, meanwhile.
   double step() {
     const auto begin = Clock::now();
-    network.train(exec_, replica_, {batch_, images_.data(), labels_.data()}, 1);
+    network.train(exec_, replica_, batch_, 1, {}, batch_);
     {
       const Region region("update");
       optimizer_->step(exec_, rate_, ++count_, 0, replica_.parameters, replica_.gradients);
@@ -89,9 +98,7 @@ class Steps {
   std::unique_ptr<Optimizer> optimizer_;
   double rate_;
   std::int64_t count_ = 0;
-  std::vector<float> images_;
-  std::vector<std::int32_t> labels_;
-  int batch_;
+  HostBatch batch_;
 };
 
 /// Floating-point operations and least bytes of each region of a step, by its path.
@@ -205,6 +212,7 @@ BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOp
   result.arena_bytes = static_cast<double>(steps.network.arena_bytes());
   result.peak_memory = peak_memory();
   if (!runs_on_host) result.device_memory = free_before - free_accelerator_memory();
+  result.replay_refusal = steps.network.replay_refusal();
   if (options.layers) time_layers(steps, options, result);
   return result;
 }

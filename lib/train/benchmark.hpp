@@ -46,6 +46,7 @@ struct BenchmarkResult {
   double arena_bytes = 0;                        ///< activations, gradients and workspace
   double peak_memory = 0;                        ///< bytes of the process during the steps
   double device_memory = 0;                      ///< bytes taken on an accelerator, where it is used
+  std::string replay_refusal;                    ///< why a device took steps kernel by kernel; empty where not
   double timed_seconds = 0;                      ///< median step of the run with fences around the layers
   std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
 };
