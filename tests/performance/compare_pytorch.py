@@ -239,7 +239,8 @@ def print_header(columns):
     titles = (["network", "batch", "threads", "halograd", *columns] if columns else
               ["network", "batch", "precision", "threads", "halograd", "PyTorch", "which"])
     titles += ["ratio", "memory MB", "PyTorch's"]
-    print(f"images/s, PyTorch by version and layout\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
+    peers = "by version and layout" if columns else "in its strongest version, layout and variant"
+    print(f"images/s, PyTorch {peers}\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
 
 
 def parse():

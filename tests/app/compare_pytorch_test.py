@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""compare_pytorch.py runs, on cores: the same networks on both sides, the strongest peer, what fails left out."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+from program import PROGRAM, SOURCE, TIMEOUT, main
+
+SCRIPT = os.path.join(SOURCE, "tests", "performance", "compare_pytorch.py")
+QUICK = ("--threads", "1", "--rounds", "1", "--seconds", "0.01")
+
+
+def compare(*words):
+    return subprocess.run([sys.executable, SCRIPT, "--program", PROGRAM, *QUICK, *words], capture_output=True,
+                          text=True, timeout=TIMEOUT, check=False)
+
+
+class ComparePytorch(unittest.TestCase):
+    def compare(self, *words):
+        result = compare(*words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def test_networks_are_the_same(self):
+        # the script ends with status 1 where numbers of parameters differ
+        rows = json.loads(self.compare("--networks", "vgg_small,resnet18,resnet50,ffn3d", "--batches", "2", "--variants",
+                                       "eager", "--json").stdout)
+        self.assertEqual([row["network"] for row in rows], ["vgg_small", "resnet18", "resnet50", "ffn3d"])
+        for row in rows:
+            self.assertEqual((row["batch"], row["precision"], len(row["pytorch"])), (2, "fp32", 2))
+            best = max(row["pytorch"].values())
+            self.assertEqual(row["pytorch"][row["strongest"]], best)
+            self.assertAlmostEqual(row["ratio"], row["halograd"] / best)
+            self.assertGreater(row["pytorch_memory"], 0)
+
+    def test_a_column_for_each_layout(self):
+        title, names, lines, row = self.compare("--networks", "lenet5").stdout.splitlines()
+        self.assertEqual(title, "images/s, PyTorch by version and layout")
+        columns = [word.strip().split(" ")[-1] for word in names.split("|")[1:-1]]
+        self.assertEqual(columns, ["network", "batch", "threads", "halograd", "NCHW", "NHWC", "ratio", "MB",
+                                   "PyTorch's"])
+        self.assertEqual(lines, "|---" * 9 + "|")
+        self.assertTrue(row.startswith("| lenet5 | 64 | 1 | "), row)
+
+    def test_what_fails_is_left_out(self):
+        # a graph needs a device, and halograd computes in bf16 on devices alone
+        result = self.compare("--networks", "lenet5", "--batches", "2", "--variants", "eager,graph", "--precisions",
+                              "fp32,bf16")
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.stdout.splitlines()[3:]]
+        self.assertEqual([row[1:3] for row in rows], [["2", "fp32"], ["2", "bf16"]])
+        for row in rows:
+            self.assertIn(row[6].split(" ")[1:], (["NCHW", "eager"], ["NHWC", "eager"]))
+            self.assertGreater(float(row[5]), 0)
+            self.assertEqual(row[4] == "-", row[2] == "bf16")
+            self.assertEqual(row[7] == "-", row[2] == "bf16")
+        self.assertEqual(result.stderr.count("graph: left out: graphs and tf32 need a device"), 4, result.stderr)
+        self.assertEqual(result.stderr.count('halograd: left out: halograd: training.precision = "bf16"'), 1)
+
+    def test_refusals(self):
+        for words, message in ((("--networks", "lenet"), "there is no lenet here"),
+                               (("--variants", "fast"), "there is no fast here"),
+                               (("--python", "/bin/false"), "nothing could be compared")):
+            result = compare("--networks", "lenet5", *words)
+            self.assertGreater(result.returncode, 0)
+            self.assertIn(message, result.stderr)
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("torch") is None:
+        print("SKIPPED: no torch")
+        sys.exit(77)
+    main()
