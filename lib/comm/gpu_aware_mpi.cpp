@@ -4,8 +4,6 @@
 
 #include <sstream>
 
-#include "kernels/accelerator.hpp"
-
 #if __has_include(<mpi-ext.h>)  // of Open MPI and MVAPICH
 #include <mpi-ext.h>
 #endif
@@ -20,7 +18,8 @@ std::string memory_kinds() {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Comm_get_info(MPI_COMM_WORLD, &info);
   int length = 0, found = 0;
-  MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &length, nullptr, &found);
+  char none = 0;  // MPICH refuses a null pointer even for no characters
+  MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &length, &none, &found);
   if (found != 0 && length > 0) {
     kinds.resize(static_cast<std::size_t>(length));
     MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &length, kinds.data(), &found);
@@ -58,8 +57,8 @@ bool says_rocm() {
 
 }  // namespace
 
-bool mpi_says_gpu_aware() {
-  switch (accelerator_maker()) {
+bool mpi_says_gpu_aware(AcceleratorMaker maker) {
+  switch (maker) {
     case AcceleratorMaker::nvidia:
       return says_cuda();
     case AcceleratorMaker::amd:

@@ -8,6 +8,7 @@
 
 #include "comm/gpu_aware_mpi.hpp"
 #include "kernels/error.hpp"
+#include "tests/comm/device_halos.hpp"
 #include "tests/comm/ranks.hpp"
 
 namespace halograd {
@@ -29,7 +30,7 @@ HaloPlace chosen(const std::string& device_windows, const AveragerConfig& averag
 }
 
 TEST(HaloMemory, PatternsComeThroughDeviceWindows) {
-  if (!runs_on_host && !mpi_says_gpu_aware()) GTEST_SKIP() << "this MPI would read device memory as its own";
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   for (const char* kind : {"ring", "exponential", "complete"}) {
     for (const bool force_put : {false, true}) {
       CommConfig config;
@@ -54,6 +55,12 @@ TEST(HaloMemory, OneWrongValueOfAPatternIsFound) {
   const std::string found = fault();
   EXPECT_NE(found.find("1 of 1000 values from rank 3"), std::string::npos) << found;
   EXPECT_NE(found.find("number 999 as 7 instead of"), std::string::npos) << found;
+}
+
+// Whatever it says: the questions are put in a way that every MPI takes.
+TEST(HaloMemory, MpiIsAskedForEveryMaker) {
+  for (const auto maker : {AcceleratorMaker::nvidia, AcceleratorMaker::amd}) EXPECT_NO_THROW(mpi_says_gpu_aware(maker));
+  EXPECT_FALSE(mpi_says_gpu_aware(AcceleratorMaker::none));
 }
 
 TEST(HaloMemory, OfCoresIsTheHosts) {

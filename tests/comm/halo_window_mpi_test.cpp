@@ -14,6 +14,7 @@
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 #include "support/wait.hpp"
+#include "tests/comm/device_halos.hpp"
 #include "tests/comm/ranks.hpp"
 
 namespace halograd {
@@ -124,6 +125,9 @@ HaloWindow::Options options_of(int slots, const std::string& way) {
 
 class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int, std::string>> {
  protected:
+  void SetUp() override {
+    if (options_.memory == HaloMemory::device && !device_halos_work()) GTEST_SKIP() << no_device_halos;
+  }
   [[nodiscard]] Weights weights(std::int64_t version, std::size_t length) const {
     return {options_.memory, weights_of(this_rank(), version, length)};
   }
@@ -249,6 +253,7 @@ TEST(HaloWindow, RefusesVersionsOutOfTurn) {
 }
 
 TEST(HaloWindow, RefusesWeightsAndReadersOfTheOtherMemory) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   const Topology topology = topology_of("ring");
   const std::vector<float> values(4);
   const Weights on_device(HaloMemory::device, values);

@@ -14,6 +14,7 @@
 #include "comm/halo_window.hpp"
 #include "comm/rank_clock.hpp"
 #include "support/wait.hpp"
+#include "tests/comm/device_halos.hpp"
 #include "tests/comm/ranks.hpp"
 
 namespace halograd {
@@ -83,6 +84,7 @@ TEST(RankClock, FindsTheOffsetOfAnotherClock) {
 class Latency : public testing::TestWithParam<std::string> {};
 
 TEST_P(Latency, NoHaloIsTakenBeforeItIsOver) {
+  if (GetParam() == "device" && !device_halos_work()) GTEST_SKIP() << no_device_halos;
   constexpr double latency = 3e-3;
   HaloWindow::Options options;
   options.force_put = GetParam() == "put";

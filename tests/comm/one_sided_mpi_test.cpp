@@ -12,6 +12,7 @@
 #include "comm/port_window.hpp"
 #include "kernels/error.hpp"
 #include "support/wait.hpp"
+#include "tests/comm/device_halos.hpp"
 
 namespace {
 int synchronising_calls = 0;
@@ -108,6 +109,7 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
 }
 
 TEST_P(OneSided, StepsOfTheWindowInDeviceMemoryPutEachHaloAndSynchroniseWithNobodyElse) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   const Topology topology = make_topology(TopologyConfig{}, ranks_);
   const auto edges = static_cast<int>(topology.in_neighbours(rank_).size());
   HaloWindow::Options options{2, GetParam()};
@@ -128,6 +130,7 @@ TEST_P(OneSided, StepsOfTheWindowInDeviceMemoryPutEachHaloAndSynchroniseWithNobo
 }
 
 TEST(DeviceWindows, TheSelfTestFindsAnMpiThatDoesNotWriteDeviceMemory) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const Topology topology = make_topology(TopologyConfig{}, ranks);

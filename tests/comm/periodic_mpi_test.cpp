@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/consensus_control.hpp"
+#include "tests/comm/device_halos.hpp"
 #include "tests/comm/replicas.hpp"
 
 namespace halograd {
@@ -125,6 +126,7 @@ TEST(Momentum, TravelsWithTheWeightsOrStays) {
 }
 
 TEST(Momentum, TravelsThroughDeviceMemoryWithTheSameBits) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   for (const int every : {1, 3}) {
     AveragerConfig config = config_of("neighbour");
     config.momentum = "averaged";

@@ -10,6 +10,7 @@
 #include "comm/communicator.hpp"
 #include "comm/halo_transport.hpp"
 #include "comm/ranks.hpp"
+#include "tests/comm/device_halos.hpp"
 
 namespace halograd {
 namespace {
@@ -74,6 +75,7 @@ TEST(ProgressThread, IsMadeWhereAPutDoesNotComeWithoutIt) {
 }
 
 TEST(ProgressThread, IsMadeForDeviceMemoryInsideANodeToo) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
   const Communicator comm(MPI_COMM_WORLD);
   const bool alone = progresses_by_itself(MPI_COMM_WORLD, false, HaloMemory::device);
   EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
