@@ -6,8 +6,9 @@
 
 // nvcc from 12.9 on lays out [[no_unique_address]] members on the device otherwise than g++ does on the host, and
 // Kokkos before 5.0 has them in its views (kokkos/kokkos#8615): kernels would find wrong arguments.
-#if defined(KOKKOS_BASIC_VIEW_HPP) && defined(__CUDACC_VER_MAJOR__) && KOKKOS_VERSION < 50000 && \
-    defined(MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS) && !defined(MDSPAN_IMPL_USE_FAKE_ATTRIBUTE_NO_UNIQUE_ADDRESS)
+#if defined(KOKKOS_BASIC_VIEW_HPP) && !defined(KOKKOS_ENABLE_IMPL_VIEW_LEGACY) && defined(__CUDACC_VER_MAJOR__) && \
+    KOKKOS_VERSION < 50000 && defined(MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS) &&                              \
+    !defined(MDSPAN_IMPL_USE_FAKE_ATTRIBUTE_NO_UNIQUE_ADDRESS)
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1209
 #error \
     "Kokkos before 5.0 passes views wrongly with nvcc 12.9 and newer: take 5.0, or -DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON"

@@ -5,7 +5,8 @@ import os
 import shutil
 import unittest
 
-from program import DIGITS, INPUTS, PROGRAM, SYNTHETIC, MPIEXEC, ProgramTest, contents, execute, main, sets
+from program import (DIGITS, INPUTS, PROGRAM, SYNTHETIC, MPIEXEC, ON_DEVICES, ProgramTest, contents, execute, main,
+                     sets)
 
 
 def edited(path, old, new):
@@ -46,6 +47,7 @@ class RunFile(ProgramTest):
     def test_out_of_range(self):
         self.refuse_edit("momentum = 0.9", "momentum = 1.5", ["optimizer.momentum is 1.5", "below 1"], "1.5")
 
+    @unittest.skipIf(ON_DEVICES, "a device may have it")
     def test_what_the_device_lacks(self):
         for precision, device in (("tf32", "an NVIDIA device"), ("bf16", "an NVIDIA device or an AMD Instinct")):
             words = [f'training.precision = "{precision}" needs {device}', 'expected "fp32" on OpenMP']
@@ -82,6 +84,7 @@ class RunFile(ProgramTest):
     def test_more_threads_than_any_node_has(self):
         self.refuse("train", SYNTHETIC, *sets(training__threads=1000000), words=["training.threads", "1000000", "cores"])
 
+    @unittest.skipIf(ON_DEVICES, "there is a device")
     def test_halos_on_devices_that_are_not_there(self):
         words = ['comm.device_windows is "on", but the program of rank 0 is a build for cores']
         self.refuse("train", SYNTHETIC, *sets(comm__device_windows="on"), words=words)

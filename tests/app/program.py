@@ -21,6 +21,9 @@ INPUTS = os.path.join(SOURCE, "inputs")
 DIGITS = os.path.join(INPUTS, "digits.toml")
 SYNTHETIC = os.path.join(INPUTS, "synthetic.toml")
 FILES = ["best.h5", "checkpoint.h5", "checkpoints", "config.toml", "lock", "metrics.h5"]  # of a run folder
+# Whether kernels run on devices: the tests start more ranks than there may be.
+VERSION = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+ON_DEVICES = re.search(r"Kokkos [0-9.]+ \((Cuda|HIP)", VERSION) is not None
 TIMEOUT = 120  # seconds for one run; one that hangs is a failure
 FLOAT = r"[-+0-9.e]+"
 # Metrics that do not depend on how fast a run was.
@@ -34,6 +37,8 @@ Result = collections.namedtuple("Result", "status out err")
 def launched(arguments, ranks):
     """The command line of the program on so many ranks; ranks = 0: without a launcher."""
     words = [PROGRAM, *map(str, arguments)]
+    if ON_DEVICES and words[1:2] == ["train"]:
+        words += sets(training__ranks_per_device=8)
     return words if ranks == 0 else [*MPIEXEC, "-n", str(ranks), *words]
 
 

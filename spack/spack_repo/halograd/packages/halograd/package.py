@@ -28,6 +28,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     requires("+hip", when="+rocm")
     conflicts("+cuda", when="+rocm", msg="Kokkos has one device backend at a time")
     conflicts("cuda_arch=none", when="+cuda", msg="name the device: cuda_arch=90")
+    conflicts("^cuda@12.9:", when="+cuda ^kokkos@4.7:4", msg="nvcc 12.9 needs Kokkos 5.0, or an older one than 4.7")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
