@@ -5,7 +5,7 @@ import os
 import shutil
 import unittest
 
-from program import (DIGITS, INPUTS, PROGRAM, SYNTHETIC, MPIEXEC, ON_DEVICES, ProgramTest, contents, execute, main,
+from program import (DIGITS, INPUTS, MPIEXEC, ON_DEVICES, SYNTHETIC, ProgramTest, contents, execute, launched, main,
                      sets)
 
 
@@ -171,7 +171,7 @@ class Launch(ProgramTest):
     """Ranks that were not all started with the same words."""
 
     def check(self, first, second, *words, ranks=(1, 1)):
-        command = [*MPIEXEC, "-n", str(ranks[0]), PROGRAM, *first, ":", "-n", str(ranks[1]), PROGRAM, *second]
+        command = [*MPIEXEC, "-n", str(ranks[0]), *launched(first, 0), ":", "-n", str(ranks[1]), *launched(second, 0)]
         before = contents(self.folder)
         result = execute(command, self.folder)
         self.check_refused(result, *words)

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from program import IS_MPICH, IS_OPEN_MPI, MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, main, ranks_below, sets
+from program import IS_MPICH, IS_OPEN_MPI, MPIEXEC, TIMEOUT, ProgramTest, launched, main, ranks_below, sets
 from inject_test import RUN_FILE
 
 RANKS = 3
@@ -30,7 +30,7 @@ def rank_of(process):
 class Death(ProgramTest):
     def check(self, environment=None, **settings):
         run = self.write("run.toml", RUN_FILE)
-        words = [PROGRAM, "train", run, "--overwrite", *sets(training__epochs=1000000, **settings)]
+        words = launched(["train", run, "--overwrite", *sets(training__epochs=1000000, **settings)], 0)
         script = self.write("rank.sh", f'trap : USR1 TERM\n"$@"\necho $? > status.${RANK}\n')
         launch = [*MPIEXEC, LET_LIVE, "-n", str(RANKS), "bash", script, *words]
         with open(self.path("log"), "w", encoding="utf-8") as log:

@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from program import MPIEXEC, PROGRAM, ProgramTest, execute, main, sets
+from program import ProgramTest, execute, launched, main, sets
 
 RUN_FILE = """name = "run"
 training.batch = 32
@@ -38,8 +38,8 @@ class HaloMemory(ProgramTest):
         if probe.returncode != 0:
             self.skipTest("this user may not mount a small /dev/shm")
         ranks = 4
-        result = execute(["unshare", "-m", "bash", script, *MPIEXEC, "-n", str(ranks), PROGRAM, "train",
-                          self.run_file], self.folder)
+        result = execute(["unshare", "-m", "bash", script, *launched(["train", self.run_file], ranks)],
+                         self.folder)
         needed = ranks * 2 * MODEL // 2**20  # of each its own weights, twice; neighbours read them there
         self.check_refused(result, "the halos of the 4 ranks on the node of rank 0 need", "/dev/shm has", "MiB free",
                            "a topology with fewer neighbours")
