@@ -6,6 +6,7 @@
 
 #include "kernels/accelerator_runtime.hpp"
 #include "kernels/compat.hpp"
+#include "kernels/label.hpp"
 
 namespace halograd {
 
@@ -41,6 +42,18 @@ void require_kernels_only(HALOGRAD_RUNTIME(Graph_t) graph) {
   }
 }
 
+struct NoWork {
+  KOKKOS_FUNCTION void operator()(const Kokkos::TeamPolicy<ExecutionSpace>::member_type& /*team*/) const {}
+};
+
+/// Kokkos asks the device for memory at each launch of teams, for 0 bytes at that, until one of them had scratch of
+/// level 1; a recording forbids to ask. Teams that have such scratch wait for it: those that compute do without.
+void reserve_team_scratch(const ExecutionSpace& exec) {
+  using Teams = Kokkos::TeamPolicy<ExecutionSpace>;
+  Kokkos::parallel_for(label("halograd::no_work"), Teams(exec, 1, 1).set_scratch_size(1, Kokkos::PerTeam(16)),
+                       NoWork());
+}
+
 }  // namespace
 
 /// Records on an instance and stream of its own: nobody else uses the scratch memory of its reductions, whose address
@@ -53,6 +66,7 @@ struct StepRecorder::Stream {
     require_success(HALOGRAD_RUNTIME(StreamCreateWithFlags)(&handle, HALOGRAD_RUNTIME(StreamNonBlocking)),
                     "a stream to record on");
     space.emplace(handle);
+    reserve_team_scratch(*space);
   }
   ~Stream() {
     space.reset();

@@ -172,12 +172,10 @@ void multiply_tiles(const ExecutionSpace& exec, const char* name, const Product&
     Kokkos::parallel_for(label(name), Kokkos::RangePolicy<ExecutionSpace>(exec, 0, teams),
                          [kernel](long team) { kernel.run_on_host(team); });
   } else {
-    // The padding to 64 bytes is the allocator's. Without scratch of level 1, Kokkos asks the device for 0 bytes at
-    // each launch, which a recording forbids; with it, it keeps what the first launches got.
+    // the padding to 64 bytes is the allocator's
     Kokkos::parallel_for(label(name),
                          typename Kernel::Policy(exec, static_cast<int>(teams), Tile::threads)
-                             .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Kernel::shared_bytes) + 64))
-                             .set_scratch_size(1, Kokkos::PerTeam(16)),
+                             .set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(Kernel::shared_bytes) + 64)),
                          kernel);
   }
 }
