@@ -9,8 +9,8 @@
 #include "app/commands.hpp"
 #include "app/jobscript_text.hpp"
 #include "app/shell_word.hpp"
-#include "comm/topology.hpp"
 #include "config/read.hpp"
+#include "graph/topology.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 

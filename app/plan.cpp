@@ -8,8 +8,8 @@
 
 #include "app/commands.hpp"
 #include "app/session.hpp"
-#include "comm/recommendation.hpp"
 #include "config/cluster_config.hpp"
+#include "graph/recommendation.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "train/benchmark.hpp"

@@ -10,15 +10,15 @@
 #include <cstdlib>
 #include <vector>
 
-#include "comm/node_comm.hpp"
-#include "comm/placement.hpp"
-#include "io/hdf5_version.hpp"
+#include "hdf5/version.hpp"
 #include "kernels/accelerator.hpp"
 #include "kernels/compat.hpp"
 #include "kernels/error.hpp"
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
-#include "support/wait.hpp"
+#include "mpi/node_comm.hpp"
+#include "mpi/placement.hpp"
+#include "mpi/wait.hpp"
 #include "version.hpp"
 
 namespace halograd {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/communicator.hpp"
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 

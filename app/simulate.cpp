@@ -8,12 +8,12 @@
 #include "app/commands.hpp"
 #include "app/session.hpp"
 #include "app/simulation.hpp"
-#include "comm/link.hpp"
-#include "comm/mixing.hpp"
+#include "graph/mixing.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "kernels/sparse_product.hpp"
 #include "train/benchmark.hpp"
+#include "window/link.hpp"
 
 namespace halograd {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "comm/mixing.hpp"
+#include "graph/mixing.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

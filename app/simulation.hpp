@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/step_model.hpp"
+#include "graph/step_model.hpp"
 
 namespace halograd {
 

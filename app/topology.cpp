@@ -10,7 +10,7 @@
 
 #include "app/commands.hpp"
 #include "app/json.hpp"
-#include "comm/topology.hpp"
+#include "graph/topology.hpp"
 
 namespace halograd {
 

@@ -32,7 +32,7 @@ if(mpiexec_version MATCHES "HYDRA")
 elseif(halograd_open_mpi)
   execute_process(COMMAND unshare --uts true RESULT_VARIABLE unshare_result OUTPUT_QUIET ERROR_QUIET)
   if(unshare_result EQUAL 0)
-    set(halograd_two_nodes --mca plm_rsh_agent ${CMAKE_CURRENT_LIST_DIR}/comm/other_node.sh --host localhost:2,other:2)
+    set(halograd_two_nodes --mca plm_rsh_agent ${CMAKE_CURRENT_LIST_DIR}/mpi/other_node.sh --host localhost:2,other:2)
     set(halograd_two_nodes_environment ${halograd_ucx})
   endif()
 endif()
@@ -113,17 +113,20 @@ function(halograd_add_tests folder label)
   endif()
 
   # Ranks that are told to be on two nodes: edges by store and by put in one window.
-  if(folder STREQUAL "comm" AND DEFINED halograd_two_nodes)
-    add_test(NAME comm.nodes.4 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${halograd_two_nodes}
-      ${MPIEXEC_NUMPROC_FLAG} 4 $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Communicator.*:HaloWindow.*:Edges/HaloWindowTest.*:Averager.Stores*:Averager.Halos*:HaloMemory.*:ProgressThread.*:Graphs/NeighbourAverager.*" ${MPIEXEC_POSTFLAGS})
-    set_tests_properties(comm.nodes.4 PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 600
+  set(two_nodes_mpi "Communicator.*")
+  set(two_nodes_window "HaloWindow.*:Edges/HaloWindowTest.*:HaloMemory.*:ProgressThread.*")
+  set(two_nodes_averagers "Averager.Stores*:Averager.Halos*:Graphs/NeighbourAverager.*")
+  if(DEFINED two_nodes_${folder} AND DEFINED halograd_two_nodes)
+    add_test(NAME ${folder}.nodes.4 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${halograd_two_nodes}
+      ${MPIEXEC_NUMPROC_FLAG} 4 $<TARGET_FILE:halograd_mpi_test_${folder}> "--gtest_filter=${two_nodes_${folder}}" ${MPIEXEC_POSTFLAGS})
+    set_tests_properties(${folder}.nodes.4 PROPERTIES LABELS mpi PROCESSORS 4 TIMEOUT 600
       ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=4;HALOGRAD_TEST_NODES=2;${halograd_two_nodes_environment}")
   endif()
 
-  if(folder STREQUAL "comm")
-    add_test(NAME comm.large.2 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} 2
-      $<TARGET_FILE:halograd_mpi_test_comm> "--gtest_filter=Edges/LargeHalo.*" ${MPIEXEC_POSTFLAGS})
-    set_tests_properties(comm.large.2 PROPERTIES LABELS "mpi;long" PROCESSORS 2 TIMEOUT 1800
+  if(folder STREQUAL "averagers")
+    add_test(NAME averagers.large.2 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} 2
+      $<TARGET_FILE:halograd_mpi_test_averagers> "--gtest_filter=Edges/LargeHalo.*" ${MPIEXEC_POSTFLAGS})
+    set_tests_properties(averagers.large.2 PROPERTIES LABELS "mpi;long" PROCESSORS 2 TIMEOUT 1800
       ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=2;HALOGRAD_TEST_LARGE=1")
   endif()
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 # Usage: bash tests/run.sh                  all checks of the sources (does the program compile for AMD devices as well?),
 #                                          then every test but the long ones
 #        bash tests/run.sh --long           the same and the long ones
-#        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R comm, ...
+#        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

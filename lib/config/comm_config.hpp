@@ -7,7 +7,7 @@ namespace halograd {
 
 /// [topology]: the directed graph on the ranks.
 struct TopologyConfig {
-  std::string kind = "ring";          ///< a graph of comm/graphs.hpp or comm/dynamic_topology.hpp, or file
+  std::string kind = "ring";          ///< a graph of graph/graphs.hpp or graph/dynamic_topology.hpp, or file
   std::string file;                   ///< kind = "file": TOML with ranks and [[edge]] from, to, weight
   std::string weights = "automatic";  ///< automatic, uniform, metropolis_hastings or out_degree
   int degree = 4;                     ///< random_regular: neighbours of a rank, even

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "convert/import_plan.hpp"
-#include "io/hdf5.hpp"
+#include "hdf5/handles.hpp"
 
 namespace halograd {
 

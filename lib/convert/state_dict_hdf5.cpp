@@ -3,7 +3,7 @@
 #include <functional>
 #include <numeric>
 
-#include "io/hdf5.hpp"
+#include "hdf5/handles.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "support/hdf5_lock.hpp"
+#include "hdf5/lock.hpp"
 
 /// What the HDF5 reader's files share.
 namespace halograd {

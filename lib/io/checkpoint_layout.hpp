@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint.hpp"
 #include "io/formats.hpp"
-#include "io/hdf5.hpp"
 #include "support/numbers.hpp"
 
 /// What the writer and the readers of a checkpoint share: names, extents, checksums and the transfer of rows.

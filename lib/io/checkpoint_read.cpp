@@ -9,7 +9,7 @@
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

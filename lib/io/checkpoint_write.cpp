@@ -6,12 +6,12 @@
 #include <functional>
 #include <numeric>
 
+#include "hdf5/durable.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/durable.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

@@ -4,9 +4,9 @@
 #include <limits>
 #include <numeric>
 
-#include "io/row_dataset.hpp"
+#include "hdf5/row_dataset.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

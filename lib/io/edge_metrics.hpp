@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/hdf5.hpp"
+#include "hdf5/handles.hpp"
 #include "support/edge_record.hpp"
 
 /// Group /edge of a metrics file: a row for each epoch and in-edge of a rank (docs/file-formats.md). A table of rows,

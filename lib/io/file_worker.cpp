@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "kernels/error.hpp"
+#include "mpi/wait.hpp"
 #include "support/trace.hpp"
-#include "support/wait.hpp"
 
 namespace halograd {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace halograd {
 
@@ -11,8 +10,5 @@ inline constexpr const char* checkpoint_format = "halograd checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 2;
 inline constexpr const char* metrics_format = "halograd metrics";
 inline constexpr std::int64_t metrics_format_version = 1;
-
-/// The root attribute `format` of an HDF5 file. Throws Error where it has none, or is no HDF5 file.
-std::string read_format(const std::string& path);
 
 }  // namespace halograd

@@ -6,14 +6,14 @@
 #include <array>
 #include <limits>
 
-#include "io/durable.hpp"
+#include "hdf5/durable.hpp"
+#include "hdf5/handles.hpp"
+#include "hdf5/row_dataset.hpp"
 #include "io/edge_metrics.hpp"
-#include "io/hdf5.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
-#include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <limits>
 
-#include "io/hdf5.hpp"
+#include "hdf5/handles.hpp"
+#include "hdf5/row_dataset.hpp"
 #include "io/metrics_columns.hpp"
-#include "io/row_dataset.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 

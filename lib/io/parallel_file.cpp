@@ -1,7 +1,7 @@
 #include "io/parallel_file.hpp"
 
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/hdf5.hpp"
 
 namespace halograd {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/hdf5.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

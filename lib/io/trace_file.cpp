@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

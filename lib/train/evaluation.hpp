@@ -3,10 +3,10 @@
 #include <functional>
 #include <string>
 
-#include "comm/communicator.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 
 namespace halograd {

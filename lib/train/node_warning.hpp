@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "comm/communicator.hpp"
 #include "data/dataset.hpp"
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 

@@ -7,7 +7,7 @@
 #include "config/write.hpp"
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 #include "train/checkpoint_model.hpp"
 
 namespace halograd {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.hpp"
 #include "config/config.hpp"
 #include "io/checkpoint.hpp"
 #include "io/file_worker.hpp"
 #include "io/metrics.hpp"
 #include "io/run_folder.hpp"
 #include "io/run_lock.hpp"
+#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "train/optimizer.hpp"
 #include "train/report.hpp"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "comm/averager.hpp"
-#include "comm/placement.hpp"
+#include "averagers/averager.hpp"
 #include "kernels/compat.hpp"
+#include "mpi/placement.hpp"
 
 namespace halograd {
 namespace {

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "comm/communicator.hpp"
-#include "comm/halo_memory.hpp"
-#include "comm/topology.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
+#include "graph/topology.hpp"
+#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "train/report.hpp"
+#include "window/halo_memory.hpp"
 
 namespace halograd {
 

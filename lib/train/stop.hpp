@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
-#include "comm/agreement.hpp"
-#include "comm/communicator.hpp"
+#include "mpi/agreement.hpp"
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 
@@ -33,7 +33,7 @@ class Stop {
   /// Why not; empty: it can.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  /// After each step, by all ranks (comm/agreement.hpp). Throws CollectiveError where a rank has failed.
+  /// After each step, by all ranks (mpi/agreement.hpp). Throws CollectiveError where a rank has failed.
   StopReason after_step();
   /// After each batch of an evaluation, by all ranks, as often on each. Throws as after_step().
   StopReason after_evaluated_batch();

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/rank_clock.hpp"
 #include "io/trace_file.hpp"
+#include "mpi/rank_clock.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/node_group.hpp"
 #include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
+#include "mpi/node_group.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
 #include "support/seconds.hpp"

@@ -4,16 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "comm/averager.hpp"
-#include "comm/communicator.hpp"
-#include "comm/halo_memory.hpp"
-#include "comm/injector.hpp"
-#include "comm/progress_thread.hpp"
-#include "comm/topology.hpp"
+#include "averagers/averager.hpp"
 #include "config/config.hpp"
 #include "data/loader.hpp"
+#include "graph/topology.hpp"
 #include "io/checkpoint.hpp"
 #include "io/metrics.hpp"
+#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "train/evaluation.hpp"
 #include "train/finite_guard.hpp"
@@ -21,6 +18,9 @@
 #include "train/report.hpp"
 #include "train/run_files.hpp"
 #include "train/stop.hpp"
+#include "window/halo_memory.hpp"
+#include "window/injector.hpp"
+#include "window/progress_thread.hpp"
 
 namespace halograd {
 

@@ -1,9 +1,9 @@
 // What an averager keeps beside the replica, in a checkpoint.
 #include <gtest/gtest.h>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/hdf5.hpp"
 #include "io/summary.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 

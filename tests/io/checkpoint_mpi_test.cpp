@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/hdf5.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
 namespace halograd {

@@ -7,8 +7,8 @@
 
 #include <csignal>
 
+#include "hdf5/handles.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/hdf5.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
 namespace halograd {

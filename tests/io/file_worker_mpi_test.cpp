@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
 namespace halograd {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/averager.hpp"
-#include "comm/communicator.hpp"
+#include "averagers/averager.hpp"
 #include "kernels/random.hpp"
+#include "mpi/communicator.hpp"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/halo_window.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
+#include "window/halo_window.hpp"
 
 namespace {
 

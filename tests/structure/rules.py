@@ -11,23 +11,27 @@ CODE_ENDINGS = (".hpp", ".cpp")
 TEXT_ENDINGS = (*CODE_ENDINGS, ".cmake", ".py", ".sh", ".txt")
 MOST_LINES = 350
 
-BASE = {"kernels", "support"}  # lib/support: what comm, io and data share
-SIDE_BY_SIDE = {"nn", "data", "comm", "io"}  # these never include each other
-MAY_INCLUDE = {
-    "kernels": {"kernels"},
-    "support": BASE,
-    "config": BASE | {"config"},
-    **{folder: BASE | {"config", folder} for folder in SIDE_BY_SIDE},
-    "convert": BASE | SIDE_BY_SIDE | {"config", "convert"},
-    "train": BASE | SIDE_BY_SIDE | {"config", "train"},
-    "app": BASE | SIDE_BY_SIDE | {"config", "convert", "train", "app"},
-}
+# Lowest first: a folder includes itself and the floors below, never its neighbours on the same floor.
+FLOORS = (
+    {"kernels"},
+    {"support"},
+    {"mpi"},
+    {"hdf5"},
+    {"config"},
+    {"graph"},
+    {"window"},
+    {"nn", "data", "io", "averagers"},
+    {"convert"},
+    {"train"},
+    {"app"},
+)
+MAY_INCLUDE = {folder: {folder}.union(*FLOORS[:level]) for level, floor in enumerate(FLOORS) for folder in floor}
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).
 LIBRARY_HEADERS = {
-    r"mpi(-ext)?\.h": r"(lib/(comm|io|support)|app)/",
-    r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/io/|lib/data/hdf5)",
-    r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|comm/topology_file\.cpp)",
+    r"mpi(-ext)?\.h": r"(lib/(mpi|window|averagers|io)|app)/",
+    r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/hdf5/|lib/data/hdf5)",
+    r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|graph/topology_file\.cpp)",
     r"CLI(11)?(/.*)?\.hpp": r"app/",
     r"(omp|immintrin|cuda.*|hip/.*)\.?.*": r"kernels/",
 }
@@ -44,7 +48,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def folder_of(path):
-    """The folder of the rules that a file lies in: lib/comm/x.hpp -> comm, app/main.cpp -> app."""
+    """The folder of the rules that a file lies in: lib/mpi/x.hpp -> mpi, app/main.cpp -> app."""
     parts = path.split("/")
     return parts[1] if parts[0] == "lib" and len(parts) > 2 else parts[0]
 
@@ -56,7 +60,7 @@ def without_comments(text):
 
 
 def find_header(root, name):
-    """Where a quoted include leads: kernels/x.hpp and app/x.hpp from the root, comm/x.hpp from lib/; or None."""
+    """Where a quoted include leads: kernels/x.hpp and app/x.hpp from the root, mpi/x.hpp from lib/; or None."""
     for path in (name, f"lib/{name}"):
         if (root / path).is_file() or (root / f"{path}.in").is_file():
             return path

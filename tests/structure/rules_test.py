@@ -16,7 +16,7 @@ class ThisTree(unittest.TestCase):
     def test_is_looked_at(self):
         paths = rules.files(ROOT, rules.CODE_FOLDERS, rules.CODE_ENDINGS)
         self.assertIn("kernels/types.hpp", paths)
-        self.assertIn("lib/comm/topology.hpp", paths)
+        self.assertIn("lib/graph/topology.hpp", paths)
 
 
 class Violations(unittest.TestCase):
@@ -27,9 +27,9 @@ class Violations(unittest.TestCase):
         sound = {
             "kernels/types.hpp": "#pragma once\n#include <Kokkos_Core.hpp>\n",
             "lib/config/config.hpp": "#pragma once\n",
-            "lib/comm/window.hpp": '#pragma once\n#include <mpi.h>\n#include "kernels/types.hpp"\n',
+            "lib/window/window.hpp": '#pragma once\n#include <mpi.h>\n#include "kernels/types.hpp"\n',
             "lib/nn/layer.hpp": '#pragma once\n#include "config/config.hpp"\n',
-            "lib/train/trainer.hpp": '#pragma once\n#include "nn/layer.hpp"\n#include "comm/window.hpp"\n',
+            "lib/train/trainer.hpp": '#pragma once\n#include "nn/layer.hpp"\n#include "window/window.hpp"\n',
             "lib/train/trainer.cpp": '#include "train/trainer.hpp"\n\n#include <vector>\n',
             "app/main.cpp": '#include "train/trainer.hpp"\n',
         }
@@ -52,8 +52,12 @@ class Violations(unittest.TestCase):
         self.assertEqual([], self.complaints())
 
     def test_side_by_side_folders_include_each_other(self):
-        found = self.complaints(lib__nn__layer='#pragma once\n\n#include "comm/window.hpp"\n')
-        self.assert_found(found, "lib/nn/layer.hpp:3", "nn may not include comm")
+        found = self.complaints(lib__nn__layer='#pragma once\n\n#include "data/loader.hpp"\n', lib__data__loader="#pragma once\n")
+        self.assert_found(found, "lib/nn/layer.hpp:3", "nn may not include data")
+
+    def test_a_floor_includes_one_above(self):
+        found = self.complaints(lib__window__window='#pragma once\n#include "nn/layer.hpp"\n')
+        self.assert_found(found, "window may not include nn")
 
     def test_kernels_include_the_host_side(self):
         found = self.complaints(kernels__types='#pragma once\n#include "config/config.hpp"\n')
@@ -90,7 +94,7 @@ class Violations(unittest.TestCase):
 
     def test_unknown_and_relative_includes(self):
         self.assert_found(self.complaints(lib__nn__layer='#pragma once\n#include "layers.hpp"\n'), "layers.hpp")
-        self.assert_found(self.complaints(lib__nn__layer='#pragma once\n#include "../comm/window.hpp"\n'), "../comm")
+        self.assert_found(self.complaints(lib__nn__layer='#pragma once\n#include "../window/window.hpp"\n'), "../window")
 
     def test_missing_guard(self):
         self.assert_found(self.complaints(lib__config__config="struct Config {};\n"), "#pragma once")

@@ -10,7 +10,7 @@
 
 #include "config/read.hpp"
 #include "kernels/error.hpp"
-#include "support/wait.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "comm/topology.hpp"
+#include "graph/topology.hpp"
 #include "kernels/types.hpp"
 #include "version.hpp"
 

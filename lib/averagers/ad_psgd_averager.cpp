@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "averagers/halo_mixer.hpp"
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/wait.hpp"
+#include "window/host_staging.hpp"
+#include "window/pair_window.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr std::uint64_t partner_key = 0xad95;
+
+Sides sides_of(const Topology& topology) {
+  HALOGRAD_REQUIRE(topology.dynamic() == nullptr,
+                   "averager ad_psgd draws its pairs itself, from a graph that stays and "
+                   "has its edges both ways; topology.kind is \"",
+                   topology.kind(), "\"");
+  return two_sides(topology.graph());
+}
+
+/// AD-PSGD (Lian et al., ICML 2018): pairs of neighbours replace their weights by their average, each at its own pace.
+/// A rank that asks sends x_i and goes on; its partner sets x_j to the average a of what came and its own, and sends a;
+/// the first adds a - (what it had sent) whenever that arrives. So the sum of the two stays as it is, whatever updates
+/// were made meanwhile, and nobody waits for a rank that computes.
+class AdPsgdAverager final : public Averager {
+ public:
+  explicit AdPsgdAverager(const AveragerContext& context, Sides sides)
+      : partners_(of_rank(context.comm, sides.partners)),
+        asks_(of_rank(context.comm, sides.asks)),
+        staging_(context.length),
+        window_(context.comm, std::move(sides), context.length, transport_options(context.transport)),
+        mixer_(context.length, 2) {
+    MPI_Comm_dup(context.comm, &comm_);
+    MPI_Comm_rank(comm_, &rank_);
+    if (asks_) sent_.resize(context.length);
+  }
+  ~AdPsgdAverager() override {
+    // Freeing is collective: while an exception ends this rank alone, nobody else comes.
+    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
+  }
+  AdPsgdAverager(const AdPsgdAverager&) = delete;
+  AdPsgdAverager& operator=(const AdPsgdAverager&) = delete;
+
+  void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
+    step_ = step;
+    if (!asks_ || partners_.empty() || window_.is_asking()) return;
+    const HostVector<const float> now = staging_.download(exec, weights);
+    std::copy(now.data(), now.data() + now.size(), sent_.begin());
+    const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(rank_));
+    window_.ask(random_bits(key, static_cast<std::uint64_t>(step)) % partners_.size(),
+                HostVector<const float>(sent_.data(), sent_.size()), step);
+  }
+  void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
+                     Vector<float> /*gradient*/, double /*share*/) override {
+    exchange(exec, weights);
+  }
+  void after_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights) override {
+    exchange(exec, weights);
+  }
+
+  void settle(const ExecutionSpace& exec, Vector<float> weights) override {
+    PolitePause pause;
+    for (; window_.is_asking(); pause()) exchange(exec, weights);  // those who answer are here, or will be
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibarrier(comm_, &request);
+    for (int done = 0; done == 0; pause()) {
+      exchange(exec, weights);
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    }
+    waited_ += pause.seconds();
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds() + waited_; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
+
+ private:
+  template <class Values>
+  static typename Values::value_type of_rank(MPI_Comm comm, const Values& values) {
+    return values[static_cast<std::size_t>(rank_of(comm))];
+  }
+
+  /// Takes the answer, or answers once each partner that has asked; whatever has come.
+  void exchange(const ExecutionSpace& exec, Vector<float> weights) {
+    if (const std::optional<HostVector<const float>> average = window_.answer(step_)) {
+      terms_.assign({{1, *average}, {-1, HostVector<const float>(sent_.data(), sent_.size())}});
+      mixer_.mix(exec, 1, terms_, weights);
+    }
+    for (std::size_t i = 0; i < partners_.size(); ++i) {
+      const std::optional<std::size_t> partner = window_.asked();
+      if (!partner) return;
+      terms_.assign(1, {0.5, window_.question(*partner)});
+      mixer_.mix(exec, 0.5, terms_, weights);
+      window_.reply(*partner, staging_.download(exec, weights), step_);
+    }
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int exceptions_ = std::uncaught_exceptions();
+  int rank_ = 0;
+  std::vector<int> partners_;
+  bool asks_;
+  std::vector<float> sent_;  // of a rank that asks: the question
+  HostStaging staging_;
+  PairWindow window_;
+  HaloMixer mixer_;
+  std::vector<WeightedHalo> terms_;  // of one exchange
+  std::int64_t step_ = 0;
+  double waited_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Averager> make_ad_psgd_averager(const AveragerContext& context) {
+  return std::make_unique<AdPsgdAverager>(context, sides_of(context.topology));
+}
+
+}  // namespace halograd

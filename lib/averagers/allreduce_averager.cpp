@@ -1,0 +1,133 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <exception>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "kernels/error.hpp"
+#include "kernels/mix.hpp"
+#include "mpi/wait.hpp"
+#include "support/trace.hpp"
+
+namespace halograd {
+
+namespace {
+
+// A bucket is started as soon as so many values are complete: long enough for its bandwidth, short enough that the
+// first ones travel beside the backward pass.
+constexpr std::size_t bucket_floats = std::size_t{1} << 20;
+constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallreduce, whose counts are int
+
+class AllreduceAverager final : public Averager {
+ public:
+  AllreduceAverager(MPI_Comm comm, std::size_t length, double latency)
+      : length_(length), open_(length), latency_(latency) {
+    MPI_Comm_dup(comm, &comm_);
+    MPI_Comm_size(comm_, &ranks_);
+    if (ranks_ == 1) return;
+    sum_ = Buffer<float>("halograd::gradient_sum", length);
+    host_sum_ = Kokkos::create_mirror_view(sum_);
+    requests_.reserve(length / bucket_floats + length / most_floats + 2);
+  }
+  ~AllreduceAverager() override {
+    // Freeing is collective: while an exception ends this rank alone, nobody else comes.
+    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
+  }
+  AllreduceAverager(const AllreduceAverager&) = delete;
+  AllreduceAverager& operator=(const AllreduceAverager&) = delete;
+
+  void gradient_ready(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin,
+                      double share) override {
+    if (ranks_ == 1) return;
+    if (open_ - begin >= bucket_floats) {
+      start(exec, gradient, begin, share);
+      early_share_ = share;
+    }
+    // MPI moves what is under way only while it is called.
+    int done = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  }
+
+  void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> /*weights*/,
+                     Vector<float> gradient, double share) override {
+    HALOGRAD_REQUIRE(gradient.extent(0) == length_, "allreduce: ", gradient.extent(0), " gradients; expected ",
+                     length_);
+    if (ranks_ == 1) {
+      scale(exec, share, gradient);
+      return;
+    }
+    // Where a rank leaves its gradient out, what has left of it must not count: all sum anew. Whether one does travels
+    // beside the last bucket.
+    int left_out = open_ < length_ && share != early_share_ ? 1 : 0;
+    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_, &requests_.emplace_back());
+    start(exec, gradient, 0, share);
+    finish();
+    if (left_out != 0) {
+      start(exec, gradient, 0, share);
+      finish();
+    }
+    Kokkos::deep_copy(exec, sum_, host_sum_);
+    Kokkos::deep_copy(exec, gradient, sum_);
+  }
+
+  [[nodiscard]] bool shares_gradients() const override { return true; }
+  [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+ private:
+  /// Begins to add up what is complete from `begin` on and has not been started. The gradient itself stays as it is.
+  void start(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin, double share) {
+    const std::size_t length = open_ - begin;
+    const Vector<float> part = slice(sum_, begin, length);
+    Kokkos::deep_copy(exec, part, slice(gradient, begin, length));
+    scale(exec, share, part);
+    Kokkos::deep_copy(exec, slice(host_sum_, begin, length), part);
+    exec.fence();
+    for (std::size_t from = begin; from < open_; from += most_floats) {
+      const int count = static_cast<int>(std::min(most_floats, open_ - from));
+      MPI_Iallreduce(MPI_IN_PLACE, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_,
+                     &requests_.emplace_back());
+    }
+    open_ = begin;
+  }
+
+  void finish() {
+    const trace::Span span("wait", "comm");
+    // What is injected: the messages of a ring that follow each other.
+    const double latency = 2 * (ranks_ - 1) * latency_;
+    PolitePause pause;
+    for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
+    const double waited = pause.seconds();
+    while (pause.seconds() < latency) pause();
+    wait_seconds_ += pause.seconds() - waited;
+    requests_.clear();
+    open_ = length_;
+    bytes_sent_ += allreduce_bytes(ranks_, length_);
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int ranks_ = 1;
+  int exceptions_ = std::uncaught_exceptions();
+  std::size_t length_;
+  std::size_t open_;  ///< values before this one are not under way in this step
+  double early_share_ = 0;
+  double latency_;  ///< seconds, injected
+  Buffer<float> sum_;
+  Buffer<float>::HostMirror host_sum_;
+  std::vector<MPI_Request> requests_;
+  double wait_seconds_ = 0;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace
+
+std::int64_t allreduce_bytes(int ranks, std::size_t length) {
+  return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
+}
+
+std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context) {
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
+}
+
+}  // namespace halograd

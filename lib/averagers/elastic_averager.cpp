@@ -1,0 +1,120 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "kernels/mix.hpp"
+#include "mpi/wait.hpp"
+#include "window/host_staging.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one call of MPI, whose counts are int
+
+/// Elastic averaging SGD (Zhang, Choromanska, LeCun, 2015), synchronous: replicas are drawn to a centre c and the
+/// centre to them, alpha = elasticity / P:
+///   x_i <- x_i - alpha (x_i - c) - step of the gradient at x_i,   c <- c + alpha sum_i (x_i - c).
+/// Every rank keeps the centre and makes the same step of it: the sum of the replicas, which that takes, travels while
+/// the gradient is computed.
+class ElasticAverager final : public Averager {
+ public:
+  explicit ElasticAverager(const AveragerContext& context)
+      : length_(context.length),
+        staging_(length_),
+        centre_staging_(length_),
+        centre_("halograd::centre", length_),
+        sum_("halograd::replica_sum", length_),
+        host_sum_(Kokkos::create_mirror_view(sum_)) {
+    MPI_Comm_dup(context.comm, &comm_);
+    MPI_Comm_size(comm_, &ranks_);
+    MPI_Comm_rank(comm_, &rank_);
+    alpha_ = context.averager.elasticity / ranks_;
+    latency_ = 2e-6 * (ranks_ - 1) * context.transport.inject.latency_us;
+    shard_.resize((length_ + static_cast<std::size_t>(ranks_) - 1) / static_cast<std::size_t>(ranks_));
+  }
+  ~ElasticAverager() override {
+    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
+  }
+  ElasticAverager(const ElasticAverager&) = delete;
+  ElasticAverager& operator=(const ElasticAverager&) = delete;
+
+  void before_gradient(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<const float> weights) override {
+    const HostVector<const float> replica = staging_.download(exec, weights);
+    for (std::size_t from = 0; from < length_; from += most_floats) {
+      const int count = static_cast<int>(std::min(most_floats, length_ - from));
+      MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_,
+                     &requests_.emplace_back());
+    }
+    under_way_ = PolitePause();
+  }
+  void gradient_ready(const ExecutionSpace& /*exec*/, Vector<const float> /*gradient*/, std::size_t /*begin*/,
+                      double /*share*/) override {
+    // MPI moves what is under way only while it is called.
+    int done = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  }
+  void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
+                     Vector<float> /*gradient*/, double /*share*/) override {
+    PolitePause pause;
+    for (MPI_Request& request : requests_) wait_politely(request);
+    while (under_way_.seconds() < latency_) pause();
+    wait_seconds_ += pause.seconds();
+    requests_.clear();
+    bytes_sent_ += allreduce_bytes(ranks_, length_);
+    Kokkos::deep_copy(exec, sum_, host_sum_);
+    if (started_[0] == 0) mix(exec, {0, 1, {1.0 / ranks_}, {sum_.data()}}, centre_);  // the mean of the replicas
+    started_[0] = 1;
+    mix(exec, {1 - alpha_, 1, {alpha_}, {centre_.data()}}, weights);
+    mix(exec, {1 - alpha_ * ranks_, 1, {alpha_}, {sum_.data()}}, centre_);
+    exec.fence();
+  }
+
+  /// Each rank's share of the centre.
+  [[nodiscard]] std::vector<SavedState> state() override {
+    const HostVector<const float> centre = centre_staging_.download(ExecutionSpace(), centre_);
+    const std::size_t begin = std::min(length_, shard_.size() * static_cast<std::size_t>(rank_));
+    std::fill(shard_.begin(), shard_.end(), 0.0F);
+    std::copy_n(centre.data() + begin, std::min(shard_.size(), length_ - begin), shard_.begin());
+    return {{"centre", std::span(shard_)}, {"started", std::span(started_)}};
+  }
+  void restored() override {
+    std::vector<float> all(shard_.size() * static_cast<std::size_t>(ranks_));
+    const int count = static_cast<int>(shard_.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(shard_.data(), count, MPI_FLOAT, all.data(), count, MPI_FLOAT, comm_, &request);
+    wait_politely(request);
+    Kokkos::deep_copy(centre_, HostVector<const float>(all.data(), length_));
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int ranks_ = 1, rank_ = 0;
+  int exceptions_ = std::uncaught_exceptions();
+  double alpha_ = 0;
+  double latency_ = 0;  ///< seconds, injected: of the messages of a ring, which follow each other
+  std::size_t length_;
+  HostStaging staging_, centre_staging_;
+  Buffer<float> centre_, sum_;
+  Buffer<float>::HostMirror host_sum_;
+  std::vector<MPI_Request> requests_;
+  PolitePause under_way_;  // since when
+  std::vector<float> shard_;
+  std::array<std::int64_t, 1> started_{};  // whether there is a centre
+  double wait_seconds_ = 0;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Averager> make_elastic_averager(const AveragerContext& context) {
+  return std::make_unique<ElasticAverager>(context);
+}
+
+}  // namespace halograd

@@ -1,0 +1,123 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "kernels/error.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/wait.hpp"
+#include "window/halo_window.hpp"
+#include "window/host_staging.hpp"
+
+namespace halograd {
+namespace {
+
+/// FAST as published (Viviani et al., PDP 2019): each rank's gradient goes to its neighbours, and each makes a further
+/// step of the optimizer with each that it receives. Nothing brings the replicas back together but this: every
+/// sync_epochs epochs all take the weights of the one that is best on the test set, and the optimizer starts anew.
+class FastAverager final : public Averager {
+ public:
+  explicit FastAverager(const AveragerContext& context)
+      : length_(context.length),
+        sync_epochs_(context.averager.sync_epochs),
+        neighbours_(context.topology.in_neighbours(rank_of(context.comm)).size()),
+        message_("halograd::gradient_message", length_ + 1),
+        staging_(length_ + 1),
+        weights_staging_(length_),
+        window_(context.comm, context.topology, length_ + 1, {transport_options(context.transport)}),
+        optimizer_state_(context.optimizer_state),
+        optimizer_step_(context.optimizer_step) {
+    if constexpr (!runs_on_host) received_.emplace("halograd::gradient", length_);
+    window_.start_at(context.first_step);
+    MPI_Comm_dup(context.comm, &comm_);
+    MPI_Comm_size(comm_, &ranks_);
+  }
+  ~FastAverager() override {
+    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
+  }
+  FastAverager(const FastAverager&) = delete;
+  FastAverager& operator=(const FastAverager&) = delete;
+
+  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> /*weights*/, Vector<float> gradient,
+                     double share) override {
+    if (ranks_ == 1) return;
+    Kokkos::deep_copy(exec, slice(message_, 0, length_), gradient);
+    Kokkos::deep_copy(exec, slice(message_, length_, 1), share > 0 ? 1.0F : 0.0F);  // whether the gradient counts
+    window_.put(step + 1, staging_.download(exec, message_));
+  }
+
+  void after_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+    window_.flush();
+    for (std::size_t edge = 0; edge < neighbours_; ++edge) {
+      const HostVector<const float> halo = window_.wait(static_cast<int>(edge), step + 1);
+      if (halo.data()[length_] != 0) optimizer_step_(exec, weights, in_reach(exec, slice(halo, 0, length_)));
+      exec.fence();
+      window_.release(static_cast<int>(edge), step + 1);
+    }
+  }
+
+  bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
+    if (sync_epochs_ == 0 || epochs % sync_epochs_ != 0) return false;
+    if (std::isnan(score)) score = -std::numeric_limits<double>::infinity();
+    std::vector<double> scores(static_cast<std::size_t>(ranks_));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(&score, 1, MPI_DOUBLE, scores.data(), 1, MPI_DOUBLE, comm_, &request);
+    wait_politely(request);
+    const auto best = static_cast<int>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+    const HostVector<float> host = weights_staging_.download_to_change(exec, weights);
+    constexpr std::size_t most = std::size_t{1} << 28;  // of a message, whose counts are int
+    for (std::size_t from = 0; from < length_; from += most) {
+      const int count = static_cast<int>(std::min(most, length_ - from));
+      MPI_Ibcast(host.data() + from, count, MPI_FLOAT, best, comm_, &request);
+      wait_politely(request);
+    }
+    weights_staging_.upload(exec, weights);
+    for (const Vector<float>& state : optimizer_state_) Kokkos::deep_copy(exec, state, 0.0F);
+    exec.fence();
+    if (rank_of(comm_) == best) bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float)) * (ranks_ - 1);
+    return true;
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent() + bytes_sent_; }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
+
+ private:
+  Vector<const float> in_reach([[maybe_unused]] const ExecutionSpace& exec, HostVector<const float> halo) {
+    if constexpr (runs_on_host) {
+      return Vector<const float>(halo.data(), halo.extent(0));
+    } else {
+      Kokkos::deep_copy(exec, *received_, halo);
+      return *received_;
+    }
+  }
+
+  std::size_t length_;
+  int sync_epochs_;
+  std::size_t neighbours_;
+  Buffer<float> message_;
+  HostStaging staging_, weights_staging_;
+  HaloWindow window_;
+  std::vector<Vector<float>> optimizer_state_;
+  std::function<void(const ExecutionSpace&, Vector<float>, Vector<const float>)> optimizer_step_;
+  std::optional<Buffer<float>> received_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int ranks_ = 1;
+  int exceptions_ = std::uncaught_exceptions();
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Averager> make_fast_averager(const AveragerContext& context) {
+  HALOGRAD_REQUIRE(context.optimizer_step, "the averager fast needs an optimizer");
+  return std::make_unique<FastAverager>(context);
+}
+
+}  // namespace halograd

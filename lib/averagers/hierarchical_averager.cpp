@@ -1,0 +1,176 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "averagers/weight_averager.hpp"
+#include "kernels/error.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/node_group.hpp"
+#include "mpi/wait.hpp"
+#include "window/halo_window.hpp"
+#include "window/host_staging.hpp"
+#include "window/shared_segment.hpp"
+
+namespace halograd {
+namespace {
+
+/// A part of a communicator, freed with it.
+class SplitComm {
+ public:
+  SplitComm(MPI_Comm comm, int color, int key) { MPI_Comm_split(comm, color, key, &comm_); }
+  ~SplitComm() {
+    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
+  }
+  SplitComm(const SplitComm&) = delete;
+  SplitComm& operator=(const SplitComm&) = delete;
+  [[nodiscard]] MPI_Comm get() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+/// to[i] = sum_j weights[j] from[j][i], added up in that order in double, in parallel.
+struct WeightedSum {
+  std::vector<const float*> from;
+  std::vector<double> weights;
+  void operator()(float* to, std::size_t length) const {
+    constexpr std::size_t block = 4096;
+    const auto blocks = static_cast<long>((length + block - 1) / block);
+    const auto sum_block = [&](long item) {
+      double sums[block];
+      const std::size_t begin = static_cast<std::size_t>(item) * block;
+      const std::size_t count = std::min(block, length - begin);
+      for (std::size_t i = 0; i < count; ++i) sums[i] = weights[0] * static_cast<double>(from[0][begin + i]);
+      for (std::size_t j = 1; j < from.size(); ++j) {
+        for (std::size_t i = 0; i < count; ++i) sums[i] += weights[j] * static_cast<double>(from[j][begin + i]);
+      }
+      for (std::size_t i = 0; i < count; ++i) to[begin + i] = static_cast<float>(sums[i]);
+    };
+    Kokkos::parallel_for("halograd::weighted_sum", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, blocks),
+                         sum_block);
+    Kokkos::DefaultHostExecutionSpace().fence();
+  }
+};
+
+/// The exact mean of the ranks of a node, through shared memory, and the stencil of the topology between nodes. Each
+/// rank of a node has charge of one slice: it sums the slice over the node's replicas, exchanges the mean with those
+/// in charge of the same slice on the neighbour nodes, and leaves the result for the others of its node to copy.
+class HierarchicalAverager final : public WeightAverager {
+ public:
+  HierarchicalAverager(const AveragerContext& context, const NodeGroup& group)
+      : WeightAverager(context),
+        length_(context.length),
+        slice_((length_ + static_cast<std::size_t>(group.ranks_a_node) - 1) /
+               static_cast<std::size_t>(group.ranks_a_node)),
+        group_(group),
+        node_comm_(context.comm, group.node, group.rank),
+        slice_comm_(context.comm, group.rank, group.node),
+        staging_(length_),
+        mean_("halograd::node_mean", slice_),
+        segment_(node_comm_.get(), (result_offset() + slice_) * sizeof(float), false),
+        rank_of_node_(static_cast<std::size_t>(group.nodes)),
+        neighbours_(context.topology.in_neighbours(group.node)),
+        self_weight_(context.topology.self_weight(group.node)) {
+    // A slice after the other: Open MPI 4.1 names what the windows of a node share by the number of the communicator
+    // alone, which all slices have in common.
+    for (int slice = 0; slice < group.ranks_a_node; ++slice) {
+      together(context.comm, [&] {
+        if (slice != group.rank) return;
+        window_ = std::make_unique<HaloWindow>(slice_comm_.get(), context.topology, slice_,
+                                               HaloWindow::Options{transport_options(context.transport)});
+      });
+    }
+    window_->start_at(context.first_step);
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int rank = rank_of(context.comm);
+    MPI_Iallgather(&rank, 1, MPI_INT, rank_of_node_.data(), 1, MPI_INT, slice_comm_.get(), &request);
+    wait_politely(request);
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_->wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_->bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override {
+    std::vector<EdgeRecord> records = window_->edges().take();
+    for (EdgeRecord& record : records) record.from = rank_of_node_[static_cast<std::size_t>(record.from)];
+    return records;
+  }
+
+ private:
+  /// Of a rank's replica the floats of its segment begin with, padded to whole slices; its result comes after.
+  [[nodiscard]] std::size_t result_offset() const { return slice_ * static_cast<std::size_t>(group_.ranks_a_node); }
+  [[nodiscard]] float* replica_of(int rank) const { return reinterpret_cast<float*>(segment_.of(rank)); }
+
+  /// All ranks of the node have come so far, and see what the others have written.
+  void meet() {
+    const PolitePause time;
+    segment_.sync_node();
+    barrier(node_comm_.get());
+    segment_.sync_node();
+    wait_seconds_ += time.seconds();
+  }
+
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
+    copy(staging_.download(exec, weights).data(), replica_of(group_.rank), length_);
+    meet();
+    WeightedSum sum;
+    for (int rank = 0; rank < group_.ranks_a_node; ++rank) {
+      sum.from.push_back(replica_of(rank) + slice_ * static_cast<std::size_t>(group_.rank));
+      sum.weights.push_back(1.0 / group_.ranks_a_node);
+    }
+    sum(mean_.data(), slice_);
+    if (!neighbours_.empty()) window_->put(step + 1, mean_);
+  }
+
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+    window_->flush();
+    WeightedSum sum{{mean_.data()}, {self_weight_}};
+    const int degree = static_cast<int>(neighbours_.size());
+    for (int edge = 0; edge < degree; ++edge) {
+      sum.from.push_back(window_->wait(edge, step + 1).data());
+      sum.weights.push_back(neighbours_[static_cast<std::size_t>(edge)].weight);
+    }
+    sum(replica_of(group_.rank) + result_offset(), slice_);
+    for (int edge = 0; edge < degree; ++edge) window_->release(edge, step + 1);
+    meet();
+    const HostVector<float> host = staging_.download_to_change(exec, weights);
+    for (int rank = 0; rank < group_.ranks_a_node; ++rank) {
+      const std::size_t begin = std::min(length_, slice_ * static_cast<std::size_t>(rank));
+      copy(replica_of(rank) + result_offset(), host.data() + begin, std::min(slice_, length_ - begin));
+    }
+    staging_.upload(exec, weights);
+  }
+
+  static void copy(const float* from, float* to, std::size_t count) {
+    Kokkos::deep_copy(Kokkos::DefaultHostExecutionSpace(), HostVector<float>(to, count),
+                      HostVector<const float>(from, count));
+    Kokkos::DefaultHostExecutionSpace().fence();
+  }
+
+  std::size_t length_, slice_;
+  NodeGroup group_;
+  SplitComm node_comm_, slice_comm_;
+  HostStaging staging_;
+  Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace> mean_;  // of the node's replicas, this rank's slice
+  SharedSegment segment_;
+  std::unique_ptr<HaloWindow> window_;
+  std::vector<int> rank_of_node_;      // that has charge of the same slice there
+  std::vector<Neighbour> neighbours_;  // nodes
+  double self_weight_;
+  double wait_seconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Averager> make_hierarchical_averager(const AveragerContext& context) {
+  const NodeGroup group = node_group(context.comm, context.transport.ranks_per_node);
+  HALOGRAD_REQUIRE(context.topology.ranks() == group.nodes, "averager hierarchical: the topology is for ",
+                   context.topology.ranks(), " nodes, there are ", group.nodes);
+  return std::make_unique<HierarchicalAverager>(context, group);
+}
+
+}  // namespace halograd

@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "averagers/averagers.hpp"
+#include "averagers/halo_mixer.hpp"
+#include "averagers/weight_averager.hpp"
+#include "kernels/error.hpp"
+#include "kernels/stream_copy.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/wait.hpp"
+#include "support/trace.hpp"
+#include "window/halo_window.hpp"
+#include "window/host_staging.hpp"
+
+namespace halograd {
+
+namespace {
+
+/// Values that go through mix, optimizer and publication while they are in the caches of `threads` cores.
+constexpr std::size_t slice_length(int threads) {
+  return (std::size_t{1} << 16U) * static_cast<std::size_t>(threads);
+}
+
+/// What all forms of neighbour averaging share.
+class NeighbourAverager : public WeightAverager {
+ public:
+  NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
+      : WeightAverager(context),
+        out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
+        length_(context.length),
+        others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
+        on_device_(options.memory == HaloMemory::device),
+        staging_(on_device_ ? 0 : length_ * (1 + others_.size())),
+        window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
+        neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
+        self_weight_(context.topology.self_weight(rank_of(context.comm))),
+        mixer_(context.length, on_device_ ? 0 : neighbours_.size()) {
+    halos_.reserve(neighbours_.size());
+    parts_.reserve(neighbours_.size());
+    if (!others_.empty()) packed_ = Buffer<float>("halograd::packed", length_ * (1 + others_.size()));
+    window_.start_at(context.first_step);
+  }
+
+  /// On the host, slice by slice: mix, optimizer's step, and the copy for the ranks of this node that put() would make.
+  void update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
+              double share, const OptimizeSlice& optimize) override {
+    if (!runs_on_host || !others_.empty()) return Averager::update(exec, step, weights, gradient, share, optimize);
+    double self_weight = 1;
+    if (combines_first()) {
+      window_.flush();
+      self_weight = take_halos(step);
+    }
+    const HostVector<float> slot = window_.next_slot();
+    const trace::Span span("mix", "comm");
+    const std::size_t most = slice_length(exec.concurrency());
+    for (std::size_t begin = 0; begin < length_; begin += most) {
+      const std::size_t length = std::min(most, length_ - begin);
+      const Vector<float> values = slice(weights, begin, length);
+      if (combines_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
+      optimize(begin, length);
+      if (slot.extent(0) > 0) publish_ahead(exec, values, slice(slot, begin, length), length_ > most);
+    }
+    exec.fence();
+    if (combines_first()) release_halos(step);
+    after_update(exec, step, weights);
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
+  std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
+
+ private:
+  /// Fills halos_ with the neighbours' weights of this step, or what stands for them; returns the share of the own
+  /// ones.
+  virtual double take_halos(std::int64_t step) = 0;
+  /// The mix is done.
+  virtual void release_halos(std::int64_t /*step*/) {}
+
+  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+    window_.flush();  // before the mix changes what MPI may still be reading
+    const double self_weight = take_halos(step);
+    mix_part(exec, self_weight, 0, weights);
+    for (std::size_t i = 0; i < others_.size(); ++i) mix_part(exec, self_weight, i + 1, others_[i]);
+    release_halos(step);
+  }
+
+  void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
+    if (out_degree_ == 0) return;
+    if (others_.empty()) {
+      window_.put(step + 1, for_window(exec, weights));
+      return;
+    }
+    Kokkos::deep_copy(exec, slice(packed_, 0, length_), weights);
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+      Kokkos::deep_copy(exec, slice(packed_, length_ * (i + 1), length_), others_[i]);
+    }
+    window_.put(step + 1, for_window(exec, packed_));
+  }
+
+  /// Values as exec's work so far leaves them, where the window takes them from.
+  HaloValues<const float> for_window(const ExecutionSpace& exec, Vector<const float> values) {
+    if (!on_device_) return staging_.download(exec, values);
+    exec.fence();
+    return HaloValues<const float>::on_device(values);
+  }
+
+  /// Weights that lie in host memory.
+  static void publish_ahead(const ExecutionSpace& exec, Vector<const float> values, HostVector<float> slot,
+                            bool beyond_caches) {
+    if (!beyond_caches) return Kokkos::deep_copy(exec, slot, values);
+    stream_copy(Kokkos::DefaultHostExecutionSpace(), HostVector<const float>(values.data(), values.extent(0)), slot);
+  }
+
+  std::size_t out_degree_, length_;
+  std::vector<Vector<float>> others_;  // the optimizer's buffers, where they travel behind the weights
+  Buffer<float> packed_;               // all of it
+  bool on_device_;                     // halos: put from there to there
+  HostStaging staging_;                // where they are not
+  std::vector<WeightedHalo> parts_;
+
+ protected:
+  /// Values of a halo.
+  [[nodiscard]] std::size_t halo_length() const { return length_ * (1 + others_.size()); }
+
+  HaloWindow window_;
+  std::vector<Neighbour> neighbours_;
+  double self_weight_;
+  HaloMixer mixer_;
+  std::vector<WeightedHalo> halos_;  // of one combine
+
+ private:
+  void mix_part(const ExecutionSpace& exec, double self_weight, std::size_t part, Vector<float> values) {
+    parts_.clear();
+    for (const auto& [weight, halo] : halos_) parts_.push_back({weight, halo.part(part * length_, length_)});
+    mixer_.mix(exec, self_weight, parts_, values);
+  }
+};
+
+/// Exactly the neighbours' weights of the same step. Always in ascending order of rank, own weights first, so that
+/// equal runs are equal to the last bit.
+class SynchronousNeighbourAverager final : public NeighbourAverager {
+ public:
+  using NeighbourAverager::NeighbourAverager;
+
+ private:
+  double take_halos(std::int64_t step) override {
+    halos_.clear();
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      halos_.push_back({neighbours_[edge].weight, window_.wait(static_cast<int>(edge), step + 1)});
+    }
+    return self_weight_;
+  }
+  void release_halos(std::int64_t step) override {
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) window_.release(static_cast<int>(edge), step + 1);
+  }
+};
+
+/// The newest weights that each neighbour has published, at most `staleness` steps older than this rank's own (-1:
+/// however old). A halo's weight falls with its age, and what it loses goes to the rank's own weights, as does all of
+/// it where a neighbour has published nothing yet or is waited for in vain for `patience` seconds (0: without end).
+/// Such a late neighbour enters again in each step in which it has published something new.
+class StaleNeighbourAverager final : public NeighbourAverager {
+ public:
+  StaleNeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
+      : NeighbourAverager(context, options),
+        staleness_(context.averager.staleness),
+        age_factor_(context.averager.age_factor),
+        patience_(context.averager.patience),
+        report_seconds_(options.report_seconds),
+        first_version_(context.first_step),
+        have_(neighbours_.size(), context.first_step),
+        late_(neighbours_.size(), false) {
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      if (options.memory == HaloMemory::device) {
+        device_copies_.emplace_back("halograd::halo", halo_length());
+        copies_.push_back(HaloValues<float>::on_device(device_copies_.back()));
+      } else {
+        copies_.emplace_back(host_copies_.emplace_back("halograd::halo", halo_length()));
+      }
+    }
+  }
+
+  [[nodiscard]] double wait_seconds() const override { return NeighbourAverager::wait_seconds() + waited_; }
+
+ private:
+  double take_halos(std::int64_t step) override {
+    const std::int64_t own = step + 1;
+    double self_weight = 1;
+    halos_.clear();
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
+      const bool usable = fetch(edge, own);
+      if (!usable || have_[edge] == first_version_) {
+        window_.edges().left_out(static_cast<int>(edge));
+        continue;
+      }
+      const std::int64_t age = std::max<std::int64_t>(0, own - have_[edge]);
+      window_.edges().mixed(static_cast<int>(edge), age);
+      const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
+      self_weight -= weight;
+      halos_.push_back({weight, copies_[edge].to_read()});
+    }
+    return self_weight;
+  }
+
+  /// Brings the copy of a neighbour's weights up to date; whether it is to be mixed. A late neighbour is not waited for
+  /// again before it is within the bound: one that was held up once and then keeps pace would never be.
+  bool fetch(std::size_t edge, std::int64_t own) {
+    const auto newest = [&] {
+      have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge]);
+      return staleness_ < 0 || have_[edge] >= std::max(first_version_, own - staleness_);
+    };
+    const std::int64_t before = have_[edge];
+    bool in_bound = newest();
+    if (!in_bound && !late_[edge]) {
+      const trace::Span span("wait", "comm");
+      PolitePause pause;
+      bool reported = false;
+      while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {
+        pause();
+        in_bound = newest();
+        if (in_bound || reported || pause.seconds() < report_seconds_) continue;
+        reported = true;
+        window_.report_late(static_cast<int>(edge), own - staleness_, pause.seconds());
+      }
+      waited_ += pause.seconds();
+      window_.edges().waited(static_cast<int>(edge), pause.seconds());
+    }
+    const bool back = late_[edge] && have_[edge] > before;
+    late_[edge] = !in_bound;
+    return in_bound || back;
+  }
+
+  std::int64_t staleness_;
+  double age_factor_, patience_, report_seconds_;
+  std::int64_t first_version_;
+  std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
+  std::vector<bool> late_;
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
+  std::vector<Buffer<float>> device_copies_;
+  std::vector<HaloValues<float>> copies_;  // of the former or the latter
+  double waited_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context) {
+  const AveragerConfig& averager = context.averager;
+  if (averager.codec != "fp32") return make_compressed_averager(context);
+  HaloWindow::Options options{transport_options(context.transport)};
+  options.memory = context.halo_memory;
+  options.exact = averager.staleness == 0 && averager.patience == 0;
+  if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
+  return std::make_unique<StaleNeighbourAverager>(context, options);
+}
+
+}  // namespace halograd

@@ -1,0 +1,166 @@
+#include "graph/dynamic_topology.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "config/fields.hpp"
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+
+namespace halograd {
+namespace {
+
+/// All ranks in an order that follows from the two numbers.
+std::vector<int> shuffled(int ranks, std::uint64_t seed, std::int64_t number) {
+  std::vector<int> order(static_cast<std::size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  const std::uint64_t key = random_bits(seed, static_cast<std::uint64_t>(number));
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random_bits(key, left) % left]);
+  }
+  return order;
+}
+
+/// ceil(log2 P), at least 1.
+std::int64_t hops(int ranks) {
+  std::int64_t count = 1;
+  while ((std::int64_t{1} << count) < ranks) ++count;
+  return count;
+}
+
+/// Each rank takes from the rank whose position is `hop` before its own.
+std::vector<int> hop_back(const std::vector<int>& rank_at, std::int64_t hop) {
+  const auto ranks = static_cast<std::int64_t>(rank_at.size());
+  std::vector<int> sources(rank_at.size());
+  for (std::int64_t position = 0; position < ranks; ++position) {
+    sources[static_cast<std::size_t>(rank_at[static_cast<std::size_t>(position)])] =
+        rank_at[static_cast<std::size_t>((position + ranks - hop % ranks) % ranks)];
+  }
+  return sources;
+}
+
+/// The graph in which rank i takes from sources[i], or from nobody where that is i.
+std::shared_ptr<const StepGraph> one_peer(const std::vector<int>& sources) {
+  StepGraph graph{Graph(sources.size()), Graph(sources.size())};
+  for (std::size_t rank = 0; rank < sources.size(); ++rank) {
+    if (sources[rank] == static_cast<int>(rank)) continue;
+    graph.in[rank].push_back(sources[rank]);
+    graph.out[static_cast<std::size_t>(sources[rank])].push_back(static_cast<int>(rank));
+  }
+  return std::make_shared<const StepGraph>(std::move(graph));
+}
+
+void require_all_reached(const std::string& kind, const Graph& next, const char* way) {
+  std::vector<bool> seen(next.size(), false);
+  std::vector<int> queue;
+  const auto reach = [&](int rank) {
+    if (seen[static_cast<std::size_t>(rank)]) return;
+    seen[static_cast<std::size_t>(rank)] = true;
+    queue.push_back(rank);
+  };
+  reach(0);
+  std::size_t head = 0;
+  while (head < queue.size()) {
+    for (const int rank : next[static_cast<std::size_t>(queue[head++])]) reach(rank);
+  }
+  const auto missed = std::find(seen.begin(), seen.end(), false) - seen.begin();
+  HALOGRAD_REQUIRE(queue.size() == next.size(), "topology ", kind, ": not connected: no path leads ", way,
+                   " rank 0 to rank ", missed);
+}
+
+}  // namespace
+
+const std::vector<std::string>& DynamicTopology::kinds() {
+  return changing_graphs;
+}
+
+bool DynamicTopology::has_kind(const std::string& kind) {
+  return std::find(kinds().begin(), kinds().end(), kind) != kinds().end();
+}
+
+DynamicTopology::DynamicTopology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank)
+    : kind_(config.kind), ranks_(ranks), seed_(config.seed) {
+  HALOGRAD_REQUIRE(has_kind(kind_), "topology.kind is \"", kind_,
+                   "\"; expected one_peer_exponential, random_matching or rotating_exponential");
+  HALOGRAD_REQUIRE(ranks_ >= 1, "topology ", kind_, ": ", ranks_, " ranks; expected at least 1");
+  if (kind_ != "one_peer_exponential") return;
+  const std::vector<int> rank_at = ranks_by_node(ranks_, node_of_rank);
+  for (std::int64_t k = 0; k < hops(ranks_); ++k) cycle_.push_back(one_peer(hop_back(rank_at, std::int64_t{1} << k)));
+}
+
+DynamicTopology::DynamicTopology(std::string kind, Graph in_neighbours)
+    : kind_(std::move(kind)), ranks_(static_cast<int>(in_neighbours.size())), most_in_(0) {
+  HALOGRAD_REQUIRE(ranks_ >= 1, "topology ", kind_, ": no ranks");
+  StepGraph graph{std::move(in_neighbours), Graph(static_cast<std::size_t>(ranks_))};
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const std::vector<int>& in = graph.in[static_cast<std::size_t>(rank)];
+    for (const int from : in) graph.out[static_cast<std::size_t>(from)].push_back(rank);
+    most_in_ = std::max(most_in_, static_cast<int>(in.size()));
+  }
+  require_all_reached(kind_, graph.out, "from");
+  require_all_reached(kind_, graph.in, "backwards from");
+  cycle_.push_back(std::make_shared<const StepGraph>(std::move(graph)));
+}
+
+double DynamicTopology::mean_out(int rank) const {
+  if (cycle_.empty()) {  // one peer, but that of an odd number of ranks one pauses
+    return ranks_ == 1 ? 0 : kind_ == "random_matching" ? 1 - ranks_ % 2 / static_cast<double>(ranks_) : 1;
+  }
+  double sum = 0;
+  for (const auto& graph : cycle_) sum += static_cast<double>(graph->out[static_cast<std::size_t>(rank)].size());
+  return sum / static_cast<double>(cycle_.size());
+}
+
+std::vector<int> DynamicTopology::sources(std::int64_t step) const {
+  if (kind_ == "rotating_exponential") {
+    const std::int64_t round = step / hops(ranks_), hop = step % hops(ranks_);
+    return hop_back(shuffled(ranks_, seed_, round), std::int64_t{1} << hop);
+  }
+  const std::vector<int> order = shuffled(ranks_, seed_, step);
+  std::vector<int> sources(order.size());
+  std::iota(sources.begin(), sources.end(), 0);
+  for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
+    sources[static_cast<std::size_t>(order[i])] = order[i + 1];
+    sources[static_cast<std::size_t>(order[i + 1])] = order[i];
+  }
+  return sources;
+}
+
+std::shared_ptr<const StepGraph> DynamicTopology::at(std::int64_t step) const {
+  HALOGRAD_REQUIRE(step >= 0, "topology ", kind_, ": step ", step, "; expected 0 or more");
+  if (!cycle_.empty()) return cycle_[static_cast<std::size_t>(step % period())];
+  return one_peer(sources(step));
+}
+
+long steps_to_consensus(const DynamicTopology& topology, double tolerance, long most) {
+  constexpr std::size_t columns = 8;
+  const auto ranks = static_cast<std::size_t>(topology.ranks());
+  std::vector<double> x(ranks * columns), next(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = random_uniform(1, i) - 0.5;
+  for (std::size_t k = 0; k < columns; ++k) {
+    double mean = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) mean += x[rank * columns + k] / static_cast<double>(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) x[rank * columns + k] -= mean;
+  }
+  const auto distance = [&] { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0)); };
+  const double start = distance();
+  for (long step = 0; step < most; ++step) {
+    if (distance() <= tolerance * start) return step;
+    const auto graph = topology.at(step);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (std::size_t k = 0; k < columns; ++k) {
+        double sum = graph->weight(static_cast<int>(rank)) * x[rank * columns + k];
+        for (const int from : graph->in[rank]) {
+          sum += graph->weight(from) * x[static_cast<std::size_t>(from) * columns + k];
+        }
+        next[rank * columns + k] = sum;
+      }
+    }
+    std::swap(x, next);
+  }
+  return most;
+}
+
+}  // namespace halograd

@@ -1,0 +1,38 @@
+#include "mpi/node_group.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "mpi/communicator.hpp"
+
+namespace halograd {
+
+NodeGroup node_group(MPI_Comm comm, int ranks_per_node) {
+  const Communicator communicator(comm);
+  std::vector<int> lowest = communicator.node_of_rank();
+  for (int rank = 0; ranks_per_node > 0 && rank < communicator.ranks(); ++rank) {
+    lowest[static_cast<std::size_t>(rank)] = rank / ranks_per_node * ranks_per_node;
+  }
+  const auto own = static_cast<std::size_t>(communicator.rank());
+  const auto count_of = [&](int node) { return static_cast<int>(std::count(lowest.begin(), lowest.end(), node)); };
+  NodeGroup group;
+  group.nodes = 0;
+  std::string uneven;
+  for (std::size_t rank = 0; rank < lowest.size(); ++rank) {
+    if (lowest[rank] != static_cast<int>(rank)) continue;
+    if (lowest[rank] == lowest[own]) group.node = group.nodes;
+    ++group.nodes;
+    if (count_of(lowest[rank]) != count_of(lowest[0])) {
+      uneven = "averager hierarchical: the node of rank 0 has " + std::to_string(count_of(lowest[0])) +
+               " ranks, that of rank " + std::to_string(rank) + " has " + std::to_string(count_of(lowest[rank])) +
+               "; expected the same number on each";
+    }
+  }
+  fail_together(comm, uneven);
+  group.ranks_a_node = count_of(lowest[own]);
+  group.rank = static_cast<int>(std::count(lowest.begin(), lowest.begin() + communicator.rank(), lowest[own]));
+  return group;
+}
+
+}  // namespace halograd

@@ -1,0 +1,183 @@
+#include "mpi/node_links.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <random>
+
+#include "mpi/wait.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr int nobody = -1, beat = -2;
+constexpr int connect_milliseconds = 2000, accept_milliseconds = 10000;
+constexpr auto silence = std::chrono::seconds(15);
+constexpr std::size_t most_addresses = 16;
+
+/// How to reach the first node, and what shows that it is one of this job that does.
+struct Invitation {
+  std::uint64_t token = 0;
+  std::uint32_t port = 0, count = 0;
+  std::array<std::uint32_t, most_addresses> addresses{};  ///< IPv4, network byte order
+};
+
+struct Hello {
+  std::uint64_t token = 0;
+  std::int64_t rank = 0;
+};
+
+/// Other hosts' addresses of this one first, loopback last (for nodes that are none).
+void add_addresses(Invitation& invitation) {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return;
+  for (const bool loopback : {false, true}) {
+    for (const ifaddrs* each = all; each != nullptr && invitation.count < most_addresses; each = each->ifa_next) {
+      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET || (each->ifa_flags & IFF_UP) == 0)
+        continue;
+      if (((each->ifa_flags & IFF_LOOPBACK) != 0) != loopback) continue;
+      invitation.addresses[invitation.count++] = reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr.s_addr;
+    }
+  }
+  ::freeifaddrs(all);
+}
+
+int listening_socket(Invitation& invitation) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(socket, any, size) != 0 || ::listen(socket, SOMAXCONN) != 0 || ::getsockname(socket, any, &size) != 0) {
+    ::close(socket);
+    return -1;
+  }
+  invitation.port = address.sin_port;
+  return socket;
+}
+
+bool becomes(int socket, short what, int milliseconds) {
+  pollfd ready{socket, what, 0};
+  return ::poll(&ready, 1, milliseconds) == 1 && (ready.revents & what) != 0;
+}
+
+int connected_socket(const Invitation& invitation) {
+  for (std::uint32_t i = 0; i < invitation.count; ++i) {
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket < 0) return -1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = static_cast<in_port_t>(invitation.port);
+    address.sin_addr.s_addr = invitation.addresses[i];
+    const int result = ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    int error = result == 0 ? 0 : errno;
+    if (error == EINPROGRESS && becomes(socket, POLLOUT, connect_milliseconds)) {
+      socklen_t size = sizeof error;
+      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (error == 0) return socket;
+    ::close(socket);
+  }
+  return -1;
+}
+
+void send_number(int socket, int number) {
+  const auto word = static_cast<std::int32_t>(number);
+  [[maybe_unused]] const auto sent = ::send(socket, &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+NodeLinks::NodeLinks(MPI_Comm leaders, int rank) {
+  int number = 0, nodes = 0;
+  MPI_Comm_rank(leaders, &number);
+  MPI_Comm_size(leaders, &nodes);
+  complete_ = nodes == 1;
+  if (complete_) return;
+  Invitation invitation;
+  int socket = -1;
+  if (number == 0) {
+    std::random_device random;
+    invitation.token = (static_cast<std::uint64_t>(random()) << 32U) + random();
+    add_addresses(invitation);
+    socket = listening_socket(invitation);
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&invitation, sizeof invitation, MPI_BYTE, 0, leaders, &request);
+  wait_politely(request);
+  if (number == 0) {
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(accept_milliseconds);
+    while (socket >= 0 && static_cast<int>(links_.size()) < nodes - 1 && Clock::now() < end) {
+      if (!becomes(socket, POLLIN, 100)) continue;
+      const int link = ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      Hello hello;
+      if (link >= 0 && becomes(link, POLLIN, connect_milliseconds) &&
+          ::recv(link, &hello, sizeof hello, MSG_WAITALL) == static_cast<ssize_t>(sizeof hello) &&
+          hello.token == invitation.token) {
+        links_.push_back({link, static_cast<int>(hello.rank), Clock::now()});
+      } else if (link >= 0) {
+        ::close(link);
+      }
+    }
+    if (socket >= 0) ::close(socket);
+    complete_ = static_cast<int>(links_.size()) == nodes - 1;
+  } else if (socket = connected_socket(invitation); socket >= 0) {
+    const Hello hello{invitation.token, rank};
+    complete_ = ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+    links_.push_back({socket, 0, Clock::now()});
+  }
+  for (const Link& link : links_) {
+    const int yes = 1;
+    ::setsockopt(link.socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  }
+}
+
+NodeLinks::~NodeLinks() {
+  for (const Link& link : links_) ::close(link.socket);
+}
+
+void NodeLinks::add_to(std::vector<pollfd>& descriptors) const {
+  for (const Link& link : links_) descriptors.push_back({link.socket, POLLIN, 0});
+}
+
+int NodeLinks::look() {
+  const Clock::time_point now = Clock::now();
+  if (now - beaten_ > std::chrono::seconds(1)) {
+    for (const Link& link : links_) send_number(link.socket, beat);
+    beaten_ = now;
+  }
+  for (Link& link : links_) {
+    const int dead = read(link);
+    if (dead != nobody) return dead;
+    if (now - link.heard > silence) return link.rank;
+  }
+  return nobody;
+}
+
+int NodeLinks::read(Link& link) const {
+  for (;;) {
+    std::int32_t word = 0;
+    const ssize_t got = ::recv(link.socket, &word, sizeof word, MSG_DONTWAIT);
+    if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? nobody : link.rank;
+    if (got == 0) return link.rank;
+    link.heard = Clock::now();
+    if (got == static_cast<ssize_t>(sizeof word) && word >= 0) return word;
+  }
+}
+
+void NodeLinks::tell(int rank) const {
+  for (const Link& link : links_) send_number(link.socket, rank);
+}
+
+}  // namespace halograd

@@ -1,0 +1,199 @@
+#include "mpi/watchdog.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "mpi/node_comm.hpp"
+#include "mpi/node_links.hpp"
+#include "mpi/wait.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr int nobody = -1;
+constexpr int look_milliseconds = 1000;
+constexpr auto grace = std::chrono::seconds(2);
+
+/// A process of this node.
+struct Process {
+  std::int64_t rank = 0, id = 0;
+  std::int64_t name_space = 0;  ///< in which `id` means this process
+};
+
+std::int64_t own_name_space() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::int64_t>(status.st_ino) : 0;
+}
+
+int open_process(std::int64_t id) {
+#ifdef SYS_pidfd_open
+  return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0));
+#else
+  return id < 0 ? -1 : -1;
+#endif
+}
+
+bool is_gone(std::int64_t id) {
+  return ::kill(static_cast<pid_t>(id), 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace
+
+class Watchdog::Implementation {
+ public:
+  Implementation(MPI_Comm comm, int status) : comm_(duplicate(comm)), node_(node_comm(comm)), status_(status) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm leaders = MPI_COMM_NULL;
+    int node_rank = 0;
+    MPI_Comm_rank(node_, &node_rank);
+    MPI_Comm_split(comm_, node_rank == 0 ? 0 : MPI_UNDEFINED, rank_, &leaders);
+    find_processes(node_);
+    share_word(node_rank == 0);
+    if (leaders != MPI_COMM_NULL) {
+      links_ = std::make_unique<NodeLinks>(leaders, rank_);
+      MPI_Comm_free(&leaders);
+    }
+    stop_ = ::eventfd(0, EFD_CLOEXEC);
+    thread_ = std::thread([this] { watch(); });
+  }
+
+  ~Implementation() {
+    stop();
+    ::close(stop_);
+    for (const int descriptor : descriptors_) {
+      if (descriptor >= 0) ::close(descriptor);
+    }
+  }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  [[nodiscard]] bool reaches_all_nodes() const { return links_ == nullptr || links_->complete(); }
+
+  void end() {
+    stop();
+    barrier(comm_);  // who leaves it may end: nobody takes that for a death any more
+    MPI_Win_free(&word_window_);
+    MPI_Comm_free(&comm_);
+  }
+
+ private:
+  void stop() {
+    ending_ = true;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(stop_, &one, sizeof one);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  /// The node's first rank hears first who has died elsewhere, and leaves word for those who only see it end.
+  void share_word(bool first) {
+    MPI_Aint size = 0;
+    int unit = 0;
+    void* memory = nullptr;
+    MPI_Win_allocate_shared(first ? static_cast<MPI_Aint>(sizeof(std::int64_t)) : 0, 1, MPI_INFO_NULL, node_, &memory,
+                            &word_window_);
+    MPI_Win_shared_query(word_window_, 0, &size, &unit, &memory);
+    word_ = static_cast<std::int64_t*>(memory);
+    if (first) *word_ = nobody;
+    barrier(node_);
+  }
+
+  void find_processes(MPI_Comm node) {
+    int ranks = 0;
+    MPI_Comm_size(node, &ranks);
+    const Process own{rank_, ::getpid(), own_name_space()};
+    std::vector<Process> all(static_cast<std::size_t>(ranks));
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, node, &request);
+    wait_politely(request);
+    for (const Process& process : all) {
+      if (process.rank == rank_ || process.name_space != own.name_space) continue;
+      processes_.push_back(process);
+      descriptors_.push_back(open_process(process.id));
+    }
+  }
+
+  void watch() {
+    sigset_t signals;
+    sigfillset(&signals);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // they are for the training's thread
+    while (!ending_) {
+      std::vector<pollfd> ready{{stop_, POLLIN, 0}};
+      for (const int descriptor : descriptors_) ready.push_back({descriptor, POLLIN, 0});  // negative: ignored
+      if (links_ != nullptr) links_->add_to(ready);
+      ::poll(ready.data(), ready.size(), look_milliseconds);
+      const int here = dead_here(ready);
+      const int there = here == nobody && links_ != nullptr ? links_->look() : nobody;
+      if (ending_ || (here == nobody && there == nobody)) continue;
+      end_job(here, there);
+    }
+  }
+
+  void end_job(int here, int there) {
+    const std::atomic_ref<std::int64_t> word(*word_);
+    const bool told = word.load() != nobody;
+    if (links_ != nullptr) {
+      if (here == nobody) word.store(there);
+      links_->tell(std::max(here, there));
+    }
+    std::this_thread::sleep_for(grace);
+    if (ending_) return;
+    if (here == nobody || (!told && first_alive())) {
+      std::fprintf(stderr, "halograd: rank %d has died; rank %d and the others end with status %d (--resume)\n",
+                   std::max(here, there), rank_, status_);
+    }
+    ::_exit(status_);
+  }
+
+  /// The lowest rank of this node whose process has ended; remembers those that have.
+  int dead_here(const std::vector<pollfd>& ready) {
+    int dead = nobody;
+    for (std::size_t i = 0; i < processes_.size(); ++i) {
+      const bool gone = descriptors_[i] >= 0 ? ready[i + 1].revents != 0 : is_gone(processes_[i].id);
+      if (!gone) continue;
+      dead_.push_back(static_cast<int>(processes_[i].rank));
+      if (dead == nobody) dead = static_cast<int>(processes_[i].rank);
+    }
+    return dead;
+  }
+
+  /// Whether all lower ranks of this node were dead when the first death was seen.
+  [[nodiscard]] bool first_alive() const {
+    return std::none_of(processes_.begin(), processes_.end(), [this](const Process& process) {
+      const int rank = static_cast<int>(process.rank);
+      return rank < rank_ && std::find(dead_.begin(), dead_.end(), rank) == dead_.end();
+    });
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
+  MPI_Win word_window_ = MPI_WIN_NULL;
+  std::int64_t* word_ = nullptr;  // the rank that has died elsewhere; nobody: none has
+  int rank_ = 0, status_, stop_ = -1;
+  std::vector<Process> processes_;
+  std::vector<int> descriptors_, dead_;
+  std::unique_ptr<NodeLinks> links_;  // of a node's first rank
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+Watchdog::Watchdog(MPI_Comm comm, int status) : implementation_(std::make_unique<Implementation>(comm, status)) {}
+Watchdog::~Watchdog() = default;
+
+bool Watchdog::reaches_all_nodes() const {
+  return implementation_->reaches_all_nodes();
+}
+
+void Watchdog::end() {
+  implementation_->end();
+}
+
+}  // namespace halograd

@@ -1,0 +1,204 @@
+#include "window/halo_transport.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <limits>
+
+#include "mpi/wait.hpp"
+#include "support/trace.hpp"
+
+namespace halograd {
+namespace {
+
+// Counters are written by other processes, through stores or through MPI, while this one reads them.
+static_assert(std::atomic_ref<std::int64_t>::is_always_lock_free);
+
+std::int64_t* counter_at(std::byte* region, std::size_t offset) {
+  return reinterpret_cast<std::int64_t*>(region + offset);
+}
+
+void copy(std::byte* to, const HostVector<const float>& values) {
+  const Kokkos::DefaultHostExecutionSpace exec;
+  Kokkos::deep_copy(exec, HostVector<float>(reinterpret_cast<float*>(to), values.extent(0)), values);
+  exec.fence();
+}
+
+}  // namespace
+
+HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options,
+                             std::optional<std::size_t> device_bytes)
+    : device_(device_bytes ? std::make_unique<DeviceWindow>(comm, *device_bytes) : nullptr),
+      segment_(comm, bytes, options.force_put),
+      force_put_(options.force_put),
+      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
+      uses_mpi_(device_ != nullptr),
+      report_seconds_(options.report_seconds) {
+  MPI_Comm_rank(comm, &rank_);
+}
+
+HaloTransport::Peer HaloTransport::peer(int rank) {
+  std::byte* shared = force_put_ ? nullptr : segment_.of(rank);
+  if (shared == nullptr) uses_mpi_ = true;
+  return {rank, shared};
+}
+
+std::int64_t* HaloTransport::counter(std::size_t offset) const {
+  return counter_at(segment_.own(), offset);
+}
+
+HostVector<const float> HaloTransport::values(std::size_t offset, std::size_t length) const {
+  return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + offset), length);
+}
+
+std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
+  return counter_at(peer.shared, offset);
+}
+
+HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offset, std::size_t length) {
+  return HostVector<const float>(reinterpret_cast<const float*>(peer.shared + offset), length);
+}
+
+HostVector<float> HaloTransport::own_values(std::size_t offset, std::size_t length) const {
+  return HostVector<float>(reinterpret_cast<float*>(segment_.own() + offset), length);
+}
+
+std::int64_t HaloTransport::load(std::int64_t* counter) {
+  return std::atomic_ref<std::int64_t>(*counter).load(std::memory_order_acquire);
+}
+
+void HaloTransport::store(std::int64_t* counter, std::int64_t value) {
+  std::atomic_ref<std::int64_t>(*counter).store(value, std::memory_order_release);
+}
+
+Vector<const float> HaloTransport::device_values(std::size_t offset, std::size_t length) const {
+  return slice(device_->own(), offset / sizeof(float), length);
+}
+
+void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values) {
+  if (values.memory() == HaloMemory::device) {
+    put(peer, offset, values, device_->get());
+  } else if (peer.shared != nullptr) {
+    copy(peer.shared + offset, values);
+  } else {
+    put(peer, offset, values, segment_.window());
+  }
+}
+
+void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values, MPI_Win window) {
+  for (std::size_t begin = 0; begin < values.length(); begin += put_floats_) {
+    const int count = static_cast<int>(std::min(put_floats_, values.length() - begin));
+    const auto place = static_cast<MPI_Aint>(offset + begin * sizeof(float));
+    MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, window,
+             &puts_.emplace_back());
+  }
+}
+
+void HaloTransport::write(const Peer& peer, std::size_t offset, std::span<const std::int64_t> numbers) {
+  if (peer.shared != nullptr) {
+    std::copy(numbers.begin(), numbers.end(), counter_at(peer.shared, offset));
+    return;
+  }
+  const int count = static_cast<int>(numbers.size());
+  MPI_Rput(numbers.data(), count, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), count, MPI_INT64_T,
+           segment_.window(), &puts_.emplace_back());
+}
+
+void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {
+  if (peer.shared != nullptr) {
+    segment_.sync_node();  // what was read or written before the counter stays before it
+    store(counter_at(peer.shared, offset), value);
+    return;
+  }
+  complete(peer);  // before its origin is written to again
+  peer.message = value;
+  MPI_Accumulate(&peer.message, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, MPI_REPLACE,
+                 segment_.window());
+  peer.in_flight = true;
+}
+
+void HaloTransport::wait_for_puts() {
+  const trace::Span span("flush", "comm");
+  // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
+  // core, leaves it little to wait for.
+  for (MPI_Request& request : puts_) wait_seconds_ += wait_politely(request);
+  puts_.clear();
+}
+
+void HaloTransport::flush(const Peer& peer) {
+  if (peer.shared != nullptr && !device_) return;
+  const PolitePause time;
+  if (device_) MPI_Win_flush(peer.rank, device_->get());
+  if (peer.shared == nullptr) MPI_Win_flush(peer.rank, segment_.window());
+  wait_seconds_ += time.seconds();
+}
+
+void HaloTransport::complete(Peer& peer) {
+  if (!peer.in_flight) return;
+  flush(peer);
+  peer.in_flight = false;
+}
+
+double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose) {
+  double waited = 0;
+  if (load(counter) < version) {
+    PolitePause pause;
+    bool reported = false;
+    do {
+      make_progress();
+      pause();
+      waited = pause.seconds();
+      if (!reported && waited > report_seconds_) {
+        reported = true;
+        report_late(peer, counter, version, purpose, waited);
+      }
+    } while (load(counter) < version);
+    wait_seconds_ += waited;
+  }
+  sync(peer);
+  return waited;
+}
+
+void HaloTransport::report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
+                                double seconds) const {
+  std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank_, peer.rank, purpose,
+               static_cast<long long>(version), static_cast<long long>(load(counter)), seconds);
+}
+
+double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {
+  if (clock.now() >= time) return 0;
+  PolitePause pause;
+  while (clock.now() < time) {
+    make_progress();
+    pause();
+  }
+  wait_seconds_ += pause.seconds();
+  return pause.seconds();
+}
+
+void HaloTransport::make_progress() {
+  if (!uses_mpi_) return;
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
+}
+
+// Of the device window this relies on: MPI_Win_flush has completed a put at its target before the origin sets the
+// counter; in the unified memory model what is complete there is in the memory itself, and MPI_Win_sync by its owner,
+// after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was
+// in the device's memory before the launch, whoever wrote it (CUDA documents this of GPUDirect RDMA; assumed of HIP).
+void HaloTransport::sync(const Peer& peer) {
+  if (device_) MPI_Win_sync(device_->get());
+  if (peer.shared != nullptr) {
+    segment_.sync_node();
+  } else {
+    segment_.sync();
+  }
+}
+
+void HaloTransport::start() {
+  segment_.sync();
+  segment_.sync_node();
+  barrier(segment_.comm());  // no neighbour's first write may come before
+}
+
+}  // namespace halograd

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "graph/topology.hpp"
+#include "kernels/types.hpp"
+#include "window/edge_log.hpp"
+#include "window/halo_values.hpp"
+#include "window/transport_options.hpp"
+
+namespace halograd {
+
+/// The neighbours' weights as a rank mixes them: one flat RMA window a rank for all parameters and all edges
+/// (docs/algorithms.md, "Halo window"). It holds `slots` versions of the rank's own weights, which neighbours that
+/// share memory read there, and of each other in-neighbour's; per in-edge the latest version, and per out-edge an
+/// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's
+/// life; no collective, barrier or exclusive lock after construction until destruction.
+///
+/// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
+/// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
+///
+/// With Options::memory = device, weights and halos lie in device memory on both sides, and each edge is an MPI_Put
+/// from one to the other, inside a node too; a rank then keeps no versions of its own weights for others to read.
+class HaloWindow {
+ public:
+  struct Options : TransportOptions {
+    bool exact = true;                     ///< readers take every version
+    HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see window/halo_memory.hpp
+  };
+
+  /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
+  /// another number of ranks, a node has too little shared memory or a device too little of its own, or MPI grants no
+  /// unified memory model.
+  HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
+  /// Collective, except while an exception unwinds this rank's stack.
+  ~HaloWindow();
+  HaloWindow(const HaloWindow&) = delete;
+  HaloWindow& operator=(const HaloWindow&) = delete;
+
+  /// Writes this version, the one after the last, for every out-neighbour: by plain stores, once for all that share
+  /// memory and published at once, by MPI_Put to each of the others. In an exact window, waits (giving up the core)
+  /// while a neighbour has not yet acknowledged version - slots. `weights`, in the memory of the options and written by
+  /// no kernel any more, must stay as they are until flush().
+  void put(std::int64_t version, HaloValues<const float> weights);
+
+  /// Where ranks that share memory will read the version after the last: writing it there saves its put() the copy.
+  /// Waits like put(). Empty where no rank will.
+  HostVector<float> next_slot();
+
+  /// Ends the puts of the last version: flushes them and publishes the version to ranks that it went to by MPI_Put.
+  void flush();
+
+  /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
+  /// giving up the core and keeping MPI's progress going. In the memory of the options; valid until released, for
+  /// kernels launched from now on. A wait of more than report_seconds is told once on stderr.
+  HaloValues<const float> wait(int edge, std::int64_t version);
+
+  /// Tells in-neighbour number `edge` that `version` has been read, by kernels too, so that its slot may be written
+  /// again.
+  void release(int edge, std::int64_t version);
+
+  /// For a window that is not exact: copies the newest complete version of in-neighbour number `edge`, never a torn
+  /// one, and returns its number; returns `have` and copies nothing where there is none newer. Copies again where the
+  /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
+  std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
+
+  /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`.
+  void report_late(int edge, std::int64_t version, double seconds) const;
+
+  /// What has come over the in-edges. The window counts what is taken from it and waited for, its user what is mixed.
+  EdgeLog& edges();
+
+  /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
+  void start_at(std::int64_t version);
+
+  [[nodiscard]] double wait_seconds()
+      const;  ///< in wait, in put for acknowledgements, and in flush; since construction
+  [[nodiscard]] std::int64_t bytes_sent() const;  ///< payload since construction
+  [[nodiscard]] int stored_edges() const;         ///< out-edges by plain stores; the others are by MPI_Put
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace halograd

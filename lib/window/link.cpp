@@ -1,0 +1,75 @@
+#include "window/link.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/error.hpp"
+#include "window/halo_window.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr int round_trips = 400;
+constexpr int exchanges = 9;
+constexpr std::size_t floats = std::size_t{1} << 22U;  // 16 MiB
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+double half_round_trip(MPI_Comm pair, int rank) {
+  std::vector<double> times;
+  double number = 0;
+  for (int i = 0; i < round_trips; ++i) {
+    const double start = MPI_Wtime();
+    if (rank == 0) MPI_Send(&number, 1, MPI_DOUBLE, 1, 0, pair);
+    MPI_Recv(&number, 1, MPI_DOUBLE, 1 - rank, 0, pair, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Send(&number, 1, MPI_DOUBLE, 0, 0, pair);
+    times.push_back((MPI_Wtime() - start) / 2);
+  }
+  return median(times);
+}
+
+double put_bandwidth(MPI_Comm pair) {
+  TopologyConfig config;
+  HaloWindow::Options options;
+  options.force_put = true;
+  HaloWindow window(pair, make_topology(config, 2), floats, options);
+  const std::vector<float> weights(floats, 1.0F);
+  std::vector<double> times;
+  for (std::int64_t version = 1; version <= exchanges; ++version) {
+    barrier(pair);
+    const double start = MPI_Wtime();
+    window.put(version, HostVector<const float>(weights.data(), weights.size()));
+    window.flush();
+    window.wait(0, version);
+    window.release(0, version);
+    times.push_back(MPI_Wtime() - start);
+  }
+  return sizeof(float) * static_cast<double>(floats) / median(times);
+}
+
+}  // namespace
+
+Link measure_link(const Communicator& comm) {
+  HALOGRAD_REQUIRE(comm.ranks() >= 2, "a link is measured between two ranks, but there is only one");
+  const bool at_an_end = comm.rank() == 0 || comm.rank() == comm.ranks() - 1;
+  MPI_Comm pair = MPI_COMM_NULL;
+  MPI_Comm_split(comm.handle(), at_an_end ? 0 : MPI_UNDEFINED, comm.rank(), &pair);
+  Link link;
+  if (at_an_end) {
+    link.latency = half_round_trip(pair, comm.rank() == 0 ? 0 : 1);
+    link.bandwidth = put_bandwidth(pair);
+    MPI_Comm_free(&pair);
+  }
+  if (comm.rank() != 0) link = {};
+  link.latency = comm.sum(link.latency);
+  link.bandwidth = comm.sum(link.bandwidth);
+  return link;
+}
+
+}  // namespace halograd

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "mpi/communicator.hpp"
+
+namespace halograd {
+
+/// The two numbers of the latency-bandwidth model.
+struct Link {
+  double latency = 0;    ///< seconds: half of a round trip of one number
+  double bandwidth = 0;  ///< bytes a second and direction, of MPI_Put both ways through a halo window
+};
+
+/// Collective, on two ranks or more; takes about a second. Between the first and the last rank; the same on all.
+Link measure_link(const Communicator& comm);
+
+}  // namespace halograd

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph/graphs.hpp"
+#include "kernels/types.hpp"
+#include "mpi/rank_clock.hpp"
+#include "window/edge_log.hpp"
+#include "window/halo_transport.hpp"
+#include "window/injector.hpp"
+
+namespace halograd {
+
+/// The two sides of pairwise gossip: ranks that ask for an exchange, and ranks that answer.
+struct Sides {
+  std::vector<bool> asks;  ///< of each rank
+  Graph partners;          ///< of each rank, on the other side, ascending
+};
+
+/// Splits an undirected connected graph into two sides with edges between them only, so that every rank still reaches
+/// every other: by the parity of the ranks or of their distance from rank 0, whichever is connected and keeps more
+/// edges. The larger side asks.
+Sides two_sides(const Graph& graph);
+
+/// Pairwise exchanges of weights in which nobody waits (docs/algorithms.md, "ad_psgd"). A rank that asks writes its
+/// weights into a slot that it has at the other rank, and goes on; one that answers looks into its slots when it likes,
+/// and writes back what both are to have. Of a rank that asks, one exchange at a time is under way. No collective,
+/// barrier or lock between construction and destruction.
+class PairWindow {
+ public:
+  /// Collective. `length` floats. Throws Error on all ranks where a node has too little shared memory.
+  PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const TransportOptions& options);
+
+  // For a rank that asks.
+  [[nodiscard]] bool is_asking() const { return asking_; }
+  /// Sends its weights, those of `step`, to partner number `partner`.
+  void ask(std::size_t partner, HostVector<const float> weights, std::int64_t step);
+  /// What the partner has replied, once it has come: the exchange is over. Valid until the next ask().
+  std::optional<HostVector<const float>> answer(std::int64_t step);
+
+  // For a rank that answers.
+  /// A partner whose weights have come and are not answered yet.
+  std::optional<std::size_t> asked();
+  /// What that partner has sent.
+  [[nodiscard]] HostVector<const float> question(std::size_t partner) const;
+  /// Sends weights back. The question is gone with that: its slot may be written again.
+  void reply(std::size_t partner, HostVector<const float> weights, std::int64_t step);
+
+  /// What has come from the partners. Its ages are steps of this rank since the step that was sent, 0 where the partner
+  /// is ahead.
+  EdgeLog& edges() { return edges_; }
+
+  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  // In every rank's region: a cache line for the number of the newest question of each partner (one for that of the
+  // newest answer, where the rank asks), then as many slots: a line for when it was sent and in which step, then
+  // weights.
+  static constexpr std::size_t line = 64;
+  [[nodiscard]] std::size_t slots_of(int rank) const;
+  [[nodiscard]] std::size_t slot_at(int rank, std::size_t slot) const;
+  void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
+            std::int64_t step);
+  /// Of what lies in a slot here: when it was sent, and in which step.
+  [[nodiscard]] const std::int64_t* header(std::size_t slot) const { return transport_.counter(slot_at(rank_, slot)); }
+  [[nodiscard]] bool has_arrived(std::size_t slot) const {
+    return clock_.now() >= header(slot)[0] + injector_.latency_nanoseconds();
+  }
+  void count(std::size_t partner, std::size_t slot, std::int64_t step);
+
+  Sides sides_;
+  int rank_;
+  std::size_t length_, slot_bytes_;
+  HaloTransport transport_;
+  std::vector<HaloTransport::Peer> peers_;  // partners
+  std::vector<std::size_t> slot_there_;     // of this rank at each partner
+  std::vector<std::int64_t> answered_;      // the newest question of each partner
+  std::size_t next_ = 0;                    // partner to look at first
+  std::int64_t questions_ = 0;
+  std::size_t of_ = 0;  // partner of the last question
+  bool asking_ = false;
+  std::int64_t bytes_sent_ = 0;
+  std::array<std::int64_t, 2> header_{};  // of what is being sent
+  RankClock clock_;
+  Injector injector_;
+  EdgeLog edges_;
+};
+
+}  // namespace halograd

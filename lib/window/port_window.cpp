@@ -1,0 +1,174 @@
+#include "window/port_window.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+#include "mpi/wait.hpp"
+#include "support/trace.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr std::int64_t compared_steps = 8;  // of the topologies that ranks come with
+
+std::uint64_t fingerprint(const DynamicTopology& topology) {
+  std::uint64_t hash = static_cast<std::uint64_t>(topology.most_in());
+  for (std::int64_t step = 0; step < compared_steps; ++step) {
+    const auto graph = topology.at(step);
+    for (int rank = 0; rank < topology.ranks(); ++rank) {
+      for (const int from : graph->in[static_cast<std::size_t>(rank)]) {
+        hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(from));
+      }
+    }
+  }
+  return hash;
+}
+
+}  // namespace
+
+PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
+                       TransportOptions options)
+    : topology_(std::move(topology)),
+      ranks_(topology_.ranks()),
+      length_(length),
+      port_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      slots_(options.slots),
+      first_step_(first_step),
+      options_(options),
+      transport_(comm, checked_bytes(comm), options),
+      put_step_(first_step),
+      read_step_(first_step),
+      clock_(comm),
+      injector_(options.inject) {
+  std::vector<int> all(static_cast<std::size_t>(ranks_));
+  std::iota(all.begin(), all.end(), 0);
+  edges_ = EdgeLog(all, length * sizeof(float));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    readers_.push_back(transport_.peer(rank));
+    writers_.push_back(transport_.peer(rank));
+  }
+}
+
+std::size_t PortWindow::checked_bytes(MPI_Comm comm) const {
+  int ranks = 0;
+  MPI_Comm_size(comm, &ranks);
+  std::uint64_t hash = random_bits(fingerprint(topology_), length_);
+  hash = random_bits(hash, static_cast<std::uint64_t>(slots_ * 2 + (options_.force_put ? 1 : 0)));
+  hash = random_bits(hash, static_cast<std::uint64_t>(first_step_));
+  const auto mine = static_cast<std::int64_t>(hash >> 1U);
+  std::array<std::int64_t, 2> range{mine, -mine};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, range.data(), 2, MPI_INT64_T, MPI_MAX, comm, &request);
+  wait_politely(request);
+
+  std::string message;
+  if (ranks_ != ranks) {
+    message =
+        "port window: the topology has " + std::to_string(ranks_) + " ranks, the communicator " + std::to_string(ranks);
+  } else if (slots_ < 2) {
+    message = "comm.slots is " + std::to_string(slots_) + "; expected at least 2";
+  } else if (range[0] != -range[1]) {
+    message = "port window: ranks differ in topology, length, first step, slots or force_put";
+  }
+  fail_together(comm, message);
+  return cleared(ranks_) + port_bytes_ * static_cast<std::size_t>(slots_ * topology_.most_in());
+}
+
+std::size_t PortWindow::port(std::int64_t version, std::size_t number) const {
+  const auto first = static_cast<std::size_t>((version % slots_) * topology_.most_in());
+  return cleared(ranks_) + port_bytes_ * (first + number);
+}
+
+void PortWindow::put(std::int64_t step, HostVector<const float> values, double number) {
+  HALOGRAD_REQUIRE(step == put_step_ && flushed_, "port window: put of step ", step, " where ",
+                   flushed_ ? "" : "the flush before ", "step ", put_step_, " comes next");
+  HALOGRAD_REQUIRE(values.extent(0) == length_, "port window: ", values.extent(0), " values; expected ", length_);
+  const trace::Span span("put", "comm");
+  ++put_step_;
+  flushed_ = false;
+  header_ = {std::bit_cast<std::int64_t>(number), clock_.now()};
+  const std::int64_t version = step + 1;
+  const auto graph = topology_.at(step);
+  const int rank = transport_.rank();
+  sent_to_ = graph->out[static_cast<std::size_t>(rank)];
+  for (const int to : sent_to_) {
+    const std::vector<int>& in = graph->in[static_cast<std::size_t>(to)];
+    const auto place = static_cast<std::size_t>(std::lower_bound(in.begin(), in.end(), rank) - in.begin());
+    HaloTransport::Peer& reader = readers_[static_cast<std::size_t>(to)];
+    if (version > first_step_ + slots_) {  // the first ones go into ports that are free
+      transport_.await(reader, transport_.counter(cleared(to)), version, "a port for ");
+    }
+    transport_.write(reader, port(version, place), header_);
+    transport_.write(reader, port(version, place) + line, values);
+    if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
+  }
+  bytes_sent_ += static_cast<std::int64_t>(sent_to_.size() * length_ * sizeof(float));
+}
+
+void PortWindow::flush() {
+  if (flushed_) return;
+  flushed_ = true;
+  if (!transport_.uses_mpi()) return;
+  transport_.wait_for_puts();
+  // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
+  for (const int to : sent_to_) transport_.flush(readers_[static_cast<std::size_t>(to)]);
+  for (const int to : sent_to_) {
+    HaloTransport::Peer& reader = readers_[static_cast<std::size_t>(to)];
+    if (reader.shared == nullptr) transport_.set_counter(reader, latest(transport_.rank()), put_step_);
+  }
+  for (const int to : sent_to_) transport_.complete(readers_[static_cast<std::size_t>(to)]);
+  for (const int to : cleared_for_) transport_.complete(writers_[static_cast<std::size_t>(to)]);
+  cleared_for_.clear();
+}
+
+const std::vector<PortWindow::Halo>& PortWindow::wait(std::int64_t step) {
+  HALOGRAD_REQUIRE(step == read_step_, "port window: wait for step ", step, " where step ", read_step_, " comes next");
+  const trace::Span span("wait", "comm");
+  const std::int64_t version = step + 1;
+  const auto graph = topology_.at(step);
+  halos_.clear();
+  for (const int from : graph->in[static_cast<std::size_t>(transport_.rank())]) {
+    double waited =
+        transport_.await(readers_[static_cast<std::size_t>(from)], transport_.counter(latest(from)), version, "");
+    const std::size_t place = port(version, halos_.size());
+    const std::int64_t* const header = transport_.counter(place);
+    waited += transport_.wait_until(clock_, header[1] + injector_.latency_nanoseconds());
+    edges_.waited(from, waited);
+    edges_.taken(from, 1, 1e-9 * static_cast<double>(clock_.now() - header[1]));
+    edges_.mixed(from, 0);
+    halos_.push_back(
+        {from, graph->weight(from), transport_.values(place + line, length_), std::bit_cast<double>(header[0])});
+  }
+  return halos_;
+}
+
+void PortWindow::release(std::int64_t step) {
+  HALOGRAD_REQUIRE(step == read_step_, "port window: release of step ", step, " where step ", read_step_,
+                   " comes next");
+  ++read_step_;
+  // To those who write into these ports next. By MPI not waited for here, since they may be computing; it is complete
+  // by the next flush().
+  const int rank = transport_.rank();
+  const std::int64_t next = step + slots_;
+  const auto graph = topology_.at(next);
+  for (const int from : graph->in[static_cast<std::size_t>(rank)]) {
+    HaloTransport::Peer& writer = writers_[static_cast<std::size_t>(from)];
+    transport_.set_counter(writer, cleared(rank), next + 1);
+    if (writer.in_flight) cleared_for_.push_back(from);
+  }
+}
+
+std::vector<EdgeRecord> PortWindow::take_edges() {
+  std::vector<EdgeRecord> records = edges_.take();
+  records.erase(
+      std::remove_if(records.begin(), records.end(), [](const EdgeRecord& record) { return record.halos == 0; }),
+      records.end());
+  return records;
+}
+
+}  // namespace halograd

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "graph/dynamic_topology.hpp"
+#include "kernels/types.hpp"
+#include "mpi/rank_clock.hpp"
+#include "window/edge_log.hpp"
+#include "window/halo_transport.hpp"
+#include "window/injector.hpp"
+
+namespace halograd {
+
+/// The halo window for edges that change each step (docs/algorithms.md, "Ports"): a rank owns ports instead of slots of
+/// fixed neighbours, as many as it has in-edges in any step, times `slots`. The halo of step k goes into a port that
+/// everybody can work out from the graph of step k, once the rank has told the sender that the port's last content,
+/// of step k - slots and mostly of another sender, has been read. Every rank calls put, flush, wait and release once
+/// for each step, in order, also where it has no edge. No collective, barrier or lock between construction and
+/// destruction.
+class PortWindow {
+ public:
+  /// What an in-neighbour has sent in a step. Valid until released.
+  struct Halo {
+    int rank = 0;
+    double weight = 0;  ///< StepGraph::weight of the sender
+    HostVector<const float> values;
+    double number = 0;
+  };
+
+  /// Collective. `length` floats a halo; `first_step` comes first. Throws Error on all ranks where their arguments
+  /// differ, the topology is for another number of ranks, a node has too little shared memory, or MPI grants no unified
+  /// memory model. Destruction is collective too, except while an exception unwinds this rank's stack.
+  PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
+             TransportOptions options);
+
+  /// Writes this step's halo, with a number beside it, to the step's out-neighbours; waits, giving up the core, for
+  /// their ports. `values` must stay as they are until flush().
+  void put(std::int64_t step, HostVector<const float> values, double number = 0);
+  /// Ends the puts of the last step: flushes them and publishes them to ranks reached by MPI_Put.
+  void flush();
+  /// What the step's in-neighbours have sent, ascending by rank; waits for it, giving up the core.
+  const std::vector<Halo>& wait(std::int64_t step);
+  /// The step's halos have been read: their ports may be written again.
+  void release(std::int64_t step);
+
+  [[nodiscard]] const DynamicTopology& topology() const { return topology_; }
+  /// What has come from each rank that has sent something since the last call.
+  std::vector<EdgeRecord> take_edges();
+  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }            ///< payload since construction
+
+ private:
+  // Where things lie in every rank's region: a cache line for the newest version that each rank has completed here, one
+  // for the newest that this rank may write to each rank, then the ports: a line for
+  // the number and when the put began, then the halo.
+  static constexpr std::size_t line = 64;
+  [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
+  [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
+  [[nodiscard]] std::size_t port(std::int64_t version, std::size_t number) const;
+  [[nodiscard]] std::size_t checked_bytes(MPI_Comm comm) const;
+
+  DynamicTopology topology_;
+  int ranks_;
+  std::size_t length_, port_bytes_;
+  std::int64_t slots_, first_step_;
+  TransportOptions options_;
+  HaloTransport transport_;
+  std::vector<HaloTransport::Peer> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
+  std::vector<int> sent_to_;                            // of the last put
+  std::vector<int> cleared_for_;                        // since the last flush
+  std::array<std::int64_t, 2> header_{};                // of the last put: the number's bits, when it began
+  std::vector<Halo> halos_;                             // of the last wait
+  std::int64_t put_step_, read_step_;                   // that come next
+  bool flushed_ = true;
+  std::int64_t bytes_sent_ = 0;
+  RankClock clock_;
+  Injector injector_;
+  EdgeLog edges_;  // one for each rank
+};
+
+}  // namespace halograd

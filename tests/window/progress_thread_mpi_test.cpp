@@ -1,0 +1,94 @@
+#include "window/progress_thread.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "mpi/communicator.hpp"
+#include "mpi/ranks.hpp"
+#include "tests/window/device_halos.hpp"
+#include "window/halo_transport.hpp"
+
+namespace halograd {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The last rank computes, for `most` at most, until rank 0's put has come: whether it has. True on the other ranks.
+bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds most) {
+  const int target = comm.ranks() - 1;
+  const std::vector<float> halo(100'000, 3);
+  HaloTransport transport(comm.handle(), sizeof(std::int64_t) + halo.size() * sizeof(float), {2, true});
+  std::vector<HaloTransport::Peer> peer;
+  if (comm.rank() == 0) peer.push_back(transport.peer(target));
+  transport.start();
+  bool arrived = true;
+  if (comm.rank() == target) {
+    MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, comm.handle());
+    std::int64_t* counter = transport.counter(0);
+    const auto end = std::chrono::steady_clock::now() + most;
+    while (HaloTransport::load(counter) == 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(1ms);
+    }
+    arrived = HaloTransport::load(counter) == 1;
+    if (arrived) {
+      EXPECT_EQ(transport.values(sizeof(std::int64_t), halo.size())[halo.size() - 1], 3);
+    }
+  }
+  if (comm.rank() == 0) {
+    // not while the other is still in the barrier of start(), and MPI progresses there
+    MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, comm.handle(), MPI_STATUS_IGNORE);
+    transport.write(peer[0], sizeof(std::int64_t), HostVector<const float>(halo.data(), halo.size()));
+    transport.wait_for_puts();
+    transport.flush(peer[0]);
+    transport.set_counter(peer[0], 0, 1);
+    transport.complete(peer[0]);
+  }
+  barrier(comm.handle());
+  return arrived;
+}
+
+TEST(ProgressThread, APutComesWhileTheReaderComputes) {
+  const Communicator comm(MPI_COMM_WORLD);
+  if (comm.ranks() == 1) GTEST_SKIP() << "one rank has nobody to put to";
+  const ProgressThread progress(MPI_COMM_WORLD, 200);
+  EXPECT_TRUE(arrives_while_computing(comm, 20s));
+  // It may have been served within the thread's first burst, whose time is not counted yet.
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (progress.seconds() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_GT(progress.seconds(), 0);
+}
+
+TEST(ProgressThread, IsMadeWhereAPutDoesNotComeWithoutIt) {
+  const Communicator comm(MPI_COMM_WORLD);
+  CommConfig config;
+  config.force_put = true;
+  const bool alone = progresses_by_itself(MPI_COMM_WORLD, true);
+  EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
+  EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 1) == nullptr, alone);
+  if (comm.ranks() > 1) {
+    EXPECT_EQ(arrives_while_computing(comm, 300ms), alone || comm.rank() != comm.ranks() - 1);
+  }
+}
+
+TEST(ProgressThread, IsMadeForDeviceMemoryInsideANodeToo) {
+  if (!device_halos_work()) GTEST_SKIP() << no_device_halos;
+  const Communicator comm(MPI_COMM_WORLD);
+  const bool alone = progresses_by_itself(MPI_COMM_WORLD, false, HaloMemory::device);
+  EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
+  EXPECT_EQ(make_progress_thread({}, MPI_COMM_WORLD, 1, HaloMemory::device) == nullptr, alone);
+}
+
+TEST(ProgressThread, IsNotMadeWhereItIsNotNeeded) {
+  CommConfig config;
+  EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 1), nullptr);  // one node: stores
+  config.force_put = true;
+  config.progress_us = 0;
+  EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 2), nullptr);
+}
+
+}  // namespace
+}  // namespace halograd

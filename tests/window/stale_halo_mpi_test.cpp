@@ -1,0 +1,286 @@
+// Reading whatever halo is there: never a torn one, and an averager on top that waits for nobody or not for long.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "averagers/averager.hpp"
+#include "kernels/error.hpp"
+#include "kernels/mix.hpp"
+#include "kernels/random.hpp"
+#include "mpi/wait.hpp"
+#include "tests/mpi/ranks.hpp"
+#include "tests/window/device_halos.hpp"
+#include "window/halo_window.hpp"
+#include "window/shared_segment.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr long reads_of_all_ranks = 1'000'000;
+
+Topology topology_of(const std::string& kind) {
+  TopologyConfig config;
+  config.kind = kind;
+  return make_topology(config, all_ranks());
+}
+
+HostVector<const float> view(const std::vector<float>& values) {
+  return HostVector<const float>(values.data(), values.size());
+}
+
+float payload(int rank, std::int64_t version) {
+  return static_cast<float>(rank * 100'000 + version % 99'991);
+}
+
+/// Every now and then some microseconds, other in every call, to let writer and reader meet in all phases.
+void dawdle(std::uint64_t call) {
+  const std::uint64_t bits = random_bits(static_cast<std::uint64_t>(this_rank()), call);
+  if (bits % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(bits / 512 % 50));
+}
+
+struct Reads {
+  double done = 0, torn = 0, fresh = 0;
+};
+
+class StaleHalo : public testing::TestWithParam<std::tuple<int, std::string>> {};
+
+TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
+  constexpr std::size_t length = 1024;
+  const Topology topology = topology_of("ring");
+  const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
+  const auto& [slots, way] = GetParam();
+  const bool on_device = way == "device";
+  if (on_device && !device_halos_work()) GTEST_SKIP() << no_device_halos;
+  HaloWindow::Options options{slots, way == "put"};
+  options.exact = false;
+  if (on_device) options.memory = HaloMemory::device;
+  HaloWindow window(MPI_COMM_WORLD, topology, length, options);
+  std::vector<float> weights(length), copy(length);
+  const Buffer<float> device_weights("weights", on_device ? length : 0), device_copy("copy", on_device ? length : 0);
+  std::vector<std::int64_t> have(in.size(), 0);
+  // A put needs its target inside MPI, and MPI_Win_flush spins: on more ranks than cores it takes milliseconds.
+  const long fewer = way != "store" ? (all_ranks() <= 2 ? 10 : 500) : 1;
+  const long reads = reads_of_all_ranks / all_ranks() / fewer;
+  Reads mine;
+  std::int64_t version = 0;
+  for (long read = 0; read < reads; ++read) {
+    if (read % 4 == 0) {
+      std::fill(weights.begin(), weights.end(), payload(this_rank(), ++version));
+      if (on_device) Kokkos::deep_copy(device_weights, view(weights));
+      window.put(version, on_device ? HaloValues<const float>::on_device(device_weights)
+                                    : HaloValues<const float>(view(weights)));
+      window.flush();
+    }
+    dawdle(static_cast<std::uint64_t>(read));
+    for (std::size_t edge = 0; edge < in.size(); ++edge) {
+      const std::int64_t before = have[edge];
+      const HostVector<float> host_copy(copy.data(), length);
+      have[edge] =
+          window.copy_latest(static_cast<int>(edge), before,
+                             on_device ? HaloValues<float>::on_device(device_copy) : HaloValues<float>(host_copy));
+      if (on_device) Kokkos::deep_copy(host_copy, device_copy);
+      ++mine.done;
+      if (have[edge] == before) continue;
+      ++mine.fresh;
+      const float expected = payload(in[edge].rank, have[edge]);
+      if (have[edge] < before || std::any_of(copy.begin(), copy.end(), [&](float x) { return x != expected; })) {
+        ++mine.torn;
+      }
+    }
+  }
+  double sums[3] = {mine.done, mine.torn, mine.fresh};
+  sum_over_ranks(MPI_COMM_WORLD, sums, 3);
+  EXPECT_EQ(sums[1], 0) << "of " << sums[0] << " reads, " << sums[2] << " of them fresh";
+  if (all_ranks() > 1) {
+    EXPECT_GT(sums[2], 100) << "hardly ever was there anything new to read: this tests nothing";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, StaleHalo,
+                         testing::Combine(testing::Values(2, 3), testing::Values("store", "put", "device")),
+                         [](const auto& instance) {
+                           return "slots" + std::to_string(std::get<0>(instance.param)) + "_" +
+                                  std::get<1>(instance.param);
+                         });
+
+// The other side of the test above: with one slot and no second look at the counter, the same traffic is torn.
+TEST(OneSlotUnchecked, IsTorn) {
+  if (all_ranks() != 2) GTEST_SKIP() << "a writer and a reader";
+  constexpr std::size_t length = 16384, data_at = 64;
+  SharedSegment segment(MPI_COMM_WORLD, data_at + length * sizeof(float), false);
+  std::byte* const there = segment.of(0);
+  if (there == nullptr) GTEST_SKIP() << "needs two ranks on one node";
+  auto& latest = *reinterpret_cast<std::int64_t*>(there);
+  auto* const data = reinterpret_cast<float*>(there + data_at);
+  double torn = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  double seen = 0;  // of rank 1, told to rank 0 so that both stop
+  std::int64_t version = 0;
+  while (seen == 0 && std::chrono::steady_clock::now() < end) {
+    for (int round = 0; round < 2000; ++round) {
+      if (this_rank() == 0) {
+        std::fill(data, data + length, payload(0, ++version));
+        std::atomic_ref(latest).store(version, std::memory_order_release);
+      } else {
+        const std::int64_t read = std::atomic_ref(latest).load(std::memory_order_acquire);
+        const std::vector<float> copy(data, data + length);
+        if (read > 0)
+          torn += std::count_if(copy.begin(), copy.end(), [&](float x) { return x != copy[0]; }) > 0 ? 1 : 0;
+      }
+    }
+    seen = torn;
+    sum_over_ranks(MPI_COMM_WORLD, &seen, 1);
+  }
+  EXPECT_GT(seen, 0);
+}
+
+std::unique_ptr<Averager> make(const AveragerConfig& config, const std::string& kind, std::size_t length,
+                               bool force_put = false, std::int64_t first_step = 0,
+                               HaloMemory memory = HaloMemory::host) {
+  CommConfig transport;
+  transport.force_put = force_put;
+  transport.slots = 3;
+  const Topology topology = topology_of(kind);
+  AveragerContext context{config, transport, topology, MPI_COMM_WORLD, length, first_step};
+  context.halo_memory = memory;
+  return make_averager(context);
+}
+
+void steps(Averager& averager, const Buffer<float>& weights, std::int64_t first, std::int64_t last) {
+  const ExecutionSpace exec;
+  const Buffer<float> gradient("gradient", weights.extent(0));
+  for (std::int64_t step = first; step < last; ++step) {
+    averager.before_gradient(exec, step, weights);
+    dawdle(static_cast<std::uint64_t>(step));
+    averager.before_update(exec, step, weights, gradient, 1.0 / all_ranks());
+    averager.after_update(exec, step, weights);
+  }
+  exec.fence();
+}
+
+float first_value(const Buffer<float>& weights) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), weights)(0);
+}
+
+AveragerConfig stale(int staleness, double patience = 0) {
+  AveragerConfig config;
+  config.staleness = staleness;
+  config.patience = patience;
+  return config;
+}
+
+TEST(StaleNeighbourAverager, ReplicasAgreeAndStayBetweenTheirStarts) {
+  struct Case {
+    const char* kind;
+    int staleness;
+    bool force_put;
+    std::int64_t steps;
+    HaloMemory memory = HaloMemory::host;
+  };
+  const std::int64_t ranks = all_ranks();
+  for (const Case& c : {Case{"ring", 1, false, 40 * ranks}, Case{"ring", 5, false, 40 * ranks},
+                        Case{"exponential", -1, false, 40 * ranks}, Case{"ring", 1, true, 20 * ranks},
+                        Case{"ring", 1, false, 20 * ranks, HaloMemory::device}}) {
+    if (c.memory == HaloMemory::device && !device_halos_work()) continue;
+    const auto averager = make(stale(c.staleness), c.kind, 100, c.force_put, 0, c.memory);
+    const Buffer<float> weights("weights", 100);
+    Kokkos::deep_copy(weights, static_cast<float>(this_rank()));
+    steps(*averager, weights, 0, 20);
+    barrier(MPI_COMM_WORLD);  // everybody has published
+    steps(*averager, weights, 20, 20 + c.steps);
+    const float mine = first_value(weights);
+    double extremes[2] = {mine, -mine};
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallreduce(MPI_IN_PLACE, extremes, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request);
+    wait_politely(request);
+    if (c.staleness > 0) {
+      EXPECT_NEAR(extremes[0], -extremes[1], 1e-3) << c.kind << " " << c.staleness;
+    }
+    EXPECT_LE(extremes[0], all_ranks() - 1);
+    EXPECT_LE(extremes[1], 0);
+  }
+}
+
+TEST(StaleNeighbourAverager, WithoutABoundNobodyWaitsForASlowRank) {
+  const auto averager = make(stale(-1), "ring", 10);
+  const Buffer<float> weights("weights", 10);
+  if (this_rank() != 0) steps(*averager, weights, 0, 500);  // rank 0 has not begun
+  EXPECT_EQ(averager->wait_seconds(), 0);
+  barrier(MPI_COMM_WORLD);
+  if (this_rank() == 0) steps(*averager, weights, 0, 5);  // and ends before the others have
+}
+
+TEST(StaleNeighbourAverager, LeavesALateRankOutAndTakesItBack) {
+  if (all_ranks() < 3) GTEST_SKIP() << "needs a rank that is late, and two that are not";
+  const auto averager = make(stale(1, 0.02), "complete", 10);
+  const Buffer<float> weights("weights", 10);
+  Kokkos::deep_copy(weights, this_rank() == 0 ? 5.0F : 1.0F);
+  if (this_rank() != 0) {
+    steps(*averager, weights, 0, 20);
+    EXPECT_FLOAT_EQ(first_value(weights), 1);  // its share went to those who are there
+  }
+  barrier(MPI_COMM_WORLD);
+  if (this_rank() == 0) steps(*averager, weights, 0, 1);  // publishes 5 as its version 1, far behind the others
+  barrier(MPI_COMM_WORLD);
+  if (this_rank() != 0) {
+    steps(*averager, weights, 20, 21);
+    EXPECT_FLOAT_EQ(first_value(weights), 1 + 4.0F / static_cast<float>(all_ranks()));
+  }
+  barrier(MPI_COMM_WORLD);
+  steps(*averager, weights, this_rank() == 0 ? 1 : 21, 60);
+  barrier(MPI_COMM_WORLD);
+  EXPECT_GE(first_value(weights), 1);
+  EXPECT_LT(first_value(weights), 5);
+}
+
+TEST(StaleNeighbourAverager, AHalosWeightFallsWithItsAge) {
+  if (all_ranks() != 2) GTEST_SKIP() << "two ranks";
+  AveragerConfig config = stale(-1);
+  config.age_factor = 0.5;
+  const auto averager = make(config, "ring", 10);  // mixing weight 1/2
+  const Buffer<float> weights("weights", 10);
+  Kokkos::deep_copy(weights, this_rank() == 0 ? 0.0F : 1.0F);
+  if (this_rank() == 1) steps(*averager, weights, 0, 1);  // publishes 1 as its version 1; nothing there to mix yet
+  barrier(MPI_COMM_WORLD);
+  if (this_rank() == 0) {
+    double expected = 0;
+    for (int age = 0; age < 4; ++age) {
+      steps(*averager, weights, age, age + 1);
+      const double weight = 0.5 * std::pow(0.5, age);
+      expected = (1 - weight) * expected + weight;
+      EXPECT_FLOAT_EQ(first_value(weights), static_cast<float>(expected)) << age;
+    }
+  }
+  barrier(MPI_COMM_WORLD);
+}
+
+TEST(StaleNeighbourAverager, GoesOnFromAnyStep) {
+  const auto averager = make(stale(2), "ring", 10, false, 1'000'000);
+  const Buffer<float> weights("weights", 10);
+  Kokkos::deep_copy(weights, 1.0F);
+  steps(*averager, weights, 1'000'000, 1'000'050);
+  EXPECT_FLOAT_EQ(first_value(weights), 1);
+}
+
+TEST(HaloWindow, RefusesTheReadsOfTheOtherKind) {
+  const Topology topology = topology_of("ring");
+  std::vector<float> copy(4);
+  HaloWindow exact(MPI_COMM_WORLD, topology, 4, {2, false});
+  EXPECT_THROW(exact.copy_latest(0, 0, HostVector<float>(copy.data(), 4)), Error);
+  if (all_ranks() == 1) return;
+  HaloWindow::Options options;
+  options.exact = false;
+  HaloWindow window(MPI_COMM_WORLD, topology, 4, options);
+  EXPECT_THROW(window.wait(0, 1), Error);
+}
+
+}  // namespace
+}  // namespace halograd
