@@ -10,12 +10,12 @@
 #include "app/benchmark_table.hpp"
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
-#include "config/read.hpp"
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "nn/loss.hpp"
 #include "nn/reference_networks.hpp"
+#include "run/read.hpp"
 
 namespace halograd {
 namespace {

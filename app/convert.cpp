@@ -8,8 +8,6 @@
 
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
-#include "config/read.hpp"
-#include "config/write.hpp"
 #include "convert/layer_chain.hpp"
 #include "convert/onnx.hpp"
 #include "convert/safetensors.hpp"
@@ -17,12 +15,14 @@
 #include "convert/state_dict_hdf5.hpp"
 #include "data/dataset.hpp"
 #include "hdf5/durable.hpp"
-#include "hdf5/handles.hpp"
+#include "hdf5/format.hpp"
 #include "io/checkpoint.hpp"
 #include "io/formats.hpp"
 #include "kernels/error.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
+#include "run/read.hpp"
+#include "run/write.hpp"
 #include "train/checkpoint_model.hpp"
 
 namespace halograd {

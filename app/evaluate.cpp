@@ -7,10 +7,10 @@
 
 #include "app/commands.hpp"
 #include "app/json.hpp"
-#include "config/read.hpp"
-#include "config/write.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/reference_networks.hpp"
+#include "run/read.hpp"
+#include "run/write.hpp"
 #include "train/checkpoint_model.hpp"
 #include "train/node_warning.hpp"
 

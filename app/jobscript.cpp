@@ -9,9 +9,9 @@
 #include "app/commands.hpp"
 #include "app/jobscript_text.hpp"
 #include "app/shell_word.hpp"
-#include "config/read.hpp"
 #include "graph/topology.hpp"
 #include "kernels/error.hpp"
+#include "run/read.hpp"
 #include "support/system_reason.hpp"
 
 namespace halograd {

@@ -8,10 +8,10 @@
 
 #include "app/commands.hpp"
 #include "app/session.hpp"
-#include "config/cluster_config.hpp"
 #include "graph/recommendation.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
+#include "run/cluster_config.hpp"
 #include "train/benchmark.hpp"
 #include "train/report.hpp"
 

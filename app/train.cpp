@@ -8,8 +8,8 @@
 #include "app/exit_status.hpp"
 #include "app/json.hpp"
 #include "app/shell_word.hpp"
-#include "config/read.hpp"
 #include "mpi/watchdog.hpp"
+#include "run/read.hpp"
 #include "support/stop_signals.hpp"
 #include "version.hpp"
 

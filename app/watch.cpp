@@ -9,9 +9,9 @@
 
 #include "app/commands.hpp"
 #include "app/watch_view.hpp"
-#include "config/read.hpp"
 #include "io/run_folder.hpp"
 #include "kernels/error.hpp"
+#include "run/read.hpp"
 #include "support/terminal.hpp"
 
 namespace halograd {

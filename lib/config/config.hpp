@@ -8,7 +8,7 @@
 #include "config/training_config.hpp"
 
 /// The run file as plain structs, a header for each part of the program. Each field's default stands there and nowhere
-/// else; its key, meaning and range stand in config/fields.hpp. They depend on nothing, so every folder of lib/ may use
+/// else; its key, meaning and range stand in run/keys.hpp. They depend on nothing, so every folder of lib/ may use
 /// them.
 namespace halograd {
 

@@ -95,9 +95,6 @@ std::int64_t read_integer_attribute(hid_t object, const std::string& name, const
 double read_number_attribute(hid_t object, const std::string& name, const std::string& file);
 std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::string& name, const std::string& file);
 
-/// The root attribute `format` of an HDF5 file. Throws Error where it has none, or is no HDF5 file.
-std::string read_format(const std::string& path);
-
 /// Throws Error unless the root attribute `format` says that this is a `format`.
 void require_format_name(const Hdf5File& opened, const std::string& format, const std::string& file);
 

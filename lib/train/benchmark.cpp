@@ -12,8 +12,8 @@
 #include "kernels/region.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
+#include "optimizers/optimizer.hpp"
 #include "support/memory.hpp"
-#include "train/optimizer.hpp"
 #include "train/precision.hpp"
 #include "train/region_times.hpp"
 

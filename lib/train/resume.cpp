@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "config/read.hpp"
 #include "kernels/error.hpp"
+#include "run/read.hpp"
 #include "train/trainer.hpp"
 
 namespace halograd {

@@ -4,10 +4,10 @@
 #include <sstream>
 #include <utility>
 
-#include "config/write.hpp"
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
+#include "run/write.hpp"
 #include "train/checkpoint_model.hpp"
 
 namespace halograd {

@@ -15,7 +15,7 @@
 #include "io/run_lock.hpp"
 #include "mpi/communicator.hpp"
 #include "nn/network.hpp"
-#include "train/optimizer.hpp"
+#include "optimizers/optimizer.hpp"
 #include "train/report.hpp"
 
 namespace halograd {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "kernels/random.hpp"
+#include "optimizers/schedule.hpp"
 #include "support/seconds.hpp"
 #include "support/trace.hpp"
 #include "train/host_batch.hpp"
-#include "train/schedule.hpp"
 #include "train/trainer.hpp"
 
 namespace halograd {

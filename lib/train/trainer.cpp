@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "config/write.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "mpi/node_group.hpp"
 #include "nn/reference_networks.hpp"
+#include "run/write.hpp"
 #include "support/memory.hpp"
 #include "support/seconds.hpp"
 #include "support/trace.hpp"

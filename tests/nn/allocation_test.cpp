@@ -9,7 +9,7 @@
 
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
-#include "train/optimizer.hpp"
+#include "optimizers/optimizer.hpp"
 
 namespace {
 

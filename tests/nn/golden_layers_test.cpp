@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/read.hpp"
+#include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
 #include "tests/nn/golden_file.hpp"
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "config/read.hpp"
 #include "nn/network.hpp"
+#include "optimizers/optimizer.hpp"
+#include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
 #include "tests/nn/golden_file.hpp"
-#include "train/optimizer.hpp"
 
 namespace halograd {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include "config/read.hpp"
 #include "kernels/error.hpp"
 #include "nn/reference_networks.hpp"
+#include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
 
 namespace halograd {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "config/read.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
+#include "run/read.hpp"
 
 namespace halograd {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/read.hpp"
 #include "kernels/error.hpp"
+#include "run/read.hpp"
 
 namespace halograd {
 namespace {

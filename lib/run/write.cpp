@@ -1,12 +1,12 @@
-#include "config/write.hpp"
+#include "run/write.hpp"
 
 #include <cstdio>
 #include <limits>
 #include <string>
 
-#include "config/fields.hpp"
 #include "config/number.hpp"
 #include "kernels/error.hpp"
+#include "run/keys.hpp"
 
 namespace halograd {
 

@@ -1,4 +1,4 @@
-#include "train/schedule.hpp"
+#include "optimizers/schedule.hpp"
 
 #include <gtest/gtest.h>
 

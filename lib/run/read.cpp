@@ -1,4 +1,4 @@
-#include "config/read.hpp"
+#include "run/read.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
-#include "config/averager_checks.hpp"
 #include "config/document.hpp"
-#include "config/fields.hpp"
 #include "config/suggest.hpp"
-#include "config/table_reader.hpp"
 #include "kernels/error.hpp"
+#include "run/averager_checks.hpp"
+#include "run/keys.hpp"
+#include "run/table_reader.hpp"
 
 namespace halograd {
 

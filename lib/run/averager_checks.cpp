@@ -1,8 +1,6 @@
-#include "config/averager_checks.hpp"
+#include "run/averager_checks.hpp"
 
-#include <algorithm>
-
-#include "config/fields.hpp"
+#include "graph/dynamic_topology.hpp"
 
 namespace halograd {
 
@@ -12,7 +10,7 @@ namespace {
 std::optional<AveragerConflict> graph_conflict(const AveragerConfig& averager, const TopologyConfig& topology) {
   const std::string& kind = topology.kind;
   const std::string is = "; the averager is \"" + averager.name + "\"", of = "; topology.kind is \"" + kind + "\"";
-  const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
+  const bool changes = DynamicTopology::has_kind(kind);
   if (topology.weights == "out_degree" && averager.name != "push_sum") {
     return {{"weights", "topology.weights = \"out_degree\" is push_sum's" + is,
              "any other averager would let the mean of the replicas drift with them", "topology"}};
@@ -60,7 +58,7 @@ std::optional<AveragerConflict> staleness_conflict(const RunConfig& config) {
   if (averager.name != "neighbour") {
     return {{key, "averager." + key + " is neighbour's, whose ranks need not wait for each other" + is, ""}};
   }
-  if (std::find(changing_graphs.begin(), changing_graphs.end(), config.topology.kind) != changing_graphs.end()) {
+  if (DynamicTopology::has_kind(config.topology.kind)) {
     return {
         {key,
          "averager." + key + " needs neighbours that stay the same; topology.kind is \"" + config.topology.kind + "\"",
@@ -85,7 +83,7 @@ std::optional<AveragerConflict> device_conflict(const RunConfig& config) {
   if (config.comm.device_windows != "on") return std::nullopt;
   const AveragerConfig& averager = config.averager;
   const std::string& kind = config.topology.kind;
-  const bool changes = std::find(changing_graphs.begin(), changing_graphs.end(), kind) != changing_graphs.end();
+  const bool changes = DynamicTopology::has_kind(kind);
   if (averager.name == "neighbour" && averager.codec == "fp32" && !changes) return std::nullopt;
   return {
       {"device_windows",

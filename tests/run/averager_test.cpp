@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "config/read.hpp"
 #include "kernels/error.hpp"
+#include "run/read.hpp"
 
 namespace halograd {
 namespace {

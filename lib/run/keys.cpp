@@ -1,4 +1,4 @@
-#include "config/fields.hpp"
+#include "run/keys.hpp"
 
 #include <cmath>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "config/fields.hpp"
-#include "config/write.hpp"
+#include "run/keys.hpp"
+#include "run/write.hpp"
 
 namespace halograd {
 namespace {

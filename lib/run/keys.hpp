@@ -92,10 +92,6 @@ inline const char* type_name(const std::vector<int>&) {
 inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
                                                          "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
 
-/// Kinds of topology whose edges change each step.
-inline const std::vector<std::string> changing_graphs{"one_peer_exponential", "random_matching",
-                                                      "rotating_exponential"};
-
 inline const std::vector<std::string> layer_types{
     "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
     "batch_norm", "group_norm",     "layer_norm", "relu",     "relu6",    "leaky_relu",      "sigmoid",

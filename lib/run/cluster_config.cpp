@@ -1,8 +1,8 @@
-#include "config/cluster_config.hpp"
+#include "run/cluster_config.hpp"
 
 #include "config/document.hpp"
-#include "config/table_reader.hpp"
 #include "kernels/error.hpp"
+#include "run/table_reader.hpp"
 
 namespace halograd {
 

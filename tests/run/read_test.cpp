@@ -1,4 +1,4 @@
-#include "config/read.hpp"
+#include "run/read.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "config/write.hpp"
 #include "kernels/error.hpp"
+#include "run/write.hpp"
 
 namespace halograd {
 namespace {

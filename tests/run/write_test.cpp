@@ -1,4 +1,4 @@
-#include "config/write.hpp"
+#include "run/write.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "config/averager_checks.hpp"
-#include "config/fields.hpp"
-#include "config/read.hpp"
 #include "kernels/error.hpp"
+#include "run/averager_checks.hpp"
+#include "run/keys.hpp"
+#include "run/read.hpp"
 
 namespace halograd {
 namespace {

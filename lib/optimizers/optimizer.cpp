@@ -1,4 +1,4 @@
-#include "train/optimizer.hpp"
+#include "optimizers/optimizer.hpp"
 
 #include "kernels/error.hpp"
 #include "kernels/optimizer.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/document.hpp"
-#include "config/fields.hpp"
+#include "run/keys.hpp"
 
 namespace halograd {
 

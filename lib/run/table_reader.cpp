@@ -1,4 +1,4 @@
-#include "config/table_reader.hpp"
+#include "run/table_reader.hpp"
 
 #include <cctype>
 #include <cmath>
