@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Accuracy of the mean model by averager and topology, at equal epochs, against allreduce: the tables of docs/scaling.md.
+"""Accuracy of the mean model by averager and topology, at equal epochs, against allreduce: the tables of
+docs/measurements/averaging.md.
 
     averager_accuracy.py --program build/openmp/halograd [--run-file inputs/digits.toml] [--ranks 8] [--seeds 3]
         [--epochs 20] [--only ROW ...] [--set KEY=VALUE ...]
 
-Prints a row an averager: mean and standard deviation over the seeds of the mean model's accuracy after the last epoch
-in per cent, its difference from allreduce in points, and MB sent a rank and step. Ranks run with one thread each.
+Prints a row per averager: mean and standard deviation over the seeds of the mean model's accuracy after the last epoch
+in per cent, its difference from allreduce in points, and MB sent per rank and step. Ranks run with one thread each.
 """
 
 import argparse
@@ -36,7 +37,7 @@ STATIC = {
     "consensus target 4, at most 16": ["name=neighbour", "every=16", "consensus_target=4"],
     "push_sum": ["name=push_sum", "topology.weights=out_degree"],
     "push_sum, overlap": ["name=push_sum", "topology.weights=out_degree", "overlap=true"],
-    "hierarchical, 2 ranks a node": ["name=hierarchical", "comm.ranks_per_node=2"],
+    "hierarchical, 2 ranks per node": ["name=hierarchical", "comm.ranks_per_node=2"],
     "fast, learning rate / (d + 1)": ["name=fast"],
 }
 UNDIRECTED = {"ad_psgd": ["name=ad_psgd"]}
@@ -67,7 +68,7 @@ def settings(arguments, keys, topology):
 
 
 def train(arguments, keys, seed):
-    """The mean model's accuracy in per cent, and MB sent a rank and step; None where the training diverges."""
+    """The mean model's accuracy in per cent, and MB sent per rank and step; None where the training diverges."""
     environment = dict(os.environ, OMP_NUM_THREADS="1", OMP_PROC_BIND="false", OMP_WAIT_POLICY="passive")
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--json"]
