@@ -240,7 +240,7 @@ for option in "$@"; do
     *) die "unknown option $option; the options are --tests, --openmpi and --hip[=gfx90a]" ;;
   esac
 done
-command -v apt-get >/dev/null || die "no apt-get here; install what README.md lists, or use Spack (spack.yaml)"
+command -v apt-get >/dev/null || die "no apt-get here; install what docs/building.md lists, or use Spack (spack.yaml)"
 mkdir -p "$deps"
 exec 9>"$deps/lock"
 flock 9 # two calls at once: the second waits, then finds everything there
