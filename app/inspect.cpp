@@ -6,7 +6,7 @@
 
 #include "app/commands.hpp"
 #include "app/json.hpp"
-#include "hdf5/format.hpp"
+#include "hdf5/files.hpp"
 #include "io/formats.hpp"
 #include "io/metrics_read.hpp"
 #include "io/summary.hpp"

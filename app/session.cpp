@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "hdf5/version.hpp"
+#include "hdf5/files.hpp"
 #include "kernels/accelerator.hpp"
 #include "kernels/compat.hpp"
 #include "kernels/error.hpp"

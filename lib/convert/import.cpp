@@ -11,7 +11,7 @@
 
 #include "convert/image_file.hpp"
 #include "convert/import_file.hpp"
-#include "hdf5/durable.hpp"
+#include "hdf5/files.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

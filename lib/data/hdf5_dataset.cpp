@@ -15,18 +15,15 @@
 
 #include "data/byte_dataset.hpp"
 #include "data/hdf5_fields.hpp"
-#include "data/hdf5_handles.hpp"
 #include "data/hdf5_labels.hpp"
 #include "data/hdf5_rows.hpp"
 #include "data/readers.hpp"
 #include "data/row_stream.hpp"
+#include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 namespace {
-
-using Handle = Hdf5Object;
-using Session = Hdf5Session;
 
 long first_not_finite(const float* values, long count) {
   std::uint32_t bad = 0;  // counted without a branch, so that the loop vectorises
@@ -38,10 +35,10 @@ long first_not_finite(const float* values, long count) {
 
 class Hdf5FileDataset final : public Dataset {
  public:
-  Hdf5FileDataset(const DataConfig& config, const std::string& group, const Handle& file, Hdf5Labels labels,
+  Hdf5FileDataset(const DataConfig& config, const std::string& group, const Hdf5File& file, Hdf5Labels labels,
                   bool finite, Warn warn)
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
-    Handle images = open_images(file, group + "/images", where_);
+    Hdf5Dataset images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     size_ = static_cast<long>(extents[0]);
     HALOGRAD_REQUIRE(labels_.a_pixel || extents[0] == labels_.size(), where_, ": holds ", size_, " images, expected ",
@@ -54,9 +51,9 @@ class Hdf5FileDataset final : public Dataset {
     constexpr auto most = static_cast<hsize_t>(std::numeric_limits<std::int32_t>::max());
     HALOGRAD_REQUIRE(values <= most, where_, ": an image has more than ", most, " values");
     shape_ = {spatial, static_cast<int>(extents.back()), axes};
-    bytes_ = is_byte(images);
-    const Handle type(H5Dget_type(images.id()), H5Tclose);
-    HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type.id()) == H5T_FLOAT && H5Tget_size(type.id()) == 4), where_,
+    bytes_ = is_byte(images, where_);
+    const Hdf5Type type = dataset_type(images, "images", where_);
+    HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 4), where_,
                      ": values are of neither uint8 nor float32 type");
     maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
     auto rows = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
@@ -139,10 +136,10 @@ class Hdf5FileDataset final : public Dataset {
   }
 
   /// A label a pixel, beside images of these extents: as many axes but the channels.
-  std::unique_ptr<Hdf5Rows> open_labels(const DataConfig& config, const Handle& file, const std::string& group,
+  std::unique_ptr<Hdf5Rows> open_labels(const DataConfig& config, const Hdf5File& file, const std::string& group,
                                         const std::vector<hsize_t>& image_extents) {
     label_where_ = config.path + ":" + group + "/labels";
-    Handle labels = open_images(file, group + "/labels", label_where_);
+    Hdf5Dataset labels = open_images(file, group + "/labels", label_where_);
     std::vector<hsize_t> expected(image_extents.begin(), image_extents.end() - 1);
     const auto values = static_cast<hsize_t>(labels_.target_values);
     const std::vector<hsize_t> found =
@@ -150,7 +147,7 @@ class Hdf5FileDataset final : public Dataset {
     if (values > 0 && found.size() > expected.size()) expected.push_back(values);
     HALOGRAD_REQUIRE(found == expected, label_where_, ": is of ", extents_text(found), ", expected ",
                      extents_text(expected), ", a label for each pixel of the images beside it");
-    label_bytes_ = is_byte(labels);
+    label_bytes_ = is_byte(labels, label_where_);
     const hid_t integer = label_bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT32;
     return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),
                                       values > 0 ? H5T_NATIVE_FLOAT : integer, config.throttle_mb_per_second,
@@ -207,8 +204,8 @@ class Hdf5FileDataset final : public Dataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn warn) {
-  const Session session;
-  const Handle file = open_hdf5_file(config.path);
+  const Hdf5Session session;
+  const Hdf5File file = open_hdf5_file(config.path);
   Hdf5Labels labels = read_labels(file, split, config.path);
   return std::make_unique<Hdf5FileDataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
                                            split == Split::test, std::move(warn));

@@ -14,10 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Handle = Hdf5Object;
-
 /// Real numbers: (N), (N,K), or a label a pixel, the images' extents without channels, alone or with K behind.
-Hdf5Labels read_targets(const Handle& file, const std::string& group, const Handle& dataset, const std::string& where) {
+Hdf5Labels read_targets(const Hdf5File& file, const std::string& group, const Hdf5Dataset& dataset,
+                        const std::string& where) {
   const std::vector<hsize_t> found = extents_of(dataset, 1, 5, "1 (N) to 5 (N,D,H,W,K)", where);
   const std::string images = where.substr(0, where.size() - std::string("labels").size()) + "images";
   std::vector<hsize_t> pixels =
@@ -33,8 +32,7 @@ Hdf5Labels read_targets(const Handle& file, const std::string& group, const Hand
   labels.target_values = found.size() > axes ? static_cast<int>(found.back()) : 1;
   if (labels.a_pixel) return labels;
   labels.targets.resize(static_cast<std::size_t>(found[0]) * static_cast<std::size_t>(labels.target_values));
-  HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, labels.targets.data()) >= 0,
-                   where, ": cannot be read: ", hdf5_reason());
+  read_dataset(dataset, H5T_NATIVE_FLOAT, labels.targets.data(), "cannot be read", where);
   const auto bad =
       std::find_if(labels.targets.begin(), labels.targets.end(), [](float value) { return !std::isfinite(value); });
   HALOGRAD_REQUIRE(bad == labels.targets.end(), where, ": label at index ",
@@ -42,16 +40,16 @@ Hdf5Labels read_targets(const Handle& file, const std::string& group, const Hand
   return labels;
 }
 
-Hdf5Labels read_group(const Handle& file, const std::string& group, const fs::path& path) {
+Hdf5Labels read_group(const Hdf5File& file, const std::string& group, const fs::path& path) {
   const std::string where = path.string() + ":" + group + "/labels";
-  const Handle dataset = open_data(file, group + "/labels", where);
-  const Handle type(H5Dget_type(dataset.id()), H5Tclose);
-  if (H5Tget_class(type.id()) == H5T_FLOAT) return read_targets(file, group, dataset, where);
+  const Hdf5Dataset dataset = open_data(file, group + "/labels", where);
+  const Hdf5Type type = dataset_type(dataset, "type", where);
+  if (H5Tget_class(type) == H5T_FLOAT) return read_targets(file, group, dataset, where);
   const auto extents = extents_of(dataset, 1, 4, "1 (N), or with a label a pixel 2 to 4 (N,[D,[H,]]W)", where);
   const auto count = static_cast<std::size_t>(extents[0]);
-  HALOGRAD_REQUIRE(H5Tget_class(type.id()) == H5T_INTEGER, where, ": is of neither an integer nor a float type");
+  HALOGRAD_REQUIRE(H5Tget_class(type) == H5T_INTEGER, where, ": is of neither an integer nor a float type");
   if (extents.size() > 1) {  // too many to look through for the largest
-    HALOGRAD_REQUIRE(H5Aexists(dataset.id(), "classes") > 0, where,
+    HALOGRAD_REQUIRE(has_attribute(dataset, "classes", where), where,
                      ": has a label a pixel, and no attribute `classes`");
     Hdf5Labels labels;
     labels.a_pixel = true;
@@ -59,8 +57,7 @@ Hdf5Labels read_group(const Handle& file, const std::string& group, const fs::pa
     return labels;
   }
   std::vector<long long> wide(count);
-  HALOGRAD_REQUIRE(H5Dread(dataset.id(), H5T_NATIVE_LLONG, H5S_ALL, H5S_ALL, H5P_DEFAULT, wide.data()) >= 0, where,
-                   ": cannot be read: ", hdf5_reason());
+  read_dataset(dataset, H5T_NATIVE_LLONG, wide.data(), "cannot be read", where);
   constexpr int most_classes = std::numeric_limits<std::int32_t>::max();
   Hdf5Labels labels;
   labels.classes = attribute(dataset, "classes", most_classes, 0, where);
@@ -78,7 +75,7 @@ std::string kind(const Hdf5Labels& labels) {
 
 }  // namespace
 
-Hdf5Labels read_labels(const Hdf5Object& file, Split split, const fs::path& path) {
+Hdf5Labels read_labels(const Hdf5File& file, Split split, const fs::path& path) {
   Hdf5Labels training = read_group(file, "/train", path);
   if (training.classes == 0 && training.target_values == 0) {
     const LabelScan scan = scan_labels(training.values);

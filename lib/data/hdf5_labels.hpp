@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
-#include "data/hdf5_handles.hpp"
+#include "hdf5/handles.hpp"
 
 namespace halograd {
 
@@ -22,6 +22,6 @@ struct Hdf5Labels {
 };
 
 /// Throws Error naming the dataset, what was found and what was expected.
-Hdf5Labels read_labels(const Hdf5Object& file, Split split, const std::filesystem::path& path);
+Hdf5Labels read_labels(const Hdf5File& file, Split split, const std::filesystem::path& path);
 
 }  // namespace halograd

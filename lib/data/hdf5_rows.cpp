@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 
@@ -20,7 +21,7 @@ constexpr std::size_t block_bytes = std::size_t{1} << 20U;
 
 }  // namespace
 
-Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t memory_type, double megabytes_a_second,
+Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type, double megabytes_a_second,
                    long block_rows)
     : path_(std::move(path)),
       name_(std::move(name)),
@@ -29,9 +30,7 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t me
       memory_type_(memory_type),
       throttle_(megabytes_a_second) {
   const Hdf5Session session;
-  const Hdf5Object space(H5Dget_space(dataset_.id()), H5Sclose);
-  extents_.resize(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space.id())));
-  H5Sget_simple_extent_dims(space.id(), extents_.data(), nullptr);
+  extents_ = dataset_extents(dataset_, "extents", where_);
   layout_.rows = static_cast<long>(extents_[0]);
   layout_.row_bytes = H5Tget_size(memory_type);
   // What can be addressed, and what a network's shapes can say, end long before a product of extents does.
@@ -42,10 +41,10 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Object dataset, hid_t me
   }
   HALOGRAD_REQUIRE(extents_[0] <= most / layout_.row_bytes, where_, ": has more than 2^62 bytes");
 
-  const Hdf5Object properties(H5Dget_create_plist(dataset_.id()), H5Pclose);
-  if (H5Pget_layout(properties.id()) == H5D_CHUNKED) {
+  const Hdf5PropertyList properties(HALOGRAD_HDF5(H5Dget_create_plist(dataset_), where_, "layout"));
+  if (H5Pget_layout(properties) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(extents_.size());
-    H5Pget_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+    H5Pget_chunk(properties, static_cast<int>(chunk.size()), chunk.data());
     chunk_rows_ = static_cast<long>(chunk[0]);
   }
   const long step = std::max(1L, chunk_rows_);  // whole chunks, so that none is read or decompressed twice
@@ -62,24 +61,24 @@ Hdf5Rows::~Hdf5Rows() {
 }
 
 Hdf5Rows::Storage Hdf5Rows::find_storage(hid_t memory_type) {
-  const Hdf5Object type(H5Dget_type(dataset_.id()), H5Tclose);
-  if (H5Tequal(type.id(), memory_type) <= 0) return Storage::through_hdf5;
-  const Hdf5Object file(H5Iget_file_id(dataset_.id()), H5Fclose);
-  const Hdf5Object file_creation(H5Fget_create_plist(file.id()), H5Pclose);
+  const Hdf5Type type = dataset_type(dataset_, "type", where_);
+  if (H5Tequal(type, memory_type) <= 0) return Storage::through_hdf5;
+  const Hdf5File file(HALOGRAD_HDF5(H5Iget_file_id(dataset_), where_, "file"));
+  const Hdf5PropertyList file_creation(HALOGRAD_HDF5(H5Fget_create_plist(file), where_, "file"));
   hsize_t user_block = 0;
-  H5Pget_userblock(file_creation.id(), &user_block);
+  H5Pget_userblock(file_creation, &user_block);
   if (user_block != 0) return Storage::through_hdf5;  // versions differ in whether addresses count it
-  const Hdf5Object properties(H5Dget_create_plist(dataset_.id()), H5Pclose);
-  if (H5Pget_layout(properties.id()) == H5D_CONTIGUOUS) {
-    const haddr_t address = H5Dget_offset(dataset_.id());
-    if (address == HADDR_UNDEF || H5Pget_external_count(properties.id()) != 0) return Storage::through_hdf5;
+  const Hdf5PropertyList properties(HALOGRAD_HDF5(H5Dget_create_plist(dataset_), where_, "layout"));
+  if (H5Pget_layout(properties) == H5D_CONTIGUOUS) {
+    const haddr_t address = H5Dget_offset(dataset_);
+    if (address == HADDR_UNDEF || H5Pget_external_count(properties) != 0) return Storage::through_hdf5;
     address_ = static_cast<long>(address);
     return Storage::contiguous;
   }
 #if H5_VERSION_GE(1, 10, 5)
-  if (chunk_rows_ == 0 || H5Pget_nfilters(properties.id()) != 0) return Storage::through_hdf5;
+  if (chunk_rows_ == 0 || H5Pget_nfilters(properties) != 0) return Storage::through_hdf5;
   std::vector<hsize_t> chunk(extents_.size());
-  H5Pget_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+  H5Pget_chunk(properties, static_cast<int>(chunk.size()), chunk.data());
   const bool whole_rows = std::equal(chunk.begin() + 1, chunk.end(), extents_.begin() + 1);
   return whole_rows ? Storage::chunks : Storage::through_hdf5;
 #else
@@ -120,9 +119,8 @@ long Hdf5Rows::chunk_address([[maybe_unused]] long chunk) const {
   unsigned mask = 0;
   haddr_t address = HADDR_UNDEF;
   hsize_t bytes = 0;
-  const herr_t found = H5Dget_chunk_info_by_coord(dataset_.id(), offset.data(), &mask, &address, &bytes);
-  HALOGRAD_REQUIRE(found >= 0, where_, ": cannot find the chunk of images ", chunk * chunk_rows_,
-                   " and after: ", hdf5_reason());
+  HALOGRAD_HDF5(H5Dget_chunk_info_by_coord(dataset_, offset.data(), &mask, &address, &bytes), where_,
+                "the chunk of images " + std::to_string(chunk * chunk_rows_) + " and after");
   return address == HADDR_UNDEF ? -1 : static_cast<long>(address);
 #else
   return -1;
@@ -152,15 +150,11 @@ void Hdf5Rows::read_through_hdf5(long first, long count, std::uint8_t* out) cons
 
 void Hdf5Rows::read_piece(long first, long count, std::uint8_t* out) const {
   const Hdf5Session session;
-  const Hdf5Object space(H5Dget_space(dataset_.id()), H5Sclose);
-  std::vector<hsize_t> start(extents_.size(), 0), extents = extents_;
-  start[0] = static_cast<hsize_t>(first);
-  extents[0] = static_cast<hsize_t>(count);
-  const Hdf5Object memory(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose);
-  const bool read =
-      H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr) >= 0 &&
-      H5Dread(dataset_.id(), memory_type_, memory.id(), space.id(), H5P_DEFAULT, out) >= 0;
-  HALOGRAD_REQUIRE(read, where_, ": cannot read images ", first, " to ", first + count - 1, ": ", hdf5_reason());
+  Hdf5Box box{std::vector<hsize_t>(extents_.size(), 0), extents_};
+  box.start[0] = static_cast<hsize_t>(first);
+  box.count[0] = static_cast<hsize_t>(count);
+  read_box(dataset_, memory_type_, box, out,
+           "cannot read images " + std::to_string(first) + " to " + std::to_string(first + count - 1), where_);
 }
 
 std::string Hdf5Rows::name() const {

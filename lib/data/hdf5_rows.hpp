@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "data/blocks.hpp"
-#include "data/hdf5_handles.hpp"
 #include "data/throttle.hpp"
+#include "hdf5/handles.hpp"
 
 namespace halograd {
 
@@ -19,7 +19,7 @@ class Hdf5Rows final : public BlockSource {
  public:
   /// `dataset` (rows, ...) is read as `memory_type`. `megabytes_a_second`: see Throttle. `block_rows`: of another
   /// dataset that is read beside this one; 0: as is best for this one.
-  Hdf5Rows(std::filesystem::path path, std::string name, Hdf5Object dataset, hid_t memory_type,
+  Hdf5Rows(std::filesystem::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type,
            double megabytes_a_second, long block_rows = 0);
   ~Hdf5Rows() override;
 
@@ -27,7 +27,6 @@ class Hdf5Rows final : public BlockSource {
   void read(long first, long count, std::uint8_t* out) const override;
   [[nodiscard]] std::string identity() const override;
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] bool past_hdf5() const { return file_ >= 0; }
 
  private:
   enum class Storage { contiguous, chunks, through_hdf5 };
@@ -41,7 +40,7 @@ class Hdf5Rows final : public BlockSource {
   std::filesystem::path path_;
   std::string name_;
   std::string where_;
-  Hdf5Object dataset_;
+  Hdf5Dataset dataset_;
   hid_t memory_type_;
   std::vector<hsize_t> extents_;
   BlockLayout layout_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <hdf5.h>
+#include <mpi.h>
 
 #include <cstdint>
 #include <mutex>
@@ -9,14 +10,27 @@
 #include <utility>
 #include <vector>
 
-#include "hdf5/lock.hpp"
-
 namespace halograd {
 
-/// Holds the process's HDF5 lock, with HDF5's own printing of errors switched off. Taken before any of the calls below.
-std::unique_lock<std::recursive_mutex> hdf5_session();
+/// Holds the process's HDF5 lock, with HDF5's own printing of errors switched off. Every caller of HDF5 holds one:
+/// HDF5 as distributions build it is not thread-safe, and the loader's thread reads while the trainer writes.
+class Hdf5Session {
+ public:
+  Hdf5Session();
+  ~Hdf5Session();
+  Hdf5Session(const Hdf5Session&) = delete;
+  Hdf5Session& operator=(const Hdf5Session&) = delete;
 
-/// Throws Error: file, object, the HDF5 function (the text before the bracket of `call`) and HDF5's innermost reason.
+ private:
+  std::unique_lock<std::recursive_mutex> lock_;
+  H5E_auto2_t print_ = nullptr;
+  void* print_data_ = nullptr;
+};
+
+/// The innermost entry of HDF5's error stack, which says most.
+std::string hdf5_reason();
+
+/// Throws Error with file, object, the HDF5 function (the text of `call` before its bracket) and hdf5_reason().
 [[noreturn]] void fail_hdf5(std::string_view file, std::string_view object, std::string_view call);
 
 template <class Result>
@@ -25,7 +39,7 @@ Result check_hdf5(Result result, std::string_view file, std::string_view object,
   return result;
 }
 
-/// An HDF5 identifier that is closed with `Close` when it goes out of scope.
+/// An HDF5 identifier that `Close` closes when it goes out of scope.
 template <herr_t (*Close)(hid_t)>
 class Hdf5Handle {
  public:
@@ -40,10 +54,10 @@ class Hdf5Handle {
 
   operator hid_t() const { return id_; }
 
-  /// Closes now, for those who must know whether it went well (< 0: it did not).
+  /// Closes now, for callers that must know whether it worked. Returns a negative value if it failed.
   herr_t close() {
     if (id_ < 0) return 0;
-    const auto lock = hdf5_lock();
+    const Hdf5Session session;
     const hid_t id = std::exchange(id_, H5I_INVALID_HID);
     return H5Iis_valid(id) > 0 ? Close(id) : 0;  // MPI_Finalize closes what is open, before an object that outlives it
   }
@@ -60,47 +74,25 @@ using Hdf5PropertyList = Hdf5Handle<H5Pclose>;
 using Hdf5Attribute = Hdf5Handle<H5Aclose>;
 using Hdf5Type = Hdf5Handle<H5Tclose>;
 
-/// File-access properties for one process: a format that every HDF5 from `low` on can read, and file locks, where asked
-/// for, as far as the file system has them.
+/// File-access properties for one process: a format that every HDF5 from `low` on can read, and file locks if `locked`
+/// and if the file system has them.
 Hdf5PropertyList serial_file_access(H5F_libver_t low, bool locked = true);
 
 /// Opens an existing file with one process. Throws Error saying whether it is missing, no HDF5 file, or cut short.
 Hdf5File open_hdf5(const std::string& path, unsigned flags);
 
+/// Opens an existing file with all ranks of `comm` through MPI-IO. Collective; each rank throws only its own Error.
+Hdf5File open_hdf5_together(MPI_Comm comm, const std::string& path, unsigned flags);
+
+/// Transfer properties of a file that several ranks have opened: one rank's own transfers, or collective ones.
+Hdf5PropertyList parallel_transfer(bool collective, const std::string& file);
+
 inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// A new file, opened by one process, with room for `bytes` reserved on the disk: HDF5 1.10 does not survive a close
-/// that fails, so a full disk has to show before. Datasets of 1 MiB and more start at multiples of that, where file
-/// systems have their stripes.
+/// Creates a file for one process, with room for `bytes` reserved on the disk: HDF5 1.10 does not survive a close that
+/// fails, so a full disk has to show before. Datasets of 1 MiB and more start at multiples of 1 MiB, where file systems
+/// have their stripes.
 Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes);
-
-Hdf5Group open_group(hid_t parent, const std::string& path, const std::string& file);
-Hdf5Dataset open_dataset(hid_t parent, const std::string& path, const std::string& file);
-bool has_link(hid_t parent, const std::string& name, const std::string& file);
-std::vector<std::string> link_names(
-    const Hdf5Group& group,
-    const std::string& file);  ///< in the order of creation where the file keeps it, else by name
-std::vector<hsize_t> dataset_extents(const Hdf5Dataset& dataset, const std::string& object, const std::string& file);
-Hdf5Space make_space(const std::vector<hsize_t>& extents);  ///< no extents: a scalar
-
-void write_attribute(hid_t object, const std::string& name, const std::string& value, const std::string& file);
-void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file);
-void write_attribute(hid_t object, const std::string& name, double value, const std::string& file);
-void write_attribute(hid_t object, const std::string& name, const std::vector<std::uint32_t>& values,
-                     const std::string& file);
-
-bool has_attribute(hid_t object, const std::string& name, const std::string& file);
-std::string read_string_attribute(hid_t object, const std::string& name, const std::string& file);
-std::int64_t read_integer_attribute(hid_t object, const std::string& name, const std::string& file);
-double read_number_attribute(hid_t object, const std::string& name, const std::string& file);
-std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::string& name, const std::string& file);
-
-/// Throws Error unless the root attribute `format` says that this is a `format`.
-void require_format_name(const Hdf5File& opened, const std::string& format, const std::string& file);
-
-/// Throws Error unless the root attributes `format` and `format_version` say that this is a `format` of at most
-/// `version`.
-void require_format(const Hdf5File& opened, const std::string& format, std::int64_t version, const std::string& file);
 
 }  // namespace halograd
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 
 static_assert(std::endian::native == std::endian::little, "checksums are of the values as they lie in memory");
@@ -14,20 +15,10 @@ static_assert(std::endian::native == std::endian::little, "checksums are of the 
 namespace halograd {
 namespace {
 
-/// Selects values [begin, begin + count) of a row's part.
-Hdf5Space select(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-                 std::size_t begin, std::size_t count, const std::string& file) {
-  Hdf5Space space(HALOGRAD_HDF5(H5Dget_space(dataset), file, shape.path));
-  std::vector<hsize_t> start{static_cast<hsize_t>(row)}, counts{1};
-  if (shape.by_part) {
-    start.push_back(static_cast<hsize_t>(part));
-    counts.push_back(1);
-  }
-  start.push_back(begin);
-  counts.push_back(count);
-  HALOGRAD_HDF5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, counts.data(), nullptr), file,
-                shape.path);
-  return space;
+/// Values [begin, begin + count) of a row's part.
+Hdf5Box box_of(const ReplicaDataset& shape, std::int64_t row, std::int64_t part, std::size_t begin, std::size_t count) {
+  if (!shape.by_part) return {{static_cast<hsize_t>(row), begin}, {1, count}};
+  return {{static_cast<hsize_t>(row), static_cast<hsize_t>(part), begin}, {1, 1, count}};
 }
 
 constexpr const char* epoch_sums = "/replica/epoch_sums";
@@ -44,7 +35,7 @@ hid_t native_type(NumberType type) {
 }
 
 NumberType read_number_type(const Hdf5Dataset& dataset, const std::string& object, const std::string& file) {
-  const Hdf5Type type(HALOGRAD_HDF5(H5Dget_type(dataset), file, object));
+  const Hdf5Type type = dataset_type(dataset, object, file);
   for (const NumberType known : {NumberType::float32, NumberType::float64, NumberType::int64}) {
     if (H5Tequal(type, file_type(known)) > 0) return known;
   }
@@ -189,10 +180,8 @@ std::uint32_t checksum(const float* values, std::size_t count) {
 }
 
 void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path) {
-  const Hdf5Space space = make_space({rows.size(), epoch_sum_count});
-  const Hdf5Dataset dataset(HALOGRAD_HDF5(
-      H5Dcreate2(file, epoch_sums, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, epoch_sums));
-  HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
+  const Hdf5Dataset dataset = create_dataset(file, epoch_sums, H5T_IEEE_F64LE, {rows.size(), epoch_sum_count}, path);
+  write_dataset(dataset, H5T_NATIVE_DOUBLE, rows.data(), epoch_sums, path);
   std::vector<std::uint32_t> checksums;
   checksums.reserve(rows.size());
   for (const EpochSums& row : rows) checksums.push_back(checksum_of(row));
@@ -206,7 +195,7 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
   const std::vector<hsize_t> expected{rows.size(), epoch_sum_count};
   HALOGRAD_REQUIRE(dataset_extents(dataset, epoch_sums, path) == expected, path, ": ", epoch_sums,
                    " does not have the extents (", ranks, ", ", epoch_sum_count, ")");
-  HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows.data()), path, epoch_sums);
+  read_dataset(dataset, H5T_NATIVE_DOUBLE, rows.data(), epoch_sums, path);
   const auto checksums = read_checksums_attribute(dataset, "crc32", path);
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     HALOGRAD_REQUIRE(rank < checksums.size() && checksum_of(rows[rank]) == checksums[rank], path, ": ", epoch_sums,
@@ -220,11 +209,9 @@ void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::in
   const std::span<std::byte> bytes = bytes_of(values);
   const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
   in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
-    const auto lock = hdf5_session();
-    const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
-    const Hdf5Space memory = make_space({count});
-    HALOGRAD_HDF5(H5Dwrite(dataset, native_type(shape.type), memory, selection, transfer, bytes.data() + begin * size),
-                  file, shape.path);
+    const Hdf5Session session;
+    write_box(dataset, native_type(shape.type), box_of(shape, row, part, begin, count), bytes.data() + begin * size,
+              shape.path, file, transfer);
   });
 }
 
@@ -233,10 +220,8 @@ void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int
   const std::span<std::byte> bytes = bytes_of(values);
   const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
   in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
-    const Hdf5Space selection = select(dataset, shape, row, part, begin, count, file);
-    const Hdf5Space memory = make_space({count});
-    HALOGRAD_HDF5(H5Dread(dataset, native_type(shape.type), memory, selection, transfer, bytes.data() + begin * size),
-                  file, shape.path);
+    read_box(dataset, native_type(shape.type), box_of(shape, row, part, begin, count), bytes.data() + begin * size,
+             shape.path, file, transfer);
   });
 }
 
@@ -295,7 +280,7 @@ std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::strin
 void read_mean_tensor(const Hdf5File& file, const MeanTensor& mean, float* values, const std::string& path) {
   const std::string object = "/mean/" + mean.tensor.layer + "/" + mean.tensor.name;
   const Hdf5Dataset dataset = open_dataset(file, object, path);
-  HALOGRAD_HDF5(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), path, object);
+  read_dataset(dataset, H5T_NATIVE_FLOAT, values, object, path);
   HALOGRAD_REQUIRE(checksum(values, mean.count) == mean.crc, path, ": ", object,
                    ": the checksum is wrong; the file is damaged");
 }

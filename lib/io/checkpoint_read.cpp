@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "hdf5/objects.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
@@ -26,7 +27,7 @@ constexpr std::int64_t any_ranks = 0;
 
 /// Throws Error unless the file holds replicas like `expected`, one a rank. Returns the ranks' sums of the epoch.
 std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout& expected) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout found = read_layout(file, path);
@@ -41,7 +42,7 @@ std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout
 
 /// Throws Error where this rank's share of the rows, or of all ranks' what only one rank looks at, is damaged.
 void look_for_damage(const std::string& path, int rank, int ranks) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   require_format_name(file, checkpoint_format, path);
   if (read_integer_attribute(file, "format_version", path) > checkpoint_format_version) return;
@@ -73,7 +74,7 @@ void mean_over(MPI_Comm comm, std::vector<double>& sums, double count, std::span
 }  // namespace
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   return read_header(file, path);
 }
@@ -109,7 +110,7 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
 }
 
 std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   std::vector<StateLayout> found = read_layout(open_hdf5(path, H5F_ACC_RDONLY), path).averager;
   std::vector<StateLayout> expected = state_layouts(state);
   if (found == expected) return "";
@@ -135,7 +136,7 @@ void read_averager_state(MPI_Comm comm, const std::string& path, const std::vect
 
 void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
                              HostVector<float> statistics) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout layout = read_layout(file, path);
@@ -176,7 +177,7 @@ EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const 
       share.training_seconds += row.training_seconds / rows;  // the ranks' times run beside each other
       share.wait_seconds += row.wait_seconds / rows;
     }
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
     const auto add = [&](std::size_t dataset, std::int64_t /*row*/, std::int64_t part, const Numbers& values) {
       if (dataset >= sums.size()) return;  // the averager's
@@ -212,7 +213,7 @@ std::string checkpoint_damage(MPI_Comm comm, const std::string& path) {
 }
 
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
   require_lengths(read_layout(file, path), parameters.size(), statistics.size(), header.network, path);

@@ -6,7 +6,8 @@
 #include <functional>
 #include <numeric>
 
-#include "hdf5/durable.hpp"
+#include "hdf5/files.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
@@ -108,30 +109,15 @@ void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
   HALOGRAD_REQUIRE(most[3] == -most[7], "the ranks' averagers differ in what they keep");
 }
 
-Hdf5Group make_group(hid_t parent, const std::string& name, const std::string& file) {
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_GROUP_CREATE), file, name));
-  HALOGRAD_HDF5(H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), file, name);
-  return Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, creation, H5P_DEFAULT), file, name));
-}
-
 /// `chunk`: empty where the values are not compressed.
 Hdf5Dataset make_dataset(hid_t parent, const std::string& name, const std::vector<hsize_t>& extents,
                          const std::string& file, NumberType type = NumberType::float32,
                          const std::vector<hsize_t>& chunk = {}) {
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_CREATE), file, name));
-  HALOGRAD_HDF5(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), file, name);
-  if (chunk.empty()) {
-    // all the room is taken now and never filled, so that a parallel write later touches raw data only
-    HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), file, name);
-  } else {
-    HALOGRAD_HDF5(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), file, name);
-    HALOGRAD_HDF5(H5Pset_shuffle(creation), file, name);  // signs and exponents together: they are what deflates
-    HALOGRAD_HDF5(H5Pset_deflate(creation, 1), file, name);
-    HALOGRAD_HDF5(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_INCR), file, name);
-  }
-  return Hdf5Dataset(HALOGRAD_HDF5(
-      H5Dcreate2(parent, name.c_str(), file_type(type), make_space(extents), H5P_DEFAULT, creation, H5P_DEFAULT), file,
-      name));
+  DatasetStorage storage;
+  storage.chunk = chunk;
+  storage.deflate = !chunk.empty();
+  storage.reserve = chunk.empty();  // so that a parallel write later touches raw data only
+  return create_dataset(parent, name, file_type(type), extents, file, storage);
 }
 
 void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int64_t ranks, const std::string& path) {
@@ -168,9 +154,9 @@ void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors,
                      mean.size(), " ", kind, "s");
     const float* values = mean.data() + tensor.offset;
     const Hdf5Group layer = has_link(group, tensor.layer, path) ? open_group(group, tensor.layer, path)
-                                                                : make_group(group, tensor.layer, path);
+                                                                : create_group(group, tensor.layer, path, true);
     const Hdf5Dataset dataset = make_dataset(layer, tensor.name, extents, path);
-    HALOGRAD_HDF5(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), path, object);
+    write_dataset(dataset, H5T_NATIVE_FLOAT, values, object, path);
     write_attribute(dataset, "kind", kind, path);
     write_attribute(dataset, "offset", static_cast<std::int64_t>(tensor.offset), path);
     write_attribute(dataset, "crc32", std::vector<std::uint32_t>{checksum(values, count)}, path);
@@ -214,13 +200,13 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
   const auto create = [&] {
     if (rank != 0) return;
     ::unlink(partial.c_str());  // a process of a killed job may still have that one open
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const std::size_t bytes = file_bytes(layout, header, parameters.size() + statistics.size());
     Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
     write_header(file, header, ranks, partial);
     {
-      const Hdf5Group replica = make_group(file, "replica", partial);
-      if (!layout.averager.empty()) make_group(file, averager_group, partial);
+      const Hdf5Group replica = create_group(file, "replica", partial, true);
+      if (!layout.averager.empty()) create_group(file, averager_group, partial, true);
       const auto datasets = replica_datasets(layout);
       for (std::size_t i = 0; i < datasets.size(); ++i) {
         const ReplicaDataset& each = datasets[i];
@@ -229,7 +215,7 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
                         partial);
       }
       if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
-      const Hdf5Group mean = make_group(file, "mean", partial);
+      const Hdf5Group mean = create_group(file, "mean", partial, true);
       write_mean(mean, parameters, mean_parameters, "parameter", partial);
       write_mean(mean, statistics, mean_statistics, "statistic", partial);
     }

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "hdf5/row_dataset.hpp"
+#include "hdf5/rows.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
 
@@ -54,7 +54,7 @@ std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& 
 }
 
 void make_edge_columns(const Hdf5File& file, const std::string& path) {
-  const Hdf5Group group(HALOGRAD_HDF5(H5Gcreate2(file, "edge", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), path, "edge"));
+  create_group(file, "edge", path);
   for (const EdgeColumn& column : edge_columns) {
     make_row_dataset(file, {column.path, column.unit, column.description, column.integer, column.width}, path);
   }

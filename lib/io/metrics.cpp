@@ -6,9 +6,8 @@
 #include <array>
 #include <limits>
 
-#include "hdf5/durable.hpp"
-#include "hdf5/handles.hpp"
-#include "hdf5/row_dataset.hpp"
+#include "hdf5/files.hpp"
+#include "hdf5/rows.hpp"
 #include "io/edge_metrics.hpp"
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
@@ -90,9 +89,7 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
     write_attribute(file, "metric", metric, partial);
-    for (const char* group : {"step", "epoch"}) {
-      Hdf5Group(HALOGRAD_HDF5(H5Gcreate2(file, group, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), partial, group));
-    }
+    for (const char* group : {"step", "epoch"}) create_group(file, group, partial);
     make_columns(file, step_columns, ranks, metric, partial);
     make_columns(file, epoch_columns, ranks, metric, partial);
     make_edge_columns(file, partial);
@@ -144,7 +141,7 @@ class MetricsFile::Implementation {
     require_same_count();
     together(comm_, [&] {
       if (rank_ != 0) return;
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       reserve_growth(descriptor(), columns_growth_bytes(step_columns, static_cast<std::int64_t>(rows_.size()), width_),
                      path_);
     });
@@ -172,7 +169,7 @@ class MetricsFile::Implementation {
 
  private:
   void open(std::int64_t steps, std::int64_t epochs) {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     if (steps < 0) {
       make_file(path_, ranks_, metric_, nullptr, 0, 0);
     } else {
@@ -233,7 +230,7 @@ class MetricsFile::Implementation {
     }
     if (rank_ != 0 || !error_.empty()) return;
     try {
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       append_rows(datasets[position], column.path, rows.size(), width_of(column.per_rank, width_), values.data(),
                   path_);
     } catch (const Error& error) {
@@ -245,7 +242,7 @@ class MetricsFile::Implementation {
     const std::vector<EdgeRow> rows = gather_edges(comm_, edges, epochs_);
     if (rank_ != 0 || !error_.empty()) return;
     try {
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       // the row of /epoch follows
       reserve_growth(descriptor(), edge_growth_bytes(rows.size()) + columns_growth_bytes(epoch_columns, 1, width_),
                      path_);
@@ -266,7 +263,7 @@ class MetricsFile::Implementation {
     together(comm_, [&] {
       if (rank_ != 0) return;
       if (!error_.empty()) throw Error(error_);
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file");
       HALOGRAD_REQUIRE(::fsync(descriptor()) == 0, path_, ": fsync failed");
     });

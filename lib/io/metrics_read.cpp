@@ -5,8 +5,7 @@
 #include <fstream>
 #include <limits>
 
-#include "hdf5/handles.hpp"
-#include "hdf5/row_dataset.hpp"
+#include "hdf5/rows.hpp"
 #include "io/metrics_columns.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
@@ -40,7 +39,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
 }  // namespace
 
 MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   // as a reader beside a writer: this is what opens a file whose writer died without closing it
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
   require_format(file, metrics_format, metrics_format_version, path);

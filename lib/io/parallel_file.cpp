@@ -1,5 +1,6 @@
 #include "io/parallel_file.hpp"
 
+#include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
 
@@ -7,35 +8,26 @@ namespace halograd {
 
 ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : comm_(comm), path_(std::move(path)) {
   MPI_Comm_rank(comm, &rank_);
-  const auto lock = hdf5_session();
-  Hdf5PropertyList access;
-  together(comm, [&] {
-    access = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_ACCESS), path_, "file access"));
-    HALOGRAD_HDF5(H5Pset_fapl_mpio(access, comm, MPI_INFO_NULL), path_, "file access");
-    HALOGRAD_HDF5(H5Pset_all_coll_metadata_ops(access, true), path_, "file access");
-    HALOGRAD_HDF5(H5Pset_coll_metadata_write(access, true), path_, "file access");
-    transfer_ = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), path_, "transfer"));
-    // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
-    // waiting
-    HALOGRAD_HDF5(H5Pset_dxpl_mpio(transfer_, H5FD_MPIO_INDEPENDENT), path_, "transfer");
-  });
-  together(comm, [&] { file_ = Hdf5File(HALOGRAD_HDF5(H5Fopen(path_.c_str(), flags, access), path_, "file")); });
+  const Hdf5Session session;
+  // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
+  // waiting
+  together(comm, [&] { transfer_ = parallel_transfer(false, path_); });
+  together(comm, [&] { file_ = open_hdf5_together(comm, path_, flags); });
 }
 
 void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   Hdf5Dataset dataset;
   together(comm_, [&] {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     dataset = open_dataset(file_, shape.path, path_);
   });
   Hdf5PropertyList collective;
   together(comm_, [&] {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), path_, shape.path));
     if (H5Pget_nfilters(creation) == 0) return;
     // chunks find their places once their compressed sizes are known on all ranks
-    collective = Hdf5PropertyList(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), path_, "transfer"));
-    HALOGRAD_HDF5(H5Pset_dxpl_mpio(collective, H5FD_MPIO_COLLECTIVE), path_, "transfer");
+    collective = parallel_transfer(true, path_);
   });
   const bool compressed = collective >= 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
@@ -47,7 +39,7 @@ void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Num
 }
 
 void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
   together(comm_, [&] {
@@ -70,7 +62,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
 }
 
 void ParallelFile::close() {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   together(comm_, [&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
   together(comm_, [&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
 }

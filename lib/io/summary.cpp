@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "kernels/error.hpp"
 
@@ -38,7 +38,7 @@ std::vector<float> summarize_mean(const Hdf5File& file, const std::string& path,
 }  // namespace
 
 CheckpointSummary summarize_checkpoint(const std::string& path) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   CheckpointSummary summary;
   summary.header = read_header(file, path);

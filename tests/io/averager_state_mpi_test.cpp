@@ -1,7 +1,7 @@
 // What an averager keeps beside the replica, in a checkpoint.
 #include <gtest/gtest.h>
 
-#include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/summary.hpp"
@@ -91,7 +91,7 @@ TEST(AveragerState, DamageIsFound) {
   on_root([&] {
     haddr_t offset = 0;
     {
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       const Hdf5File file = open_hdf5(folder.file("c.h5"), H5F_ACC_RDONLY);
       offset = H5Dget_offset(open_dataset(file, "/replica/averager/period", "c.h5"));
     }

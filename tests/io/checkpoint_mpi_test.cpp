@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
@@ -66,7 +66,7 @@ TEST(Checkpoint, MeanTensorsHaveTheirExtentsAndOrder) {
   const Folder folder;
   Replica replica(rank_of());
   write(folder.file("c.h5"), replica);
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(folder.file("c.h5"), H5F_ACC_RDONLY);
   const std::vector<MeanTensor> tensors = read_mean_tensors(file, "c.h5");
   ASSERT_EQ(tensors.size(), 5U);
@@ -98,10 +98,9 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
   std::vector<float> written(40), read(40);
   for (std::size_t i = 0; i < 40; ++i) written[i] = static_cast<float>(i) + 0.5F;
   on_root([&] {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5File file(H5Fcreate(folder.file("p.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
-    const Hdf5Dataset dataset(
-        H5Dcreate2(file, "/rows", H5T_IEEE_F32LE, make_space(shape.extents()), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    const Hdf5Dataset dataset = create_dataset(file, "/rows", H5T_IEEE_F32LE, shape.extents(), "p.h5");
     write_part(dataset, shape, 1, 2, std::span(written), H5P_DEFAULT, "p.h5", 7);
     read_part(dataset, shape, 1, 2, std::span(read), H5P_DEFAULT, "p.h5", 13);
     EXPECT_TRUE(same_bits(read, written));
@@ -112,7 +111,7 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
 
 /// Filters of a dataset of a file.
 int filters(const std::string& path, const std::string& name) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   return H5Pget_nfilters(Hdf5PropertyList(H5Dget_create_plist(open_dataset(file, name, path))));
 }

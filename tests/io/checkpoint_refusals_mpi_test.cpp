@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
@@ -20,7 +20,7 @@ using namespace test;
 void flip_bit(const std::string& path, const char* dataset, std::size_t position) {
   haddr_t offset = 0;
   {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
     offset = H5Dget_offset(open_dataset(file, dataset, path));
   }
@@ -30,7 +30,7 @@ void flip_bit(const std::string& path, const char* dataset, std::size_t position
 }
 
 void change_attribute(const std::string& path, const char* name, std::int64_t value) {
-  const auto lock = hdf5_session();
+  const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDWR);
   H5Adelete(file, name);
   write_attribute(file, name, value, path);
@@ -49,7 +49,7 @@ TEST(Checkpoint, RefusesWhatIsNoCheckpoint) {
   on_root([&] {
     put_bytes(folder.file("text.h5"), std::vector<char>(100, 'x'));
     put_bytes(folder.file("empty.h5"), {});
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5File foreign(H5Fcreate(folder.file("foreign.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
     const Hdf5File metrics(H5Fcreate(folder.file("metrics.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
     write_attribute(metrics, "format", std::string("halograd metrics"), "metrics.h5");
@@ -132,13 +132,13 @@ TEST(Checkpoint, RefusesAnotherNumberOfRanks) {
   meet();
   if (ranks_of() == 1) {
     on_root([&] {
-      const auto lock = hdf5_session();
+      const Hdf5Session session;
       const Hdf5File file = open_hdf5(path, H5F_ACC_RDWR);
       for (const char* name : {"/replica/parameters", "/replica/optimizer", "/replica/statistics"}) {
         auto extents = dataset_extents(open_dataset(file, name, path), name, path);
         extents[0] = 2;
         H5Ldelete(file, name, H5P_DEFAULT);
-        Hdf5Dataset(H5Dcreate2(file, name, H5T_IEEE_F32LE, make_space(extents), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+        create_dataset(file, name, H5T_IEEE_F32LE, extents, path);
       }
     });
   }

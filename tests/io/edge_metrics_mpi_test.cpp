@@ -40,7 +40,7 @@ void write_edges(MetricsFile& file, std::int64_t first, std::int64_t last) {
 void expect_edges(const std::string& path, std::int64_t epochs, std::int64_t first = 0) {
   meet();
   on_root([&] {
-    const auto lock = hdf5_session();
+    const Hdf5Session session;
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
     const std::vector<EdgeRow> rows = read_edges(file, 1000, path);
     std::size_t at = 0;

@@ -30,8 +30,8 @@ MAY_INCLUDE = {folder: {folder}.union(*FLOORS[:level]) for level, floor in enume
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).
 LIBRARY_HEADERS = {
-    r"mpi(-ext)?\.h": r"(lib/(mpi|window|averagers|io)|app)/",
-    r"(hdf5|hdf5_hl|H5\w*)\.h": r"(lib/hdf5/|lib/data/hdf5)",
+    r"mpi(-ext)?\.h": r"(lib/(mpi|hdf5|window|averagers|io)|app)/",
+    r"(hdf5|hdf5_hl|H5\w*)\.h": r"lib/hdf5/",
     r"toml(11)?(/.*)?\.hpp": r"lib/(config/\w+\.cpp|graph/topology_file\.cpp)",
     r"CLI(11)?(/.*)?\.hpp": r"app/",
     r"(omp|immintrin|cuda.*|hip/.*)\.?.*": r"kernels/",

@@ -73,7 +73,7 @@ class Violations(unittest.TestCase):
     def test_hdf5_outside_its_places(self):
         self.assert_found(self.complaints(lib__train__trainer="#pragma once\n#include <hdf5.h>\n"), "<hdf5.h>")
         self.assert_found(self.complaints(lib__data__idx="#pragma once\n#include <H5Fpublic.h>\n"), "<H5Fpublic.h>")
-        self.assertEqual([], self.complaints(lib__data__hdf5_dataset="#pragma once\n#include <hdf5.h>\n"))
+        self.assertEqual([], self.complaints(lib__hdf5__handles="#pragma once\n#include <hdf5.h>\n"))
 
     def test_toml_outside_its_places(self):
         self.assert_found(self.complaints(lib__config__config="#pragma once\n#include <toml.hpp>\n"), "<toml.hpp>")

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 
 /// Datasets of numbers that grow by rows: (rows), or (rows, width) where `width` is not 0. Beside a writer they are
 /// read by others (SWMR), so that what is appended is flushed at once.

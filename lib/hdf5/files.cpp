@@ -1,4 +1,4 @@
-#include "hdf5/durable.hpp"
+#include "hdf5/files.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 
@@ -41,6 +42,20 @@ void reserve(int descriptor, int mode, ::off_t offset, std::size_t bytes, const 
 }
 
 }  // namespace
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
+std::string read_format(const std::string& path) {
+  const Hdf5Session session;
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);  // a metrics file may have a writer
+  HALOGRAD_REQUIRE(has_attribute(file, "format", path), path,
+                   ": an HDF5 file, but none of halograd: its root has no attribute 'format'");
+  return read_string_attribute(file, "format", path);
+}
 
 void reserve_file(const std::string& path, std::size_t bytes) {
   const Descriptor descriptor(path, O_RDWR | O_CREAT);
