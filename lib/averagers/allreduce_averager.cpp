@@ -114,7 +114,7 @@ class AllreduceAverager final : public Averager {
   double early_share_ = 0;
   double latency_;  ///< seconds, injected
   Buffer<float> sum_;
-  Buffer<float>::HostMirror host_sum_;
+  decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::vector<MPI_Request> requests_;
   double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;

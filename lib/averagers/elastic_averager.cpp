@@ -102,7 +102,7 @@ class ElasticAverager final : public Averager {
   std::size_t length_;
   HostStaging staging_, centre_staging_;
   Buffer<float> centre_, sum_;
-  Buffer<float>::HostMirror host_sum_;
+  decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::vector<MPI_Request> requests_;
   PolitePause under_way_;  // since when
   std::vector<float> shard_;

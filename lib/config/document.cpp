@@ -5,15 +5,12 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <optional>
-#include <regex>
 #include <sstream>
 #include <system_error>
-#include <toml.hpp>
 #include <utility>
 
 #include "config/number.hpp"
+#include "config/toml11.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 
@@ -21,15 +18,41 @@ namespace halograd {
 
 namespace {
 
-using TomlValue = toml::basic_value<toml::discard_comments, std::map, std::vector>;
-
 constexpr const char* override_file = "--set";
+constexpr const char* blanks = " \t";
 
-Place place_of(const TomlValue& value) {
-  const auto location = value.location();
-  return {location.file_name(), static_cast<int>(location.line()), static_cast<int>(location.column()),
-          static_cast<int>(location.region()), location.line_str()};
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(blanks);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
 }
+
+/// The lines of a TOML text, for the places in it.
+class Source {
+ public:
+  Source(const std::string& text, std::string name) : name_(std::move(name)) {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      lines_.push_back(std::move(line));
+    }
+  }
+
+  /// What stands after the last character is placed at the end of the last line that holds anything.
+  [[nodiscard]] Place at(toml11::Stretch stretch) const {
+    auto line = std::clamp<std::size_t>(stretch.line, 1, std::max<std::size_t>(lines_.size(), 1));
+    const auto empty = [&] { return lines_.empty() || trimmed(lines_[line - 1]).empty(); };
+    const bool past_the_end = line < stretch.line || empty();
+    while (line > 1 && empty()) --line;
+    Place place{name_, static_cast<int>(line), 0, static_cast<int>(stretch.length),
+                lines_.empty() ? "" : lines_[line - 1]};
+    place.column = static_cast<int>(past_the_end ? place.text.size() + 1 : stretch.column);
+    return place;
+  }
+
+ private:
+  std::string name_;
+  std::vector<std::string> lines_;
+};
 
 /// The TOML library keeps no places of keys: it is sought on the line, before the value or in the table's header.
 Place key_place_of(const std::string& key, const Place& value, bool is_table) {
@@ -65,7 +88,7 @@ bool fits(const std::string& digits, Base... base) {
   return result.ec != std::errc::result_out_of_range;
 }
 
-/// toml11 3.7 takes the nearest representable value for a number out of range without a word.
+/// toml11 accepts numbers out of range without a word.
 void require_number_fits(const Place& place, bool integer) {
   const auto written = place.text.substr(static_cast<std::size_t>(place.column - 1), place.length);
   const auto digits = bare_digits(written);
@@ -80,10 +103,10 @@ void require_number_fits(const Place& place, bool integer) {
   }
 }
 
-Node to_node(const TomlValue& value, const std::string& key, bool from_override) {
+Node to_node(const toml11::Value& value, const Source& source, const std::string& key, bool from_override) {
   Node node;
   node.key = key;
-  node.place = place_of(value);
+  node.place = source.at(toml11::stretch_of(value.location()));
   node.key_place = key.empty() ? node.place : key_place_of(key, node.place, value.is_table());
   node.from_override = from_override;
   if (value.is_boolean()) {
@@ -100,12 +123,14 @@ Node to_node(const TomlValue& value, const std::string& key, bool from_override)
     require_number_fits(node.place, false);
   } else if (value.is_string()) {
     node.kind = Node::Kind::string;
-    node.string = value.as_string().str;
+    node.string = toml11::string_of(value);
   } else if (value.is_array()) {
     node.kind = Node::Kind::array;
-    for (const auto& element : value.as_array()) node.items.push_back(to_node(element, "", from_override));
+    for (const auto& element : value.as_array()) node.items.push_back(to_node(element, source, "", from_override));
   } else if (value.is_table()) {
-    for (const auto& [name, member] : value.as_table()) node.items.push_back(to_node(member, name, from_override));
+    for (const auto& [name, member] : value.as_table()) {
+      node.items.push_back(to_node(member, source, name, from_override));
+    }
     std::stable_sort(node.items.begin(), node.items.end(), [](const Node& a, const Node& b) {
       return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
     });
@@ -115,45 +140,75 @@ Node to_node(const TomlValue& value, const std::string& key, bool from_override)
   return node;
 }
 
-/// toml11's syntax errors carry their place as text only: the last "3 | line" with a marker under it.
-[[noreturn]] void fail_syntax(const toml::syntax_error& error, const std::string& name,
-                              const std::string& only_line = "") {
-  static const std::regex shown(R"( *([0-9]+) \| (.*))");
-  static const std::regex marked(R"(( *\| )( *)(\^-*|~+) ?(.*))");
-  std::istringstream report(error.what());
-  std::string first, line;
-  std::getline(report, first);
-  std::optional<Place> place;
-  std::string comment;
-  std::smatch above, below;
-  for (std::string previous; std::getline(report, line); previous = line) {
-    if (std::regex_match(previous, above, shown) && std::regex_match(line, below, marked)) {
-      const int length = below.str(3).front() == '^' ? 1 : static_cast<int>(below.str(3).size());
-      place = Place{name, std::stoi(above.str(1)), static_cast<int>(below.str(2).size()) + 1, length, above.str(2)};
-      comment = below.str(4);
-    }
-  }
-  if (!place) {
-    const auto& location = error.location();
-    place = Place{name, static_cast<int>(location.line()), 1, static_cast<int>(location.line_str().size()),
-                  location.line_str()};
-  }
-  // What ends too early is reported on the line after the last.
-  if (!only_line.empty() && place->line > 1)
-    place = Place{name, 1, static_cast<int>(only_line.size()) + 1, 1, only_line};
-  const auto at = static_cast<std::size_t>(place->column - 1);
-  const bool word = at < place->text.size() && std::isalpha(static_cast<unsigned char>(place->text[at]));
-  if (word && place->text.rfind('=', at) != std::string::npos) {
-    fail_at(*place, "not valid TOML: a value is expected here", "a string stands in quotes: \"...\"");
-  }
-  std::string message = std::regex_replace(first, std::regex(R"(^\[error\] (toml::\w+: ?)?|\.$)"), "");
-  if (!comment.empty() && comment != "here") message += (message.empty() ? "" : ": ") + comment;
-  fail_at(*place, "not valid TOML: " + message);
+/// Where a value stands that toml11 3 could not read: it reports the start of the line for most of them.
+std::size_t value_start(const Place& place) {
+  const auto at = static_cast<std::size_t>(place.column - 1);
+  const auto equals = place.text.find('=');
+  const bool starts_line = place.text.find_first_not_of(blanks) == at;
+  if (!starts_line || equals == std::string::npos || equals <= at) return at;
+  return std::min(place.text.find_first_not_of(blanks, equals + 1), place.text.size());
 }
 
-TomlValue parse_toml(const std::string& text, const std::string& name) {
-  std::istringstream in(text);
-  return toml::parse<toml::discard_comments, std::map, std::vector>(in, name);
+/// Whether a bare word stands there as a value.
+bool bare_word_at(const std::string& line, std::size_t at) {
+  if (at >= line.size() || !std::isalpha(static_cast<unsigned char>(line[at])) || at == 0) return false;
+  const auto before = line.find_last_not_of(blanks, at - 1);
+  return before != std::string::npos && std::string("=[,").find(line[before]) != std::string::npos &&
+         line.rfind('=', at) != std::string::npos;
+}
+
+[[noreturn]] void fail_syntax(const toml::syntax_error& error, const Source& source) {
+  Place place = source.at(toml11::stretch_of(error));
+  const auto at = value_start(place);
+  place.column = static_cast<int>(at) + 1;
+  const auto before = at == 0 ? std::string::npos : place.text.find_last_not_of(blanks, at - 1);
+  if (at >= place.text.size() && before != std::string::npos && place.text[before] == '=') {
+    fail_at(place, "not valid TOML: a value is missing after \"=\"");
+  }
+  if (bare_word_at(place.text, at)) {
+    fail_at(place, "not valid TOML: a value is expected here", "a string stands in quotes: \"...\"");
+  }
+  std::string reason = toml11::message_of(error);
+  const std::string function = "toml::";  // of the library, which reported it
+  if (reason.compare(0, function.size(), function) == 0) reason.erase(0, reason.find(':', function.size()) + 1);
+  fail_at(place, "not valid TOML: " + trimmed(reason));
+}
+
+/// Throws toml::syntax_error where the text is not TOML.
+Node parse_toml(const std::string& text, const Source& source, bool from_override) {
+  return to_node(toml11::parse(text), source, "", from_override);
+}
+
+Node parse_or_fail(const std::string& text, const std::string& name, bool from_override) {
+  const Source source(text, name);
+  try {
+    return parse_toml(text, source, from_override);
+  } catch (const toml::syntax_error& error) {
+    fail_syntax(error, source);
+  }
+}
+
+/// "a . b" as {"a", "b"}.
+std::vector<std::string> names_of_key(const std::string& key) {
+  std::vector<std::string> names;
+  for (std::size_t start = 0; start <= key.size();) {
+    const auto dot = std::min(key.find('.', start), key.size());
+    names.push_back(trimmed(key.substr(start, dot - start)));
+    start = dot + 1;
+  }
+  return names;
+}
+
+/// network.layer.0.kernel, network.layer[0].kernel
+bool is_layer_element(const std::vector<std::string>& names) {
+  return names.size() > 1 && names[0] == "network" &&
+         (names[1].rfind("layer[", 0) == 0 || (names.size() > 2 && names[1] == "layer"));
+}
+
+bool is_bare_key(const std::string& name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  });
 }
 
 void lay_over(Node& target, Node&& source) {
@@ -236,42 +291,31 @@ std::string read_text(const std::string& path) {
 }
 
 Node parse_document(const std::string& text, const std::string& name) {
-  try {
-    return to_node(parse_toml(text, name), "", false);
-  } catch (const toml::syntax_error& error) {
-    fail_syntax(error, name);
-  }
+  return parse_or_fail(text, name, false);
 }
 
 void apply_override(Node& document, const std::string& text) {
-  static const std::regex shape(R"(\s*([^=]*?)\s*=\s*(.*?)\s*)");
-  static const std::regex dotted_key(R"([A-Za-z0-9_-]+(\s*\.\s*[A-Za-z0-9_-]+)*)");
-  static const std::regex layer_element(R"(network\s*\.\s*layer\s*[.\[].*)");
   const auto overridden = std::string(override_file) + " " + text;
-  std::smatch parts;
-  HALOGRAD_REQUIRE(std::regex_match(text, parts, shape) && parts.length(1) > 0, overridden,
+  const auto equals = text.find('=');
+  const std::string key = trimmed(text.substr(0, equals));
+  HALOGRAD_REQUIRE(equals != std::string::npos && !key.empty(), overridden,
                    ": expected key=value, for example --set training.epochs=3");
-  const std::string key = parts.str(1), value = parts.str(2);
-  HALOGRAD_REQUIRE(!std::regex_match(key, layer_element), overridden,
+  const std::string value = trimmed(text.substr(equals + 1));
+  const auto names = names_of_key(key);
+  HALOGRAD_REQUIRE(!is_layer_element(names), overridden,
                    ": a layer's keys cannot be set one by one; edit the run file, or give the whole list: "
                    "--set 'network.layer=[{type=\"flatten\"}, {type=\"dense\", channels=10}]'");
-  HALOGRAD_REQUIRE(std::regex_match(key, dotted_key), overridden, ": \"", key,
+  HALOGRAD_REQUIRE(std::all_of(names.begin(), names.end(), is_bare_key), overridden, ": \"", key,
                    "\" is not a key; expected names joined by dots, for example training.epochs");
   HALOGRAD_REQUIRE(!value.empty(), overridden, ": a value is missing after \"=\"");
-  const auto lay = [&document](const std::string& toml) {
-    lay_over(document, to_node(parse_toml(toml, override_file), "", true));
-  };
+  const Source source(text, override_file);
   try {
-    lay(text);
+    lay_over(document, parse_toml(text, source, true));
   } catch (const toml::syntax_error& error) {
-    if (std::string("[{\"'").find(value.front()) != std::string::npos) fail_syntax(error, override_file, text);
+    if (std::string("[{\"'").find(value.front()) != std::string::npos) fail_syntax(error, source);
     std::string quoted;
     for (const char c : value) quoted += (c == '\\' || c == '"') ? std::string{'\\', c} : std::string{c};
-    try {
-      lay(key + "=\"" + quoted + "\"");
-    } catch (const toml::syntax_error& again) {
-      fail_syntax(again, override_file, text);
-    }
+    lay_over(document, parse_or_fail(key + "=\"" + quoted + "\"", override_file, true));
   }
 }
 

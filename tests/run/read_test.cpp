@@ -127,17 +127,31 @@ inputs = ["dense2", "input"]
   EXPECT_EQ(config.network.layers.back().inputs, (std::vector<std::string>{"dense2", "input"}));
 }
 
+// What the TOML library says itself differs between its versions.
 TEST(ReadConfig, SyntaxErrorsShowThePlace) {
-  expect_message("name = \"x\"\n[training]\n\tepochs = \n",
-                 "run.toml:3:11: not valid TOML: missing value after key-value separator '=': expected value, but got "
-                 "nothing\n  3 | \tepochs = \n    | \t         ^");
+  expect_message(
+      "name = \"x\"\n[training]\n\tepochs = \n",
+      "run.toml:3:11: not valid TOML: a value is missing after \"=\"\n  3 | \tepochs = \n    | \t         ^");
   expect_message("name = trial\n",
                  "run.toml:1:8: not valid TOML: a value is expected here\n  1 | name = trial\n    |        ^\n"
                  "a string stands in quotes: \"...\"");
-  expect_message(
-      "[training]\nepochs = 1\nepochs = 2\n",
-      "run.toml:3:10: not valid TOML: value (\"epochs\") already exists: value defined twice\n  3 | epochs = 2\n"
-      "    |          ^");
+  const auto twice = message_of("[training]\nepochs = 1\nepochs = 2\n");
+  expect_part(twice, "run.toml:3:");
+  expect_part(twice, "already exists");
+  expect_part(twice, "\n  3 | epochs = 2\n    | ");
+  const std::vector<std::vector<std::string>> places{
+      {"\nname = \"a\" b\n", "run.toml:2:12: not valid TOML: "},
+      {"[data]\nmean = [1, x]\n", "run.toml:2:12: not valid TOML: a value is expected here"},
+      {"[data]\nmean = [1\n\n", "run.toml:2:"},
+      {"name = @\n", "run.toml:1:8: not valid TOML: "},
+      {"= 3\n", "run.toml:1:1: not valid TOML: "},
+      {"name = 1 b = 2\r\n", "run.toml:1:10: not valid TOML: "}};
+  for (const auto& each : places) {
+    const auto message = message_of(each[0]);
+    expect_part(message, each[1]);
+    expect_part(message, "^");
+    EXPECT_EQ(message.find("toml::"), std::string::npos) << message;
+  }
 }
 
 TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
@@ -289,6 +303,7 @@ TEST(ReadConfig, OverrideErrorsNameTheOverride) {
   expect_part(message_of(minimal, {"training.epochs="}), "--set training.epochs=: a value is missing");
   expect_part(message_of(minimal, {"training..epochs=3"}), "\"training..epochs\" is not a key");
   expect_part(message_of(minimal, {"data.mean=[1,"}), "--set data.mean=[1,: not valid TOML");
+  expect_part(message_of(minimal, {"training.epochs=99999999999999999999"}), "does not fit a 64-bit integer");
   for (const std::string element : {"network.layer.0.kernel=3", "network.layer[0].kernel=3"}) {
     expect_part(message_of(minimal, {element}), "--set " + element + ": a layer's keys cannot be set one by one");
   }
