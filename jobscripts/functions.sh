@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What the jobscripts beside this file share. Read by them inside a job; prints to the job's log.
+# What the batch scripts in this folder share. They read it inside a job; it prints to the job's log.
 
-# status of halograd that says: stopped in time, everything is saved, start me again
+# exit status of halograd: stopped in time, everything is saved, to be started again
 readonly saved_for_later=75
 
 stop() {
@@ -9,7 +9,7 @@ stop() {
   exit 1
 }
 
-# prepare VARIABLE...: reads the site file, and checks that each variable names a program then.
+# prepare VARIABLE...: reads the site file and checks that each variable then names a program.
 prepare() {
   local site=${HALOGRAD_SITE:-$HALOGRAD_HOME/jobscripts/site/default.sh} variable end
   [[ -r $site ]] || stop "there is no site file $site (HALOGRAD_SITE names it)"
@@ -19,12 +19,13 @@ prepare() {
     command -v "${!variable}" >/dev/null ||
       stop "there is no program ${!variable}: build it before submitting, or name yours in $variable"
   done
-  # srun's options, by its environment: a launcher that is not srun does not mind them.
+  # Options of srun, by its environment; other launchers ignore them.
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # since Slurm 22.05 srun does not take it from sbatch
   export SLURM_CPU_BIND=${SLURM_CPU_BIND:-cores}      # every rank has cores of its own
-  # The ranks end one after the other with status 75, which is no reason to kill the rest; a rank that crashed is one.
+  # Ranks end one after the other with status 75, for which the rest must not be killed; after a crash SLURM_WAIT ends
+  # them.
   export SLURM_KILL_BAD_EXIT=0 SLURM_WAIT=${SLURM_WAIT:-60}
-  # When the job ends, for halograd to save before that without any signal; newer versions of Slurm set it themselves.
+  # halograd saves before the job's end without any signal if it knows when that is. Newer versions of Slurm set it.
   if [[ -z ${SLURM_JOB_END_TIME:-} ]]; then
     end=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e | head -n 1) || end=
     end=$(date --date="$end" +%s 2>/dev/null) && [[ -n $end ]] && export SLURM_JOB_END_TIME=$end
@@ -34,7 +35,7 @@ prepare() {
     "${SLURM_GPUS_ON_NODE:+, $SLURM_GPUS_ON_NODE GPUs on a node}"
 }
 
-# finish STATUS: ends the job with the status of halograd, or queues it again where halograd was stopped in time.
+# finish STATUS: ends the job with the status of halograd, or queues it again if halograd was stopped in time.
 finish() {
   local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100}
   if [[ $1 != "$saved_for_later" ]]; then
@@ -42,9 +43,9 @@ finish() {
   elif ((starts >= most)); then
     stop "saved for later, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
   fi
-  # The number alone of an array's last job means the whole array.
+  # For the last job of an array its number alone would mean the whole array.
   [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   printf 'job %s: saved for later, back into the queue\n' "$job"
   scontrol requeue "$job"
-  exit "$1" # not reached where Slurm ends the job first
+  exit "$1" # not reached if Slurm ends the job first
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a bare Debian machine to a trained network: sets up, builds the program, trains on Fashion-MNIST with four ranks
-# that average their weights with their neighbours on a ring, and plots the run. Once it has finished, a second call
-# only says where the results are.
+# that average their weights with their neighbours on a ring, and plots the run. After that a second call only says
+# where the results are.
 #
 # Usage: bash jobscripts/quickstart.sh
 set -euo pipefail

@@ -100,7 +100,7 @@ class Refusals(ClusterTest):
         self.assertFalse(os.path.exists(self.path("runs")))
 
     def test_what_a_job_lacks(self):
-        self.fails(says="a run file, please")
+        self.fails(says="no run file given")
         self.fails(DIGITS, says="there is no program /nowhere/halograd: build it", HALOGRAD_CPU_PROGRAM="/nowhere/halograd")
         self.fails(DIGITS, says="there is no site file /nowhere.sh", HALOGRAD_SITE="/nowhere.sh")
 
