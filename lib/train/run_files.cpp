@@ -7,6 +7,7 @@
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
+#include "run/read.hpp"
 #include "run/write.hpp"
 #include "train/checkpoint_model.hpp"
 
@@ -35,97 +36,147 @@ double ranked_score(const CheckpointHeader& header) {
 
 }  // namespace
 
-RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, const Network& network,
-                   const Optimizer& optimizer)
-    : comm_(comm),
-      config_(config),
-      folder_{config.output.folder + "/" + config.name},
-      parameters_(named_tensors(network.parameters())),
-      statistics_(named_tensors(network.statistics())),
-      worker_(comm.handle()) {
-  copies_.emplace_back("halograd::saved_parameters", network.parameter_count());
-  copies_.emplace_back("halograd::saved_statistics", network.statistic_count());
-  for (const Buffer<float>& state : optimizer.state()) {
-    copies_.emplace_back("halograd::saved_optimizer", state.extent(0));
-  }
-  state_.parameters = copies_[0];
-  state_.statistics = copies_[1];
-  state_.optimizer.assign(copies_.begin() + 2, copies_.end());
+RunFolder run_folder(const RunConfig& config) {
+  return {config.output.folder + "/" + config.name};
 }
 
-RunFiles::~RunFiles() = default;
-
-void RunFiles::lock(Report& report) {
+ClaimedFolder::ClaimedFolder(const Communicator& comm, const RunConfig& config, Report& report)
+    : folder_(run_folder(config)) {
   bool held = true;
-  comm_.together([&] {
-    if (comm_.rank() != 0) return;
+  comm.together([&] {
+    if (comm.rank() != 0) return;
     make_run_folder(folder_);
-    lock_ = std::make_unique<RunLock>(folder_.path);
-    held = lock_->held();
+    held = lock_.emplace(folder_.path).held();
   });
   if (!held) report.line("The file system of " + folder_.path + " has no locks: nobody will notice a second job there");
 }
 
-std::string RunFiles::newest_whole_checkpoint(Report& report) {
-  std::string list;
-  comm_.together([&] {
-    if (comm_.rank() == 0) list = joined(stored_checkpoints(folder_));
-  });
-  list = comm_.broadcast(list);
-  std::string reasons;
-  for (const std::string& path : split(list)) {
-    const std::string damage = checkpoint_damage(comm_.handle(), path);
-    if (damage.empty()) return path;
-    report.line("Skipped a checkpoint that is damaged: " + damage);
-    reasons += "\n  " + damage;
-    damaged_.push_back(path);
-  }
-  comm_.together([&] {
-    HALOGRAD_REQUIRE(damaged_.empty(), "no checkpoint in ", folder_.checkpoints(), " is whole:", reasons,
-                     "\nbegin anew with --overwrite, or under another name (--set name=...)");
-  });
-  return "";
+void ClaimedFolder::sign() {
+  if (lock_) lock_->sign();
 }
 
-EpochSums RunFiles::read(const std::string& checkpoint, const CheckpointHeader& header, const Replica& replica,
-                         const Optimizer& optimizer) {
-  const bool own_rows = header.ranks == comm_.ranks();
-  const EpochSums sums = own_rows ? read_checkpoint(comm_.handle(), checkpoint, state_)
-                                  : read_checkpoint_as_mean(comm_.handle(), checkpoint, state_);
-  const bool reset = !own_rows && config_.training.resumed_optimizer == "reset";
-  Kokkos::deep_copy(replica.parameters, state_.parameters);
-  Kokkos::deep_copy(replica.statistics, state_.statistics);
-  for (std::size_t i = 0; i < state_.optimizer.size(); ++i) {
-    if (reset) {
+RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resume, Report& report) {
+  RunStart start;
+  if (!resume) return start;
+  std::string list;
+  comm.together([&] {
+    if (comm.rank() == 0) list = joined(stored_checkpoints(folder));
+  });
+  std::string reasons;
+  for (const std::string& path : split(comm.broadcast(list))) {
+    const std::string damage = checkpoint_damage(comm.handle(), path);
+    if (damage.empty()) {
+      start.checkpoint = path;
+      break;
+    }
+    report.line("Skipped a checkpoint that is damaged: " + damage);
+    reasons += "\n  " + damage;
+    start.damaged.push_back(path);
+  }
+  comm.together([&] {
+    HALOGRAD_REQUIRE(!start.checkpoint.empty() || start.damaged.empty(), "no checkpoint in ", folder.checkpoints(),
+                     " is whole:", reasons, "\nbegin anew with --overwrite, or under another name (--set name=...)");
+    if (start.checkpoint.empty()) return;
+    start.header = read_checkpoint_header(start.checkpoint);
+    start.before = parse_config(start.header.config, start.checkpoint + ", attribute config");
+  });
+  return start;
+}
+
+StateCopy::StateCopy(std::size_t parameters, std::size_t statistics, std::size_t optimizer_buffers) {
+  buffers_.emplace_back("halograd::saved_parameters", parameters);
+  buffers_.emplace_back("halograd::saved_statistics", statistics);
+  for (std::size_t i = 0; i < optimizer_buffers; ++i) buffers_.emplace_back("halograd::saved_optimizer", parameters);
+  state.parameters = buffers_[0];
+  state.statistics = buffers_[1];
+  state.optimizer.assign(buffers_.begin() + 2, buffers_.end());
+}
+
+void StateCopy::take(const Replica& replica, const Optimizer& optimizer) {
+  Kokkos::deep_copy(state.parameters, replica.parameters);
+  Kokkos::deep_copy(state.statistics, replica.statistics);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i) {
+    Kokkos::deep_copy(state.optimizer[i], optimizer.state()[i]);
+  }
+}
+
+void StateCopy::take(const std::vector<SavedState>& averager) {
+  state.averager.clear();
+  averager_.resize(averager.size());
+  for (std::size_t i = 0; i < averager.size(); ++i) {
+    const std::span<const std::byte> bytes = bytes_of(averager[i].values);
+    averager_[i].assign(bytes.begin(), bytes.end());
+    const auto copied = [&](auto range) -> Numbers {
+      return std::span(reinterpret_cast<decltype(range.data())>(averager_[i].data()), range.size());
+    };
+    state.averager.push_back({averager[i].name, std::visit(copied, averager[i].values)});
+  }
+}
+
+double StateCopy::bytes() const {
+  double bytes = 0;
+  for (const auto& buffer : buffers_) bytes += static_cast<double>(buffer.size() * sizeof(float));
+  for (const auto& part : averager_) bytes += static_cast<double>(part.size());
+  return bytes;
+}
+
+EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
+                     const Optimizer& optimizer) {
+  const bool own_rows = start.header.ranks == comm.ranks();
+  const StateCopy copy(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
+  const EpochSums sums = own_rows ? read_checkpoint(comm.handle(), start.checkpoint, copy.state)
+                                  : read_checkpoint_as_mean(comm.handle(), start.checkpoint, copy.state);
+  Kokkos::deep_copy(replica.parameters, copy.state.parameters);
+  Kokkos::deep_copy(replica.statistics, copy.state.statistics);
+  for (std::size_t i = 0; i < copy.state.optimizer.size(); ++i) {
+    if (reset_optimizer && !own_rows) {
       Kokkos::deep_copy(optimizer.state()[i], 0.0F);
     } else {
-      Kokkos::deep_copy(optimizer.state()[i], state_.optimizer[i]);
+      Kokkos::deep_copy(optimizer.state()[i], copy.state.optimizer[i]);
     }
   }
   return sums;
 }
 
-void RunFiles::begin(bool overwrite) {
+RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
+                   const Optimizer& optimizer, bool overwrite, const RunStart& start)
+    : comm_(comm),
+      config_(config),
+      folder_(folder.folder()),
+      parameters_(named_tensors(network.parameters())),
+      statistics_(named_tensors(network.statistics())),
+      copy_(network.parameter_count(), network.statistic_count(), optimizer.state().size()),
+      worker_(comm.handle()) {
+  if (start.checkpoint.empty()) {
+    begin(folder, overwrite);
+  } else {
+    go_on(folder, start);
+  }
+}
+
+RunFiles::~RunFiles() = default;
+
+void RunFiles::begin(ClaimedFolder& folder, bool overwrite) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
     prepare_checkpoints(folder_);
-    lock_->sign();
+    folder.sign();
   });
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss));
 }
 
-void RunFiles::go_on(const CheckpointHeader& header) {
+void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   comm_.together([&] {  // before anything is changed
     if (comm_.rank() == 0) prepare_checkpoints(folder_);
   });
-  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), header.step, header.epoch,
+  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
                                            metric_of(config_.loss));
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
-    for (const std::string& path : damaged_) set_aside(path);
-    lock_->sign();
+    for (const std::string& path : start.damaged) set_aside(path);
+    folder.sign();
     const std::string best = link_target(folder_, folder_.best());
     try {
       if (best.empty()) return;
@@ -153,29 +204,12 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
   rows_.clear();
 }
 
-void RunFiles::copy(const std::vector<SavedState>& averager) {
-  state_.averager.clear();
-  averager_copies_.resize(averager.size());
-  for (std::size_t i = 0; i < averager.size(); ++i) {
-    const std::span<const std::byte> bytes = bytes_of(averager[i].values);
-    averager_copies_[i].assign(bytes.begin(), bytes.end());
-    const auto copied = [&](auto range) -> Numbers {
-      return std::span(reinterpret_cast<decltype(range.data())>(averager_copies_[i].data()), range.size());
-    };
-    state_.averager.push_back({averager[i].name, std::visit(copied, averager[i].values)});
-  }
-}
-
 void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
   worker_.wait();  // the copies are in use until then
-  Kokkos::deep_copy(state_.parameters, replica.parameters);
-  Kokkos::deep_copy(state_.statistics, replica.statistics);
-  for (std::size_t i = 0; i < state_.optimizer.size(); ++i) {
-    Kokkos::deep_copy(state_.optimizer[i], optimizer.state()[i]);
-  }
-  copy(averager);
-  state_.sums = sums;
+  copy_.take(replica, optimizer);
+  copy_.take(averager);
+  copy_.state.sums = sums;
   header.ranks = comm_.ranks();
   header.config = to_toml(config_);
   worker_.post([this, rows = std::move(rows_), header = std::move(header), failure] {
@@ -187,13 +221,11 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
     for (const StepMetrics& step : rows) metrics_->add_step(step);
     metrics_->flush();
     const std::string path = folder_.checkpoint(header.step);
-    write_checkpoint(worker_.comm(), path, header, state_, parameters_, statistics_, config_.output.compress);
+    write_checkpoint(worker_.comm(), path, header, copy_.state, parameters_, statistics_, config_.output.compress);
     together(worker_.comm(), [&] {
       if (comm_.rank() == 0) publish(path, header);
     });
-    double bytes = 0;
-    for (const HostBuffer& copy : copies_) bytes += static_cast<double>(copy.size() * sizeof(float)) * comm_.ranks();
-    for (const auto& copy : averager_copies_) bytes += static_cast<double>(copy.size()) * comm_.ranks();
+    const double bytes = copy_.bytes() * comm_.ranks();
     const std::lock_guard<std::mutex> lock(mutex_);
     written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
   });

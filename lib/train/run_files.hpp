@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,33 +28,73 @@ struct WrittenCheckpoint {
   double bytes = 0, seconds = 0;
 };
 
+/// Where a run with this run file keeps its files.
+RunFolder run_folder(const RunConfig& config);
+
+/// A run folder that this job has taken for itself, as long as this lives.
+class ClaimedFolder {
+ public:
+  /// Collective. Makes the folder where there is none. Throws CollectiveError where another job has it.
+  ClaimedFolder(const Communicator& comm, const RunConfig& config, Report& report);
+
+  [[nodiscard]] const RunFolder& folder() const { return folder_; }
+  /// Leaves word of this job, for those who find the folder taken.
+  void sign();
+
+ private:
+  RunFolder folder_;
+  std::optional<RunLock> lock_;  ///< on rank 0
+};
+
+/// Where a call of the program starts from.
+struct RunStart {
+  std::string checkpoint;            ///< the newest that is whole; empty: the beginning
+  CheckpointHeader header;           ///< the checkpoint's
+  RunConfig before;                  ///< the run file that it was written with
+  std::vector<std::string> damaged;  ///< newer ones, which are not whole
+
+  /// Images of the unfinished epoch that the checkpoint has done.
+  [[nodiscard]] std::int64_t images_of_epoch() const { return header.step_in_epoch * before.training.batch; }
+};
+
+/// Collective. The beginning, unless `resume` asks for the newest checkpoint that is whole; damaged ones are reported.
+/// Throws CollectiveError where all are damaged, or one was written by a newer version of the program.
+RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resume, Report& report);
+
+/// Copies in host memory of one replica and its optimizer's state, as checkpoints are written and read.
+class StateCopy {
+ public:
+  StateCopy(std::size_t parameters, std::size_t statistics, std::size_t optimizer_buffers);
+
+  void take(const Replica& replica, const Optimizer& optimizer);
+  void take(const std::vector<SavedState>& averager);
+  [[nodiscard]] double bytes() const;
+
+  ReplicaState state;  ///< refers to the copies
+
+ private:
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> buffers_;
+  std::vector<std::vector<std::byte>> averager_;
+};
+
+/// Collective. Fills the replica and the optimizer's state from the checkpoint: each rank from its own row, or, on
+/// another number of ranks, all from the mean of the rows (the optimizer's state from zero with `reset_optimizer`).
+/// Returns what was added up of the unfinished epoch.
+EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
+                     const Optimizer& optimizer);
+
 /// What a training leaves in its run folder: metrics, and the newest and the best checkpoints. All of it is written by
 /// a thread in the order in which it was asked for (io/file_worker.hpp): the training only waits while its state is
 /// copied, or where the checkpoint before is not done. Calls are made by all ranks alike.
 class RunFiles {
  public:
-  /// Collective. Touches no file.
-  RunFiles(const Communicator& comm, const RunConfig& config, const Network& network, const Optimizer& optimizer);
+  /// Collective. Begins a run's files (`overwrite`: in the place of a run that the folder holds), or goes on with
+  /// those of the checkpoint, with the metrics cut back to its steps and epochs.
+  RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
+           const Optimizer& optimizer, bool overwrite, const RunStart& start);
   ~RunFiles();
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
-
-  [[nodiscard]] const RunFolder& folder() const { return folder_; }
-
-  /// Collective. Takes the folder for this job. Throws CollectiveError where another job has it.
-  void lock(Report& report);
-  /// Collective. The newest checkpoint that is whole, empty where there is none at all; those that are damaged are
-  /// named. Throws CollectiveError where all are damaged, or one was written by a newer version of the program.
-  std::string newest_whole_checkpoint(Report& report);
-  /// Collective. Fills the replica and the optimizer's state from a checkpoint: each rank from its own row, or, on
-  /// another number of ranks, all from the mean of the rows. Returns what was added up of the unfinished epoch.
-  EpochSums read(const std::string& checkpoint, const CheckpointHeader& header, const Replica& replica,
-                 const Optimizer& optimizer);
-
-  /// Collective. A run from its beginning.
-  void begin(bool overwrite);
-  /// Collective. A run that goes on from a checkpoint: the metrics are cut back to its steps and epochs.
-  void go_on(const CheckpointHeader& header);
 
   /// Local; the rows come to the disk with the next of the following.
   void add_step(const StepMetrics& row) { rows_.push_back(row); }
@@ -63,7 +104,7 @@ class RunFiles {
   void save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
             const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure);
 
-  /// Of what was asked for so far and has failed; else empty. It may come at a different step on each rank.
+  /// The first failure of what was asked for so far; empty if there is none. Ranks may learn of it at different steps.
   [[nodiscard]] std::string error() const { return worker_.error(); }
   /// What has come to the disk since the last call.
   std::vector<WrittenCheckpoint> written();
@@ -73,30 +114,26 @@ class RunFiles {
   void settle();
 
  private:
-  using HostBuffer = Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>;
   struct Best {
     std::string path;
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
-  void copy(const std::vector<SavedState>& averager);
+  void begin(ClaimedFolder& folder, bool overwrite);
+  void go_on(ClaimedFolder& folder, const RunStart& start);
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator& comm_;
-  RunConfig config_;
+  const RunConfig& config_;
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;
-  std::vector<HostBuffer> copies_;  ///< of the replica and the optimizer's state: what is being written
-  ReplicaState state_;              ///< the same
-  std::vector<std::vector<std::byte>> averager_copies_;  ///< what its averager part points to
+  StateCopy copy_;  ///< what is being written
   std::vector<StepMetrics> rows_;
-  std::vector<std::string> damaged_;
-  Best best_;                      // rank 0
-  std::unique_ptr<RunLock> lock_;  // rank 0
-  std::mutex mutex_;               // guards written_
+  Best best_;         // rank 0
+  std::mutex mutex_;  // guards written_
   std::vector<WrittenCheckpoint> written_;
-  std::unique_ptr<MetricsFile> metrics_;
-  FileWorker worker_;  // last: its thread ends before what it uses
+  std::unique_ptr<MetricsFile> metrics_;  ///< opened by the constructor
+  FileWorker worker_;                     // last: its thread ends before what it uses
 };
 
 }  // namespace halograd

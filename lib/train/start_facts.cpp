@@ -50,9 +50,14 @@ std::string describe(const Topology& topology, const Communicator& comm, bool of
 
 }  // namespace
 
-StartFacts start_facts(const RunConfig& config, const Communicator& comm, const Network& network,
-                       const Topology& topology, const Dataset& train_set, const Dataset& test_set,
-                       const Loader& loader, std::size_t optimizer_buffers, const HaloPlace& halos) {
+StartFacts start_facts(const TrainingSetup& setup) {
+  const RunConfig& config = setup.config;
+  const Communicator& comm = setup.comm;
+  const Network& network = *setup.network;
+  const Topology& topology = *setup.topology;
+  const Dataset &train_set = *setup.train_set, &test_set = *setup.test_set;
+  const Loader& loader = *setup.loader;
+  const HaloPlace& halos = setup.halos;
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
@@ -91,7 +96,7 @@ StartFacts start_facts(const RunConfig& config, const Communicator& comm, const 
     }
   }
   const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
-                                      optimizer_buffers, comm.ranks() / topology.ranks());
+                                      setup.optimizer->state().size(), comm.ranks() / topology.ranks());
   if (halos.memory == HaloMemory::device) add("halos", "in device memory, put there from device memory");
   if (!halos.reason.empty()) add("halos", "in host memory: " + halos.reason);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/checkpoint.hpp"
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
 #include "run/read.hpp"
