@@ -119,7 +119,7 @@ def main():
                 ("reading ahead", 1.5, ahead), ("reading ahead", 0.5, ahead),
                 ("reading ahead, memory for 70 %", 0.5, {**ahead, "cache_memory": memory}),
                 ("reading ahead, node's disk", 0.5, {**ahead, "cache_folder": disk})]
-        print(f"{'':32} {'throttle MB/s a rank':>20} {'wait, epoch 1':>14} {'epoch 2':>8} {'epoch 3':>8}")
+        print(f"{'':32} {'MB/s per rank':>20} {'wait, epoch 1':>14} {'epoch 2':>8} {'epoch 3':>8}")
         for name, factor, settings in rows:
             os.makedirs(disk, exist_ok=True)
             if factor > 0:
