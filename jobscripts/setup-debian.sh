@@ -6,15 +6,16 @@
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
 #   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
 #
-# Packages come from apt, as root or through sudo. Where CMake finds no Kokkos with OpenMP, Kokkos and Kokkos Kernels
-# are built into .deps/ of this checkout from the trilinos source package of the machine's own Debian mirror (Debian's
-# binary package of Kokkos has no parallel backend). apt's configuration is left as it is. The script ends by writing
+# Packages come from apt, as root or through sudo, libkokkos-dev among them where the release has it. Where CMake finds
+# no Kokkos with OpenMP, Kokkos and Kokkos Kernels are built into .deps/ of this checkout, once, from the trilinos source
+# package of the machine's own Debian mirror. apt's configuration is left as it is. The script ends by writing
 # .deps/debian.cmake, which names Debian's MPICH and its parallel HDF5 to CMake: cmake --preset openmp -C .deps/debian.cmake
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps
 prefix=$deps/kokkos
+mended=$deps/kokkos-debian
 hip_prefix=$deps/kokkos-hip
 
 packages=(
@@ -47,9 +48,14 @@ logged() {
   fi
 }
 
+# What not every release has.
+optional_packages() {
+  if apt-cache show --no-all-versions libkokkos-dev >/dev/null 2>&1; then echo libkokkos-dev; fi
+}
+
 missing_packages() {
   local package
-  for package in "${packages[@]}"; do
+  for package in "${packages[@]}" $(optional_packages); do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || printf '%s\n' "$package"
   done
 }
@@ -65,14 +71,16 @@ install_packages() {
       die "neither root nor sudo; have these installed first: apt-get install --no-install-recommends ${missing[*]}"
     fi
   fi
-  say "installing ${#missing[@]} packages: ${missing[*]}"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=120)
   logged apt.log "${apt[@]}" update
+  mapfile -t missing < <(missing_packages) # the update may have brought optional ones
+  say "installing ${#missing[@]} packages: ${missing[*]}"
   logged apt.log "${apt[@]}" install --no-install-recommends "${missing[@]}"
   say "packages installed in $((SECONDS - start)) s"
 }
 
-# Asks the build's own question: does CMake find a Kokkos and Kokkos Kernels that the openmp preset takes?
+# find_kokkos KERNELS [OPTION]: asks the build's own question: does CMake find a Kokkos that the openmp preset takes, with
+# Kokkos Kernels (ON) or without (OFF)? What was built into .deps does not count.
 find_kokkos() {
   local probe
   probe=$(mktemp -d)
@@ -84,9 +92,27 @@ set(HALOGRAD_BACKEND openmp)
 include($root/cmake/HalogradKokkos.cmake)
 file(WRITE found "Kokkos \${Kokkos_VERSION} in \${Kokkos_DIR}")
 EOF
-  cmake -G Ninja -S "$probe" -B "$probe/build" >"$deps/probe.log" 2>&1 || true
-  cat "$probe/found" 2>/dev/null || true
+  cmake -G Ninja -S "$probe" -B "$probe/build" -DHALOGRAD_KOKKOS_KERNELS="$1" "${@:2}" >"$deps/probe.log" 2>&1 || true
+  grep -vF "$prefix/" "$probe/found" 2>/dev/null || true
   rm -rf "$probe"
+}
+
+# The CMake files of Debian's libkokkos-dev 5.2 name archives that the package does not hold, so that CMake refuses it. A
+# copy of these files names empty ones instead: Kokkos' algorithms and SIMD types are headers only.
+mend_packaged_kokkos() {
+  local package archive
+  package=$(find /usr/lib -maxdepth 3 -path '*/cmake/Kokkos')
+  rm -rf "$mended"
+  [[ -e $package/KokkosTargets.cmake ]] || return 1
+  mkdir -p "$mended/lib/cmake"
+  cp -r "$package" "$mended/lib/cmake/"
+  sed -i "s|\${_IMPORT_PREFIX}/|/usr/|" "$mended"/lib/cmake/Kokkos/*.cmake
+  while read -r archive; do
+    [[ ! -e $archive ]] || continue
+    ar rc "$mended/lib/${archive##*/}"
+    sed -i "s|$archive|$mended/lib/${archive##*/}|" "$mended"/lib/cmake/Kokkos/*.cmake
+    say "libkokkos-dev lacks $archive; an empty one in .deps takes its place"
+  done < <(grep -oh '/usr/lib/[^"]*\.a' "$mended"/lib/cmake/Kokkos/KokkosTargets-*.cmake | sort -u)
 }
 
 # Writes a private copy, with deb-src for deb, of those of the machine's own sources that offer the mirror $1.
@@ -143,14 +169,15 @@ fetch_sources() {
   fi
 }
 
-# build_package PREFIX SOURCE OPTIONS...: configures, builds and installs a CMake project.
+# build_package PREFIX SOURCE OPTIONS...: configures, builds and installs a CMake project. Kokkos 3.4 uses uint32_t without
+# including <cstdint>, which the standard library of g++ 13 and newer no longer does for it.
 build_package() {
   local into=$1 source=$deps/source/$2 build
   shift 2
   build=$source-build-$(basename "$into")
   logged kokkos.log cmake -G Ninja -Wno-dev -S "$source" -B "$build" -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_INSTALL_PREFIX="$into" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_CXX_STANDARD=17 \
-    -DCMAKE_POSITION_INDEPENDENT_CODE=ON "$@"
+    -DCMAKE_CXX_FLAGS="-include cstdint" -DCMAKE_POSITION_INDEPENDENT_CODE=ON "$@"
   logged kokkos.log cmake --build "$build" --target install
 }
 
@@ -180,18 +207,31 @@ complete() {
   say "Kokkos $kokkos_version built in $((SECONDS - $2)) s into $1"
 }
 
-# A Kokkos that the user names goes before the one built here.
+# A Kokkos that the user names goes before an installed one, and that before one built here.
 provide_kokkos() {
   local found
   local stamp=$prefix/.complete
   [[ -e $stamp ]] || rm -rf "$prefix"
-  if [[ -e $stamp && -z ${Kokkos_ROOT:-}${CMAKE_PREFIX_PATH:-} ]]; then return 0; fi
-  found=$(find_kokkos)
-  if [[ -n $found && $found != *"$deps"* ]]; then
+  if [[ -e $stamp && -z ${Kokkos_ROOT:-}${CMAKE_PREFIX_PATH:-} ]]; then
+    kokkos_root=$prefix
+    return 0
+  fi
+  found=$(find_kokkos ON)
+  if [[ -z $found ]]; then
+    found=$(find_kokkos OFF)
+    if [[ -z $found ]] && mend_packaged_kokkos; then
+      kokkos_root=$mended
+      found=$(find_kokkos OFF -DKokkos_ROOT="$mended")
+    fi
+    if [[ -n $found ]]; then kokkos_kernels=OFF; fi
+  fi
+  if [[ -z $found ]]; then
+    kokkos_root=$prefix
+    [[ -e $stamp ]] || build_openmp_kokkos
+  elif [[ $kokkos_kernels == ON ]]; then
     say "using $found"
-    use_own_kokkos=false
-  elif [[ ! -e $stamp ]]; then
-    build_openmp_kokkos
+  else
+    say "using $found, without Kokkos Kernels: none is installed that fits"
   fi
 }
 
@@ -201,9 +241,10 @@ provide_hip_kokkos() {
   build_hip_kokkos
 }
 
-# write_cmake_choices MPI FILE [KOKKOS]: MPI is the ending that Debian gives to an MPI's programs, KOKKOS a prefix.
+# write_cmake_choices MPI FILE KOKKOS KERNELS: MPI is the ending that Debian gives to an MPI's programs, KOKKOS a prefix
+# (empty: CMake finds it by itself), KERNELS ON or OFF.
 write_cmake_choices() {
-  local mpi=$1 file=$2 kokkos=${3:-}
+  local mpi=$1 file=$2 kokkos=$3 kernels=$4
   {
     echo '# Written by jobscripts/setup-debian.sh: an initial cache for cmake -C.'
     echo "set(MPI_C_COMPILER /usr/bin/mpicc.$mpi CACHE FILEPATH \"\")"
@@ -213,11 +254,9 @@ write_cmake_choices() {
     echo 'set(Python3_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "")'
     if [[ -n $kokkos ]]; then
       echo "set(Kokkos_ROOT \"$kokkos\" CACHE PATH \"\")"
-      echo 'set(HALOGRAD_KOKKOS_KERNELS OFF CACHE BOOL "")'
-    elif $use_own_kokkos; then
-      echo "set(Kokkos_ROOT \"$prefix\" CACHE PATH \"\")"
-      echo "set(KokkosKernels_ROOT \"$prefix\" CACHE PATH \"\")"
+      echo "set(KokkosKernels_ROOT \"$kokkos\" CACHE PATH \"\")"
     fi
+    echo "set(HALOGRAD_KOKKOS_KERNELS $kernels CACHE BOOL \"\")"
   } >"$file"
 }
 
@@ -244,13 +283,14 @@ command -v apt-get >/dev/null || die "no apt-get here; install what docs/buildin
 mkdir -p "$deps"
 exec 9>"$deps/lock"
 flock 9 # two calls at once: the second waits, then finds everything there
-use_own_kokkos=true
+kokkos_root=
+kokkos_kernels=ON
 : >"$deps/apt.log"
 install_packages
 provide_kokkos
 if $hip; then provide_hip_kokkos; fi
 rm -rf "$deps/source"
-write_cmake_choices mpich "$deps/debian.cmake"
-if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake"; fi
-if $hip; then write_cmake_choices mpich "$deps/hip.cmake" "$hip_prefix"; fi
+write_cmake_choices mpich "$deps/debian.cmake" "$kokkos_root" $kokkos_kernels
+if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake" "$kokkos_root" $kokkos_kernels; fi
+if $hip; then write_cmake_choices mpich "$deps/hip.cmake" "$hip_prefix" OFF; fi
 say "everything is there"
