@@ -5,9 +5,9 @@
 
 namespace halograd {
 
-/// One [[network.layer]]. Which keys a layer takes depends on its type (run/keys.hpp).
+/// One [[network.layer]]. Which keys a layer takes is in the row of its type (nn/layer_types.cpp).
 struct LayerConfig {
-  std::string type;                 ///< one of layer_types in run/keys.hpp
+  std::string type;                 ///< the name of a row of nn/layer_types.cpp
   std::string name;                 ///< unique; the reader fills in type and running number ("conv3")
   std::vector<std::string> inputs;  ///< names of earlier layers, or "input"; empty: the layer before
   int channels = 0;                 ///< conv, conv_transpose, dense: outputs K

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "config/network_config.hpp"
@@ -18,11 +17,8 @@ struct ChainLink {
   long folded_pixels = 1;
 };
 
-/// Whether a layer of this type changes each value by itself.
-bool is_activation(const std::string& type);
-
 /// The layers of a network in their order, for those who write it in another form. Throws Error where shapes do not
-/// chain, or a layer of other than one value a feature comes after a flatten.
+/// chain, or a layer that reads pixels comes behind a flatten (Features).
 std::vector<ChainLink> chain_layers(const NetworkConfig& config, const Shape& input);
 
 }  // namespace halograd

@@ -1,29 +1,17 @@
 #include "convert/onnx.hpp"
 
-#include <algorithm>
-#include <array>
 #include <limits>
 #include <set>
 #include <vector>
 
-#include "convert/layer_chain.hpp"
-#include "convert/onnx_graph.hpp"
+#include "convert/onnx_layers.hpp"
 #include "kernels/error.hpp"
-#include "nn/layers/layers.hpp"
 #include "version.hpp"
 
 namespace halograd {
 namespace {
 
 constexpr std::int64_t ir_version = 7, operator_set = 13;
-
-/// What is said of the axes D, H, W, for those that a shape has.
-std::vector<std::int64_t> of_axes(const std::array<int, 3>& extents, const Shape& shape) {
-  std::vector<std::int64_t> values;
-  for (std::size_t axis = 0; axis < 3; ++axis)
-    if (axis + static_cast<std::size_t>(shape.dimensions) >= 3) values.push_back(extents[axis]);
-  return values;
-}
 
 /// A value's name, float type and extents; extent 0 is the free `batch`.
 ProtobufMessage value_info(const std::string& name, const std::vector<std::int64_t>& extents) {
@@ -49,7 +37,7 @@ class GraphWriter {
   }
 
   ProtobufMessage write(const std::string& name, const StateDict& state) {
-    for (const ChainLink& link : links_) add_layer(link);
+    for (const ChainLink& link : links_) append(link);
     // Outputs a pixel keep their axes, those of an image are features.
     const bool a_pixel = links_.back().output.pixels() > 1 && !flat_.back();
     graph_.add("Identity", "logits", {a_pixel ? names_.back() : as_flat(static_cast<int>(links_.size()))});
@@ -69,10 +57,9 @@ class GraphWriter {
  private:
   static std::vector<std::int64_t> channels_first(const Shape& shape) {
     std::vector<std::int64_t> extents{0, shape.channels};
-    for (const std::int64_t extent : spatial(shape)) extents.push_back(extent);
+    for (const std::int64_t extent : spatial_extents(shape)) extents.push_back(extent);
     return extents;
   }
-  static std::vector<std::int64_t> spatial(const Shape& shape) { return of_axes(shape.extents(), shape); }
 
   /// The name of a value of features, by a Flatten where it still has pixels.
   std::string as_flat(int value) {
@@ -84,89 +71,17 @@ class GraphWriter {
     return name;
   }
 
-  void add_layer(const ChainLink& link) {
-    const LayerConfig& layer = link.config;
-    const std::string& type = layer.type;
-    const std::string& name = layer.name;
-    const Shape& shape = link.input_shapes.front();
+  void append(const ChainLink& link) {
     // Where one input has no pixels any more, those of the others are folded too.
-    bool flat = type == "flatten" || type == "dense";
+    const Features features = type_of(link.config).features;
+    bool flat = features == Features::folded || features == Features::mixed;
     for (const int value : link.inputs) flat = flat || flat_[static_cast<std::size_t>(value)];
     std::vector<std::string> inputs;
     for (const int value : link.inputs)
       inputs.push_back(flat ? as_flat(value) : names_[static_cast<std::size_t>(value)]);
-    const std::string& x = inputs.front();
-    if (is_activation(type)) {
-      add_activation(graph_, type, layer.slope, name, x);
-    } else if (type == "flatten" || type == "dropout") {  // dropout: nothing in inference
-      graph_.add("Identity", name, {x});
-    } else if (type == "dense") {
-      graph_.add(OnnxNode("Gemm", name, with_parameters({x}, layer, {"weight"}), name).set("transB", std::int64_t{1}));
-    } else if (type == "conv" || type == "conv_transpose") {
-      const bool transposed = type == "conv_transpose";
-      OnnxNode node = windowed(
-          OnnxNode(transposed ? "ConvTranspose" : "Conv", name, with_parameters({x}, layer, {"weight"}), name), link);
-      node.set("dilations", along(layer, "dilation", layer.dilation, shape)).set("group", std::int64_t{layer.groups});
-      if (transposed) node.set("output_padding", along(layer, "output_padding", layer.output_padding, shape));
-      graph_.add(node);
-    } else if (type == "max_pool") {
-      graph_.add(windowed(OnnxNode("MaxPool", name, {x}, name), link));
-    } else if (type == "avg_pool") {
-      graph_.add(windowed(OnnxNode("AveragePool", name, {x}, name), link).set("count_include_pad", std::int64_t{1}));
-    } else if (type == "global_avg_pool") {
-      graph_.add("GlobalAveragePool", name, {x});
-    } else if (type == "upsample") {
-      std::vector<float> scales{1, 1};
-      for (const std::int64_t factor : along(layer, "factor", layer.factor, shape))
-        scales.push_back(static_cast<float>(factor));
-      const auto count = static_cast<long>(scales.size());
-      graph_.add(OnnxNode("Resize", name, {x, "", graph_.floats(name + "/scales", {count}, scales)}, name)
-                     .set("mode", std::string("nearest"))
-                     .set("coordinate_transformation_mode", std::string("asymmetric"))
-                     .set("nearest_mode", std::string("floor")));
-    } else if (type == "batch_norm") {
-      for (const char* tensor : {".weight", ".bias", ".running_mean", ".running_var"}) inputs.push_back(name + tensor);
-      graph_.add(OnnxNode("BatchNormalization", name, inputs, name).set("epsilon", static_cast<float>(layer.epsilon)));
-    } else if (type == "group_norm" || type == "layer_norm") {
-      add_norm(graph_,
-               {name, type == "group_norm" ? layer.groups : 0, layer.epsilon, shape.channels,
-                flat ? std::vector<std::int64_t>() : spatial(shape)},
-               x);
-    } else if (type == "add") {
-      std::string sum = x;
-      for (std::size_t i = 1; i < inputs.size(); ++i)
-        sum = graph_.add("Add", i + 1 == inputs.size() ? name : name + "_" + std::to_string(i), {sum, inputs[i]});
-    } else if (type == "concat") {
-      graph_.add(OnnxNode("Concat", name, inputs, name).set("axis", std::int64_t{1}));
-    } else {
-      fail("layer ", name, " (", type, "): ONNX export does not know this type");
-    }
-    names_.push_back(name);
+    add_layer(graph_, {link, inputs, flat});
+    names_.push_back(link.config.name);
     flat_.push_back(flat);
-  }
-
-  static std::vector<std::string> with_parameters(std::vector<std::string> inputs, const LayerConfig& layer,
-                                                  const std::vector<std::string>& tensors) {
-    for (const std::string& tensor : tensors) inputs.push_back(layer.name + "." + tensor);
-    if (layer.bias) inputs.push_back(layer.name + ".bias");
-    return inputs;
-  }
-
-  /// What a key says of each of the input's spatial axes.
-  static std::vector<std::int64_t> along(const LayerConfig& layer, const char* key, const std::vector<int>& numbers,
-                                         const Shape& input) {
-    return of_axes(along_axes(layer, key, numbers, input, 1), input);
-  }
-
-  static OnnxNode windowed(OnnxNode writer, const ChainLink& link) {
-    const LayerConfig& layer = link.config;
-    const Shape& input = link.input_shapes.front();
-    std::vector<std::int64_t> pads = along(layer, "padding", layer.padding, input);
-    pads.resize(2 * pads.size());
-    std::copy_n(pads.begin(), pads.size() / 2, pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2));
-    return writer.set("kernel_shape", along(layer, "kernel", layer.kernel, input))
-        .set("strides", along(layer, "stride", layer.stride, input))
-        .set("pads", pads);
   }
 
   std::vector<ChainLink> links_;

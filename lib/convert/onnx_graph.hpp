@@ -111,20 +111,4 @@ class OnnxGraph {
   ProtobufMessage message_;
 };
 
-/// What a layer without parameters that changes each value by itself is in ONNX; the result is called `name`. Throws
-/// Error for a type that is none (layer_chain.hpp).
-void add_activation(OnnxGraph& graph, const std::string& type, double slope, const std::string& name,
-                    const std::string& x);
-
-/// Values (N, C, S...) with mean 0 and variance 1 over each group of channels, or over the channels of each pixel where
-/// `groups` is 0, then times <layer>.weight (C) plus <layer>.bias (C). `spatial`: S.
-struct OnnxNorm {
-  std::string layer;
-  int groups = 0;
-  double epsilon = 0;
-  std::int64_t channels = 0;
-  std::vector<std::int64_t> spatial;
-};
-void add_norm(OnnxGraph& graph, const OnnxNorm& norm, const std::string& x);
-
 }  // namespace halograd

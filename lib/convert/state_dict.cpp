@@ -41,16 +41,11 @@ void map_vector(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
     map.source.push_back(tensor.offset + static_cast<std::size_t>(folded_place(j, features, folded_pixels)));
 }
 
-/// What PyTorch calls a tensor of a layer.
-std::string torch_name(const ChainLink& link, const std::string& tensor) {
-  const std::string& type = link.config.type;
-  const std::string& layer = link.config.name;
-  if (type == "conv" || type == "conv_transpose" || type == "dense") return layer + "." + tensor;
-  HALOGRAD_REQUIRE(type == "batch_norm" || type == "group_norm" || type == "layer_norm", "layer ", layer, " (", type,
-                   "): no counterpart in PyTorch is known for its ", tensor);
-  if (tensor == "scale") return layer + ".weight";
-  if (tensor == "shift") return layer + ".bias";
-  return layer + "." + tensor;
+/// What PyTorch calls a tensor of a layer: normalisations have a scale and a shift here, a weight and a bias there.
+std::string torch_name(const std::string& layer, const std::string& tensor) {
+  static const std::map<std::string, std::string> others{{"scale", "weight"}, {"shift", "bias"}};
+  const auto found = others.find(tensor);
+  return layer + "." + (found == others.end() ? tensor : found->second);
 }
 
 std::string text_of(const std::vector<long>& extents) {
@@ -72,14 +67,14 @@ std::vector<TensorMap> torch_tensors(const NetworkConfig& config, const Shape& i
       for (const TensorInfo& tensor : statistic ? network.statistics() : network.parameters()) {
         if (tensor.layer != link.config.name) continue;
         TensorMap& map = maps.emplace_back();
-        map.name = torch_name(link, tensor.name);
+        map.name = torch_name(link.config.name, tensor.name);
         map.statistic = statistic;
-        const bool per_input = link.config.type == "dense" || link.config.type == "batch_norm";
-        const long folded = per_input ? link.folded_pixels : 1;
-        if (tensor.extents.size() >= 2)
-          map_weight(tensor, folded, map);
-        else
-          map_vector(tensor, link.config.type == "batch_norm" ? folded : 1, map);
+        if (tensor.extents.size() >= 2) {
+          map_weight(tensor, link.folded_pixels, map);
+        } else {  // a value per feature that comes in, or that goes out where the layer mixes them
+          const bool mixed = *type_of(link.config).features == Features::mixed;
+          map_vector(tensor, mixed ? 1 : link.folded_pixels, map);
+        }
       }
     }
   }

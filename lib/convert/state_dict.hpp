@@ -35,7 +35,7 @@ struct TensorMap {
 /// The tensors of a network as a PyTorch module with the same layer names has them, in the network's order
 /// (docs/convert.md): convolutions, transposed ones too, (S..., C, K) become (K, C, S...), dense weights (C, K) become
 /// (K, C); where a flatten of (S..., C) comes before, PyTorch's flatten of (C, S...) is allowed for. Throws Error,
-/// naming the layer, where a type has no counterpart.
+/// naming the layer, where the network cannot be written so (chain_layers).
 std::vector<TensorMap> torch_tensors(const NetworkConfig& config, const Shape& input, const Network& network);
 
 /// Batch-norm's num_batches_tracked, which PyTorch has beside the running statistics, becomes `steps`.

@@ -1,98 +1,89 @@
 #include "nn/fuse.hpp"
 
-#include <algorithm>
-#include <map>
+#include <utility>
 
-#include "kernels/error.hpp"
+#include "nn/layer_inputs.hpp"
 
 namespace halograd {
 namespace {
 
-bool takes_relu(const NodeConfig& node) {
-  const std::string& type = node.layer.type;
-  return !node.epilogue.relu && (type == "conv" || type == "dense" || type == "batch_norm");
-}
-
-bool takes_add(const NodeConfig& node) {
-  return !node.epilogue.add && !node.epilogue.relu && node.layer.type == "batch_norm";
-}
-
-/// A list of nodes that grows layer by layer.
+/// A list of nodes that grows layer by layer. Layers' outputs are numbered as resolve_inputs does.
 class NodeList {
  public:
-  explicit NodeList(const std::vector<LayerConfig>& layers) {
-    for (const LayerConfig& layer : layers) {
-      for (const std::string& name : layer.inputs) ++readers_[name];
+  explicit NodeList(const std::vector<LayerConfig>& layers)
+      : layers_(layers), inputs_(resolve_inputs(layers)), readers_(layers.size() + 1) {
+    for (const std::vector<int>& list : inputs_) {
+      for (const int output : list) ++readers_[output];
     }
   }
 
-  void append(int index, const LayerConfig& layer) {
-    producer_[layer.name] = static_cast<int>(nodes.size());
-    nodes.push_back({index, layer, {}, layer.name, layer.type});
+  void append(int layer) {
+    std::vector<int> inputs;
+    for (const int output : inputs_[layer]) inputs.push_back(value_[output]);
+    nodes.push_back({layer, layers_[layer], inputs, {}, layers_[layer].name, layers_[layer].type});
+    value_.push_back(static_cast<int>(nodes.size()));
   }
 
-  bool fuse_relu(const LayerConfig& layer) {
-    const int node = producer(layer.inputs[0]);
-    if (layer.inputs.size() != 1 || node < 0 || readers_[layer.inputs[0]] != 1 || !takes_relu(nodes[node]))
-      return false;
-    nodes[node].epilogue.relu = true;
-    extend(node, layer);
-    return true;
-  }
-
-  bool fuse_add(const LayerConfig& layer) {
-    if (layer.inputs.size() != 2) return false;
-    const bool first_is_later = producer(layer.inputs[0]) > producer(layer.inputs[1]);
-    const std::string &later = layer.inputs[first_is_later ? 0 : 1], &other = layer.inputs[first_is_later ? 1 : 0];
-    const int node = producer(later);
-    if (node < 0 || readers_[later] != 1 || !takes_add(nodes[node])) return false;
-    nodes[node].epilogue.add = true;
-    nodes[node].layer.inputs.push_back(other);
-    extend(node, layer);
-    return true;
+  /// Whether the layer has become part of an earlier node.
+  bool fuse(int layer) {
+    switch (*type_of(layers_[layer]).fuses_as) {
+      case FusesAs::relu:
+        return fuse_relu(layer);
+      case FusesAs::add:
+        return fuse_add(layer);
+      case FusesAs::nothing:
+        break;
+    }
+    return false;
   }
 
   std::vector<NodeConfig> nodes;
 
  private:
-  /// The node with this output; -1 for the network's input and for names that do not exist.
-  [[nodiscard]] int producer(const std::string& name) const {
-    const auto found = producer_.find(name);
-    return found == producer_.end() ? -1 : found->second;
+  bool fuse_relu(int layer) {
+    NodeConfig* const node = node_read_once(inputs_[layer][0]);
+    if (node == nullptr || node->epilogue.relu || !type_of(node->layer).epilogue->relu) return false;
+    node->epilogue.relu = true;
+    extend(*node, layer);
+    return true;
   }
 
-  void extend(int node, const LayerConfig& layer) {
-    nodes[node].output = layer.name;
-    nodes[node].types += " + " + layer.type;
-    producer_[layer.name] = node;
+  bool fuse_add(int layer) {
+    const std::vector<int>& inputs = inputs_[layer];
+    const bool first_is_later = value_[inputs[0]] > value_[inputs[1]];
+    NodeConfig* const node = node_read_once(inputs[first_is_later ? 0 : 1]);
+    if (node == nullptr || node->epilogue.add || node->epilogue.relu || !type_of(node->layer).epilogue->add) {
+      return false;
+    }
+    node->epilogue.add = true;
+    node->inputs.push_back(value_[inputs[first_is_later ? 1 : 0]]);
+    extend(*node, layer);
+    return true;
   }
 
-  std::map<std::string, int> readers_;
-  std::map<std::string, int> producer_;
+  /// The node that makes an output which one layer alone reads; nullptr for others, and for the images.
+  NodeConfig* node_read_once(int output) {
+    return output == 0 || readers_[output] != 1 ? nullptr : &nodes[value_[output] - 1];
+  }
+
+  void extend(NodeConfig& node, int layer) {
+    node.output = layers_[layer].name;
+    node.types += " + " + layers_[layer].type;
+    value_.push_back(static_cast<int>(&node - nodes.data()) + 1);
+  }
+
+  const std::vector<LayerConfig>& layers_;
+  std::vector<std::vector<int>> inputs_;
+  std::vector<int> readers_;   ///< of each output
+  std::vector<int> value_{0};  ///< of each output so far: as NodeConfig::inputs numbers them
 };
-
-/// The layers with all inputs named: a layer without any reads the one before it.
-std::vector<LayerConfig> with_inputs(std::vector<LayerConfig> layers) {
-  std::string previous = "input";
-  std::map<std::string, int> seen{{"input", 1}};
-  for (LayerConfig& layer : layers) {
-    HALOGRAD_REQUIRE(seen[layer.name]++ == 0, "layer ", layer.name, ": this name stands twice");
-    if (layer.inputs.empty()) layer.inputs = {previous};
-    previous = layer.name;
-  }
-  return layers;
-}
 
 }  // namespace
 
 std::vector<NodeConfig> make_nodes(const std::vector<LayerConfig>& layers, bool fused) {
-  const std::vector<LayerConfig> complete = with_inputs(layers);
-  NodeList list(complete);
-  for (std::size_t i = 0; i < complete.size(); ++i) {
-    const LayerConfig& layer = complete[i];
-    if (fused && layer.type == "relu" && list.fuse_relu(layer)) continue;
-    if (fused && layer.type == "add" && list.fuse_add(layer)) continue;
-    list.append(static_cast<int>(i), layer);
+  NodeList list(layers);
+  for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
+    if (!fused || !list.fuse(layer)) list.append(layer);
   }
   return std::move(list.nodes);
 }

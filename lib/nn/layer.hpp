@@ -9,6 +9,7 @@
 #include "kernels/conv.hpp"
 #include "kernels/shape.hpp"
 #include "kernels/types.hpp"
+#include "nn/layer_types.hpp"
 
 namespace halograd {
 
@@ -23,12 +24,6 @@ struct TensorSpec {
   std::string name;  ///< "weight", "bias", "running_mean"
   std::vector<long> extents;
   Initial initial;
-};
-
-/// What follows a layer's own output in the same pass: see fuse.hpp.
-struct Epilogue {
-  bool add = false;   ///< its second input is added
-  bool relu = false;  ///< then what is negative becomes zero
 };
 
 /// What a layer's backward can zero where its first input is the output of a ReLU and not positive.
@@ -84,7 +79,8 @@ class Layer {
   virtual void backward(const ExecutionSpace& exec, const LayerCall& call) = 0;
 };
 
-/// The one place that knows the layer types. Throws Error with the layer's name where its input shapes do not fit.
+/// A layer of the type that `config` names (layer_types), for inputs of these shapes. Throws Error with the layer's
+/// name where there is no such type or the shapes do not fit.
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs,
                                   const Epilogue& epilogue = {});
 

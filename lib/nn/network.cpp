@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
@@ -45,20 +44,13 @@ void Network::replay_steps(bool on) {
 }
 
 void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool fused) {
-  std::map<std::string, int> value_of{{"input", 0}};
   std::vector<Shape> shapes{input};
   for (const NodeConfig& node_config : make_nodes(config.layers, fused)) {
     const LayerConfig& layer_config = node_config.layer;
     auto node = std::make_unique<Node>();
     node->config = node_config;
-    for (const std::string& name : layer_config.inputs) {
-      const auto found = value_of.find(name);
-      HALOGRAD_REQUIRE(found != value_of.end(), "layer ", layer_config.name, ": its input '", name,
-                       "' is no earlier layer");
-      node->inputs.push_back(found->second);
-    }
     std::vector<Shape> input_shapes;
-    for (const int value : node->inputs) input_shapes.push_back(shapes[value]);
+    for (const int value : node_config.inputs) input_shapes.push_back(shapes[value]);
     node->layer = make_layer(layer_config, input_shapes, node_config.epilogue);
     node->shape = node->layer->output_shape();
     node->needs = node->layer->needs(largest_batch_);
@@ -74,7 +66,6 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool 
     };
     append(node->layer->parameters(), parameters_, parameter_specs_, parameter_count_);
     append(node->layer->statistics(), statistics_, statistic_specs_, statistic_count_);
-    value_of[node_config.output] = static_cast<int>(shapes.size());
     shapes.push_back(node->shape);
     nodes_.push_back(std::move(node));
   }
@@ -127,8 +118,9 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
   call.batch = batch;
   call.training = training;
   call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
-  for (std::size_t j = 0; j < node.inputs.size(); ++j) {
-    call.inputs[j] = node.inputs[j] == 0 ? batch_.images : Vector<const float>(value(node.inputs[j], batch));
+  for (std::size_t j = 0; j < node.config.inputs.size(); ++j) {
+    call.inputs[j] =
+        node.config.inputs[j] == 0 ? batch_.images : Vector<const float>(value(node.config.inputs[j], batch));
   }
   call.output = value(static_cast<int>(i) + 1, batch);
   for (std::size_t j = 0; j < call.parameters.size(); ++j) {
@@ -149,8 +141,8 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
     Node& node = *nodes_[i];
     LayerCall& call = node.call;
     call.output_gradient = gradient(static_cast<int>(i) + 1, batch);
-    for (std::size_t j = 0; j < node.inputs.size(); ++j) {
-      call.input_gradients[j] = gradient(node.inputs[j], batch);
+    for (std::size_t j = 0; j < node.config.inputs.size(); ++j) {
+      call.input_gradients[j] = gradient(node.config.inputs[j], batch);
       call.accumulate[j] = !node.first_consumer[j];
     }
     for (std::size_t j = 0; j < call.parameter_gradients.size(); ++j) {

@@ -31,7 +31,7 @@ struct Network::Lives {
 Network::Consumers Network::consumers() const {
   Consumers consumers(nodes_.size() + 1);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    for (const int value : nodes_[i]->inputs) consumers[value].push_back(static_cast<int>(i));
+    for (const int value : nodes_[i]->config.inputs) consumers[value].push_back(static_cast<int>(i));
   }
   for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
     HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i]->config.output, ": no layer takes its output");
@@ -49,7 +49,8 @@ void Network::place_masks(const Consumers& consumers) {
     if (!consumers[value].empty()) {
       Node& last = *nodes_[consumers[value].front()];
       const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && consumers[value].size() == 1);
-      if (able && last.inputs[0] == value && std::count(last.inputs.begin(), last.inputs.end(), value) == 1) {
+      if (able && last.config.inputs[0] == value &&
+          std::count(last.config.inputs.begin(), last.config.inputs.end(), value) == 1) {
         last.call.mask = true;
         nodes_[i]->mask_gradient = false;
       }
@@ -69,7 +70,7 @@ Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) co
   Lifetime life{value == 0 ? 0 : value_bytes(value), producer, value == count ? count : producer};
   for (const int consumer : consumers) {
     const Node& node = *nodes_[consumer];
-    const bool overwritten = node.needs.in_place && node.inputs[node.needs.in_place_input] == value;
+    const bool overwritten = node.needs.in_place && node.config.inputs[node.needs.in_place_input] == value;
     const bool read_again = node.needs.backward_reads_input && !overwritten;
     life.death = std::max(life.death, read_again ? 2 * count - consumer : consumer);
   }
@@ -91,9 +92,9 @@ Lifetime Network::life_of_gradient(int value, const std::vector<int>& consumers)
 void Network::share_places(int value, const Consumers& consumers, Lives& lives) const {
   if (value == 0) return;
   const Node& node = *nodes_[value - 1];
-  const int from = node.needs.in_place ? node.inputs[node.needs.in_place_input] : 0;
+  const int from = node.needs.in_place ? node.config.inputs[node.needs.in_place_input] : 0;
   if (from == 0 || value_bytes(from) != value_bytes(value)) return;
-  if (std::count(node.inputs.begin(), node.inputs.end(), from) != 1) return;
+  if (std::count(node.config.inputs.begin(), node.config.inputs.end(), from) != 1) return;
   const int values = static_cast<int>(consumers.size());
   if (consumers[from].size() == 1 && !nodes_[from - 1]->needs.backward_reads_output) {
     lives.place[value] = lives.place[from];
@@ -139,14 +140,14 @@ void Network::prepare_calls() {
   std::vector<bool> seen(nodes_.size() + 1, false);
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     Node& node = *nodes_[i];
-    for (const int value : node.inputs) {
+    for (const int value : node.config.inputs) {
       node.first_consumer.push_back(!seen[value]);
       seen[value] = true;
     }
     const std::size_t parameters = node.layer->parameters().size();
-    node.call.inputs.resize(node.inputs.size());
-    node.call.input_gradients.resize(node.inputs.size());
-    node.call.accumulate.resize(node.inputs.size());
+    node.call.inputs.resize(node.config.inputs.size());
+    node.call.input_gradients.resize(node.config.inputs.size());
+    node.call.accumulate.resize(node.config.inputs.size());
     node.call.parameters.resize(parameters);
     node.call.parameter_gradients.resize(parameters);
     node.call.statistics.resize(node.layer->statistics().size());

@@ -13,7 +13,6 @@ struct Network::Node {
   NodeConfig config;
   std::unique_ptr<Layer> layer;
   Shape shape;
-  std::vector<int> inputs;           ///< values
   std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
   int first_parameter = 0, first_statistic = 0;
   std::size_t saved_offset = 0;

@@ -18,7 +18,7 @@ std::vector<NodeInfo> Network::nodes() const {
     NodeInfo& info = result.emplace_back();
     info.name = node->config.layer.name;
     info.types = node->config.types;
-    for (const int value : node->inputs) {
+    for (const int value : node->config.inputs) {
       info.inputs.push_back(value == 0 ? input_shape_ : nodes_[value - 1]->shape);
       info.input_needs_gradient.push_back(value != 0);
     }

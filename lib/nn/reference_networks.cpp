@@ -1,6 +1,5 @@
 #include "nn/reference_networks.hpp"
 
-#include <algorithm>
 #include <string>
 
 #include "config/suggest.hpp"
@@ -242,42 +241,41 @@ std::vector<LayerConfig> ffn3d(int outputs) {
 }  // namespace
 
 const std::vector<ReferenceNetwork>& reference_networks() {
+  constexpr auto classes = "cross_entropy", tubes = "binary_cross_entropy";
   static const std::vector<ReferenceNetwork> networks{
-      {"lenet5", {28, 28, 1}, 10, 64, lenet5},        {"vgg_small", {32, 32, 3}, 10, 64, vgg_small},
-      {"resnet20", {32, 32, 3}, 10, 128, resnet20},   {"resnet18", {32, 32, 3}, 10, 32, resnet18},
-      {"resnet50", {224, 224, 3}, 1000, 8, resnet50}, {"mobilenet_v2", {224, 224, 3}, 1000, 16, mobilenet_v2},
-      {"unet2d", {128, 128, 1}, 2, 8, unet2d, true},  {"ffn3d", {16, 16, 16, 1}, 2, 8, ffn3d, true}};
+      {"lenet5", "5x5 convolutions of 20 and 50 channels, 500 hidden units (LeCun et al., 1998, as Caffe has it)",
+       Shape{28, 28, 1}, 10, 64, classes, false, lenet5},
+      {"vgg_small", "six 3x3 convolutions of 64 to 256 channels, 256 hidden units (after Simonyan and Zisserman, 2015)",
+       Shape{32, 32, 3}, 10, 64, classes, false, vgg_small},
+      {"resnet20",
+       "16, 32 and 64 channels, three blocks each (He et al., 2016, section 4.2, with projection shortcuts)",
+       Shape{32, 32, 3}, 10, 128, classes, false, resnet20},
+      {"resnet18", "64 to 512 channels, two blocks each, 3x3 stem (He et al., 2016)", Shape{32, 32, 3}, 10, 32, classes,
+       false, resnet18},
+      {"resnet50", "bottleneck blocks with the stride in their 3x3 convolutions (He et al., 2016, as torchvision)",
+       Shape{224, 224, 3}, 1000, 8, classes, false, resnet50},
+      {"mobilenet_v2", "inverted residuals of depthwise convolutions (Sandler et al., 2018, as torchvision)",
+       Shape{224, 224, 3}, 1000, 16, classes, false, mobilenet_v2},
+      {"unet2d",
+       "outputs per pixel, extents divisible by 8: 32 to 256 channels, batch-norm, transposed convolutions (after "
+       "Ronneberger et al., 2015)",
+       Shape{128, 128, 1}, 2, 8, tubes, true, unet2d},
+      {"ffn3d",
+       "outputs per voxel: four residual modules of 3x3x3 convolutions of 32 channels (after the flood-filling "
+       "networks of Januszewski et al., 2018)",
+       Shape{16, 16, 16, 1}, 2, 8, tubes, true, ffn3d}};
   return networks;
 }
 
-namespace {
-
-/// Null where there is none of that name.
-const ReferenceNetwork* find_reference_network(const std::string& name) {
-  const std::vector<ReferenceNetwork>& known = reference_networks();
-  const auto found =
-      std::find_if(known.begin(), known.end(), [&](const auto& network) { return network.name == name; });
-  return found == known.end() ? nullptr : &*found;
-}
-
-}  // namespace
-
 const ReferenceNetwork& reference_network(const std::string& name) {
-  const ReferenceNetwork* const found = find_reference_network(name);
-  if (found != nullptr) return *found;
-  std::vector<std::string> names;
-  names.reserve(reference_networks().size());
-  for (const ReferenceNetwork& network : reference_networks()) names.push_back(network.name);
+  if (const ReferenceNetwork* const found = find_row(reference_networks(), name)) return *found;
+  const std::vector<std::string> names = names_of(reference_networks());
   fail(name, ": there is no such reference network (", listed(names), ")", did_you_mean(name, names));
 }
 
 NetworkConfig expand_network(const NetworkConfig& config, int outputs) {
   NetworkConfig expanded = config;
-  if (!config.layers.empty()) return expanded;
-  const ReferenceNetwork* const found = find_reference_network(config.name);
-  HALOGRAD_REQUIRE(found != nullptr, "network.name: '", config.name,
-                   "' is no reference network and no layers are given");
-  expanded.layers = found->layers(outputs);
+  if (config.layers.empty()) expanded.layers = reference_network(config.name).layers(outputs);
   return expanded;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -7,6 +8,9 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "config/suggest.hpp"
+#include "nn/layer_types.hpp"
+#include "nn/reference_networks.hpp"
 
 /// Every key of a run file: its name, member, meaning and what it may be, each on one line of a visit() below and
 /// nowhere else. Reader, writer, the check for unknown keys and the test of docs/run-files.md are visitors. A new key
@@ -88,15 +92,6 @@ inline const char* type_name(const std::vector<int>&) {
   return "an integer or a list of integers";
 }
 
-/// The networks that need no list of layers.
-inline const std::vector<std::string> reference_networks{"lenet5",   "vgg_small",    "resnet20", "resnet18",
-                                                         "resnet50", "mobilenet_v2", "unet2d",   "ffn3d"};
-
-inline const std::vector<std::string> layer_types{
-    "conv",       "conv_transpose", "dense",      "max_pool", "avg_pool", "global_avg_pool", "upsample",
-    "batch_norm", "group_norm",     "layer_norm", "relu",     "relu6",    "leaky_relu",      "sigmoid",
-    "tanh",       "gelu",           "silu",       "add",      "concat",   "flatten",         "dropout"};
-
 template <class Visitor>
 void visit(Visitor& v, TrainingConfig& c) {
   v("epochs", c.epochs, "passes over the training images", at_least(1));
@@ -155,47 +150,42 @@ void visit(Visitor& v, DataConfig& c) {
     "synthetic: a class for each image, or for each pixel whether it is in a tube", one_of({"image", "pixel"}));
 }
 
-/// The keys a layer takes follow from its type: a visitor that reads has set `type` when it comes to the others.
+/// Which keys a layer takes is in the row of its type: a visitor that reads has set `type` when it comes to the others.
 template <class Visitor>
 void visit(Visitor& v, LayerConfig& c) {
-  const auto is = [&c](auto... types) { return ((c.type == types) || ...); };
-  v("type", c.type, "what the layer does", required(one_of(layer_types)));
+  v("type", c.type, "what the layer does", required(one_of(names_of(layer_types()))));
   v("name", c.name, "unique; by default the type and a running number: conv1, conv2, dense1", a_plain_name());
   v("inputs", c.inputs, "names of earlier layers, or \"input\" for the images; empty: the layer before", Allowed{});
-  if (is("conv", "conv_transpose", "dense")) v("channels", c.channels, "outputs", required(at_least(1)));
-  if (is("conv", "conv_transpose", "max_pool", "avg_pool")) {
-    v("kernel", c.kernel, "extents of the window", required(at_least(1)));
-    v("stride", c.stride, "pixels from one window to the next", at_least(1));
-    v("padding", c.padding, "pixels added on each side", at_least(0));
-  }
-  if (is("conv", "conv_transpose")) {
-    v("dilation", c.dilation, "pixels from one element of the kernel to the next", at_least(1));
-  }
-  if (is("conv_transpose")) {
-    v("output_padding", c.output_padding, "pixels added at the end of the output, fewer than stride", at_least(0));
-  }
-  if (is("conv", "conv_transpose")) {
-    v("groups", c.groups, "the channels are split into so many convolutions of their own", at_least(1));
-  }
-  if (is("group_norm")) v("groups", c.groups, "groups of neighbouring channels", required(at_least(1)));
-  if (is("conv", "conv_transpose", "dense")) {
-    v("bias", c.bias, "adds a trained number to each output channel", Allowed{});
-  }
-  if (is("upsample")) v("factor", c.factor, "copies of each pixel along each axis", at_least(1));
-  if (is("leaky_relu")) v("slope", c.slope, "of negative values", at_least(0));
-  if (is("dropout")) v("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
-  if (is("batch_norm", "group_norm", "layer_norm")) v("epsilon", c.epsilon, "added to the variance", above(0));
-  if (is("batch_norm")) {
-    v("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
-  }
+  const LayerType* const type = find_row(layer_types(), c.type);
+  if (type == nullptr) return;
+  const auto of_type = [&](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
+    const auto among = [key](const LayerKeys& keys) { return std::find(keys.begin(), keys.end(), key) != keys.end(); };
+    if (among(type->needs)) {
+      v(key, member, meaning, required(allowed));
+    } else if (among(type->takes)) {
+      v(key, member, meaning, allowed);
+    }
+  };
+  of_type("channels", c.channels, "outputs", at_least(1));
+  of_type("kernel", c.kernel, "extents of the window", at_least(1));
+  of_type("stride", c.stride, "pixels from one window to the next", at_least(1));
+  of_type("padding", c.padding, "pixels added on each side", at_least(0));
+  of_type("dilation", c.dilation, "pixels from one element of the kernel to the next", at_least(1));
+  of_type("output_padding", c.output_padding, "pixels added at the end of the output, fewer than stride", at_least(0));
+  of_type("groups", c.groups, "groups of neighbouring channels, each treated by itself", at_least(1));
+  of_type("bias", c.bias, "adds a trained number to each output channel", Allowed{});
+  of_type("factor", c.factor, "copies of each pixel along each axis", at_least(1));
+  of_type("slope", c.slope, "of negative values", at_least(0));
+  of_type("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
+  of_type("epsilon", c.epsilon, "added to the variance", above(0));
+  of_type("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
 }
 
 template <class Visitor>
 void visit(Visitor& v, NetworkConfig& c) {
-  v("name", c.name,
-    "a reference network (lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d), or any name "
-    "for a list of layers",
-    a_plain_name());
+  static const std::string names =
+      "a reference network (" + listed(names_of(reference_networks())) + "), or any name for a list of layers";
+  v("name", c.name, names.c_str(), a_plain_name());
   v.list("layer", c.layers, "the layers in order; none: the reference network of that name");
 }
 

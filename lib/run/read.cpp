@@ -4,11 +4,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <set>
 
 #include "config/document.hpp"
 #include "config/suggest.hpp"
 #include "kernels/error.hpp"
+#include "nn/layer_inputs.hpp"
+#include "nn/reference_networks.hpp"
 #include "run/averager_checks.hpp"
 #include "run/keys.hpp"
 #include "run/table_reader.hpp"
@@ -64,44 +65,22 @@ void name_layers(std::vector<LayerConfig>& layers, const std::vector<Node>& node
   }
 }
 
+/// What is wrong with a layer's inputs is told with the line that says so.
 void check_inputs(const std::vector<LayerConfig>& layers, const std::vector<Node>& nodes) {
-  std::set<std::string> all;
-  for (const auto& layer : layers) all.insert(layer.name);
-  std::vector<std::string> earlier{"input"};
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const LayerConfig& layer = layers[i];
-    const Node* list = nodes[i].find("inputs");
-    for (std::size_t k = 0; k < layer.inputs.size(); ++k) {
-      const std::string& input = layer.inputs[k];
-      if (std::find(earlier.begin(), earlier.end(), input) != earlier.end()) continue;
-      const Place& place = list->items[k].place;
-      if (input == layer.name) fail_at(place, "layer \"" + input + "\" names itself as its input");
-      if (all.count(input) > 0) {
-        fail_at(place,
-                "layer \"" + layer.name + "\" takes \"" + input + "\", which comes later; inputs must be earlier");
-      }
-      fail_at(place,
-              "layer \"" + layer.name + "\" takes \"" + input + "\", which is no layer" + did_you_mean(input, earlier),
-              "layers before it: " + listed(earlier));
-    }
-    const Place& place = list == nullptr ? nodes[i].place : list->place;
-    const std::string found = ", found " + std::to_string(layer.inputs.size());
-    const bool several = layer.type == "add" || layer.type == "concat";
-    if (several && layer.inputs.size() < 2) {
-      fail_at(place, "layer \"" + layer.name + "\" takes at least two inputs" + found,
-              "for example inputs = [\"conv2\", \"input\"]");
-    }
-    if (!several && layer.inputs.size() > 1) {
-      fail_at(place, "layer \"" + layer.name + "\" takes one input" + found + "; only add and concat take more");
-    }
-    earlier.push_back(layer.name);
+  try {
+    (void)resolve_inputs(layers);
+  } catch (const LayerInputsError& error) {
+    const Node& layer = nodes[error.layer];
+    const Node* list = layer.find("inputs");
+    const Node& wrong = list == nullptr ? layer : error.input ? list->items[*error.input] : *list;
+    fail_at(wrong.place, error.what(), error.hint);
   }
 }
 
 void check_network(const NetworkConfig& network, const Places& places) {
   if (!network.layers.empty()) return;
-  const auto& known = reference_networks;
-  if (std::find(known.begin(), known.end(), network.name) != known.end()) return;
+  if (find_row(reference_networks(), network.name) != nullptr) return;
+  const std::vector<std::string> known = names_of(reference_networks());
   const std::string ask = "give [[network.layer]] entries, or one of these as network.name: " + listed(known);
   if (network.name.empty()) fail_at(places.of("network", "name"), "the run file names no network", ask);
   fail_at(

@@ -64,8 +64,8 @@ std::vector<std::string> layer_keys(const std::string& type) {
     return keys_of(layer);
   }
   std::vector<std::string> all;
-  for (const auto& each : layer_types) {
-    for (const auto& key : layer_keys(each)) {
+  for (const LayerType& each : layer_types()) {
+    for (const auto& key : layer_keys(each.name)) {
       if (!contains(all, key)) all.push_back(key);
     }
   }
@@ -87,8 +87,8 @@ void require_layer_keys(const Node& table, const std::string& type) {
   for (const Node& item : table.items) {
     if (contains(taken, item.key)) continue;
     std::vector<std::string> takers;
-    for (const auto& each : layer_types) {
-      if (contains(layer_keys(each), item.key)) takers.push_back(each);
+    for (const LayerType& each : layer_types()) {
+      if (contains(layer_keys(each.name), item.key)) takers.emplace_back(each.name);
     }
     fail_at(item.key_place,
             "layers of type " + type + " do not take \"" + item.key + "\"; only " + listed(takers) + " do",

@@ -181,10 +181,8 @@ BenchmarkCase reference_case(const std::string& name) {
   result.options.batch = reference.batch;
   result.options.optimizer.learning_rate = 0.01;
   result.options.optimizer.momentum = 0.9;
-  if (reference.binary_pixels) {
-    result.options.loss.name = "binary_cross_entropy";
-    result.options.labels_per_image = reference.input.pixels();
-  }
+  result.options.loss.name = reference.loss;
+  if (reference.labels_pixels) result.options.labels_per_image = reference.input->pixels();
   result.network = expand_network({name, {}}, outputs_of(Target(reference.classes, 1, result.options.loss)));
   return result;
 }

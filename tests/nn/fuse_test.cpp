@@ -25,7 +25,7 @@ std::string text(const std::vector<NodeConfig>& nodes) {
   std::string result;
   for (const NodeConfig& node : nodes) {
     result += node.output + " (" + node.types + ") <-";
-    for (const std::string& name : node.layer.inputs) result += " " + name;
+    for (const int value : node.inputs) result += " " + (value == 0 ? "input" : nodes[value - 1].output);
     result += "\n";
   }
   return result;

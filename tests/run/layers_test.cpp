@@ -86,7 +86,7 @@ TEST(ReadLayers, InputsAreEarlierLayers) {
 TEST(ReadLayers, OnlyAddAndConcatTakeSeveralInputs) {
   const std::string first = "[[network.layer]]\ntype = \"relu\"\n";
   expect_part(message_of(first + "[[network.layer]]\ntype = \"add\"\n"),
-              "net.toml:5:1: layer \"add1\" takes at least two inputs, found 0");
+              "net.toml:5:1: layer \"add1\" takes two inputs, found 0");
   expect_part(message_of(first + "[[network.layer]]\ntype = \"relu\"\ninputs = [\"relu1\", \"input\"]\n"),
               "net.toml:7:10: layer \"relu2\" takes one input, found 2; only add and concat take more");
 }

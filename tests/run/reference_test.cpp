@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "run/keys.hpp"
+#include "run/table_reader.hpp"
 #include "run/write.hpp"
 
 namespace halograd {
@@ -58,16 +59,17 @@ std::vector<std::string> expected_rows() {
   LayerConfig& layer = config.network.layers[0];
   RowWriter writer("\n" + to_toml(config), "");
   visit(writer, config);
-  for (const auto& type : layer_types) {
+  const std::vector<std::string> types = names_of(layer_types());
+  for (const std::string& type : types) {
     layer.type = type;
     RowWriter layer_writer("\n" + to_toml(config), "[[network.layer]]");
     visit(layer_writer, layer);
     writer.rows.push_back(std::string("### ").append(type));
     // What every layer takes stands once, under the first type.
-    const auto skipped = static_cast<std::ptrdiff_t>(type == layer_types.front() ? 0 : 3);
+    const auto skipped = static_cast<std::ptrdiff_t>(type == types.front() ? 0 : 3);
     writer.rows.insert(writer.rows.end(), layer_writer.rows.begin() + skipped, layer_writer.rows.end());
   }
-  const auto first = std::find(writer.rows.begin(), writer.rows.end(), "### " + layer_types.front());
+  const auto first = std::find(writer.rows.begin(), writer.rows.end(), "### " + types.front());
   std::rotate(first, first + 1, first + 4);  // the keys of every layer, then the heading of the first type
   writer.rows.insert(first, "## [[network.layer]]");
   return writer.rows;
@@ -89,6 +91,15 @@ TEST(Reference, HasEveryKeyAndNoOther) {
   for (const auto& line : lines) {
     if (line.rfind("| `", 0) != 0) continue;
     EXPECT_NE(std::find(expected.begin(), expected.end(), line), expected.end()) << "describes no key: " << line;
+  }
+}
+
+TEST(Reference, LayersTakeTheKeysOfTheirRows) {
+  for (const LayerType& type : layer_types()) {
+    LayerConfig layer;
+    layer.type = type.name;
+    const std::vector<std::string> visited = keys_of(layer);
+    EXPECT_EQ(visited.size(), 3 + type.needs->size() + type.takes->size()) << type.name << " has a key that is none";
   }
 }
 

@@ -1,9 +1,5 @@
 #include "kernels/activation.hpp"
 
-#include <map>
-#include <string>
-
-#include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 
 namespace halograd {
@@ -38,18 +34,34 @@ class ActivationLayer : public Layer {
   bool from_output_;
 };
 
+std::unique_ptr<Layer> make(Activation function, const LayerConfig& config, const Shape& input) {
+  return std::make_unique<ActivationLayer>(input, function, config.slope);
+}
+
 }  // namespace
 
-std::unique_ptr<Layer> make_activation(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  static const std::map<std::string, Activation> functions{{"leaky_relu", Activation::leaky_relu},
-                                                           {"relu6", Activation::relu6},
-                                                           {"sigmoid", Activation::sigmoid},
-                                                           {"tanh", Activation::tanh},
-                                                           {"gelu", Activation::gelu},
-                                                           {"silu", Activation::silu}};
-  const auto found = functions.find(config.type);
-  if (found == functions.end()) return nullptr;
-  return std::make_unique<ActivationLayer>(single_input(config, inputs), found->second, config.slope);
+std::unique_ptr<Layer> make_leaky_relu(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::leaky_relu, config, inputs[0]);
+}
+
+std::unique_ptr<Layer> make_relu6(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::relu6, config, inputs[0]);
+}
+
+std::unique_ptr<Layer> make_sigmoid(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::sigmoid, config, inputs[0]);
+}
+
+std::unique_ptr<Layer> make_tanh(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::tanh, config, inputs[0]);
+}
+
+std::unique_ptr<Layer> make_gelu(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::gelu, config, inputs[0]);
+}
+
+std::unique_ptr<Layer> make_silu(const LayerConfig& config, const std::vector<Shape>& inputs, const Epilogue&) {
+  return make(Activation::silu, config, inputs[0]);
 }
 
 }  // namespace halograd

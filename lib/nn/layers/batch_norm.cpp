@@ -70,12 +70,10 @@ class BatchNorm : public Layer {
 std::unique_ptr<Layer> make_batch_norm(const LayerConfig& config, const std::vector<Shape>& inputs,
                                        const Epilogue& epilogue) {
   if (epilogue.add) {
-    HALOGRAD_REQUIRE(inputs.size() == 2 && inputs[0] == inputs[1], "layer ", config.name,
-                     " (batch_norm + add): ", config.inputs[1], " of shape ", to_string(inputs[1]),
-                     " is added to one of ", to_string(inputs[0]), ", equal shapes expected");
+    HALOGRAD_REQUIRE(inputs[0] == inputs[1], "layer ", config.name, " (batch_norm + add): a shape of ",
+                     to_string(inputs[1]), " is added to one of ", to_string(inputs[0]), ", equal shapes expected");
   }
-  return std::make_unique<BatchNorm>(epilogue.add ? inputs[0] : single_input(config, inputs), config.epsilon,
-                                     config.momentum, epilogue);
+  return std::make_unique<BatchNorm>(inputs[0], config.epsilon, config.momentum, epilogue);
 }
 
 }  // namespace halograd

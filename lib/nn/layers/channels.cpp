@@ -78,9 +78,8 @@ class UpsampleLayer : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  HALOGRAD_REQUIRE(inputs.size() >= 2, "layer ", config.name, " (concat): at least two inputs expected, ",
-                   inputs.size(), " given");
+std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                   const Epilogue& /*epilogue*/) {
   long channels = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     channels += inputs[i].channels;
@@ -93,8 +92,9 @@ std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<
   return std::make_unique<Concat>(inputs);
 }
 
-std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                     const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   const auto factor = along_axes(config, "factor", config.factor, input, 1);
   for (int axis = 0; axis < 3; ++axis) {
     HALOGRAD_REQUIRE(input.extents()[axis] <= std::numeric_limits<int>::max() / factor[axis], "layer ", config.name,

@@ -71,7 +71,7 @@ class Conv : public Layer {
 
 std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Shape>& inputs,
                                  const Epilogue& epilogue) {
-  const Shape& input = single_input(config, inputs);
+  const Shape& input = inputs[0];
   ConvShape shape;
   shape.channels = input.channels;
   shape.filters = config.channels;
@@ -95,7 +95,7 @@ std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Sh
 
 std::unique_ptr<Layer> make_dense(const LayerConfig& config, const std::vector<Shape>& inputs,
                                   const Epilogue& epilogue) {
-  const Shape& input = single_input(config, inputs);
+  const Shape& input = inputs[0];
   HALOGRAD_REQUIRE(config.channels >= 1, "layer ", config.name, " (dense): channels = ", config.channels,
                    ", at least 1 expected");
   HALOGRAD_REQUIRE(input.pixels() == 1, "layer ", config.name, " (dense): its input is ", to_string(input),

@@ -81,8 +81,9 @@ class ConvTranspose : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                           const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0,
                    "layer ", config.name, " (conv_transpose): groups = ", config.groups,
                    " does not divide its input's ", input.channels, " channels and its own ", config.channels);

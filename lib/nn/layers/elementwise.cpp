@@ -92,28 +92,31 @@ void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_
   copy_gradient<float>(exec, call.output_gradient, to, call.accumulate[input]);
 }
 
-std::unique_ptr<Layer> make_relu(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<Relu>(single_input(config, inputs));
+std::unique_ptr<Layer> make_relu(const LayerConfig& /*config*/, const std::vector<Shape>& inputs,
+                                 const Epilogue& /*epilogue*/) {
+  return std::make_unique<Relu>(inputs[0]);
 }
 
-std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  HALOGRAD_REQUIRE(inputs.size() == 2, "layer ", config.name, " (add): two inputs expected, ", inputs.size(), " given");
+std::unique_ptr<Layer> make_add(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                const Epilogue& /*epilogue*/) {
   HALOGRAD_REQUIRE(inputs[0] == inputs[1], "layer ", config.name, " (add): its inputs ", config.inputs[0], " and ",
                    config.inputs[1], " have shapes ", to_string(inputs[0]), " and ", to_string(inputs[1]),
                    ", equal ones expected");
   return std::make_unique<Add>(inputs[0]);
 }
 
-std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_flatten(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                    const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   constexpr int most = std::numeric_limits<int>::max();
   HALOGRAD_REQUIRE(input.values() <= most, "layer ", config.name, " (flatten): its input ", to_string(input),
                    " has more than ", most, " values");
   return std::make_unique<Flatten>(Shape({1, 1, 1}, static_cast<int>(input.values()), input.dimensions));
 }
 
-std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<Dropout>(single_input(config, inputs), config.probability);
+std::unique_ptr<Layer> make_dropout(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                    const Epilogue& /*epilogue*/) {
+  return std::make_unique<Dropout>(inputs[0], config.probability);
 }
 
 }  // namespace halograd

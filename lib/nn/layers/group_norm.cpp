@@ -56,16 +56,18 @@ class GroupNorm : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_group_norm(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                       const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0, "layer ", config.name,
                    " (group_norm): groups = ", config.groups, " does not divide its input's ", input.channels,
                    " channels");
   return std::make_unique<GroupNorm>(input, config.groups, false, config.epsilon);
 }
 
-std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  return std::make_unique<GroupNorm>(single_input(config, inputs), 1, true, config.epsilon);
+std::unique_ptr<Layer> make_layer_norm(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                       const Epilogue& /*epilogue*/) {
+  return std::make_unique<GroupNorm>(inputs[0], 1, true, config.epsilon);
 }
 
 }  // namespace halograd

@@ -80,9 +80,6 @@ PoolShape pool_shape(const LayerConfig& config, const Shape& input) {
   const auto stride = along_axes(config, "stride", config.stride, input, 1);
   const auto padding = along_axes(config, "padding", config.padding, input, 0);
   const std::string window = extents_text(kernel, input.dimensions);
-  const long places = static_cast<long>(kernel[0]) * kernel[1] * kernel[2];
-  HALOGRAD_REQUIRE(config.type != "max_pool" || places <= 256, "layer ", config.name, " (max_pool): a window of ",
-                   window, " has more than 256 places");
   for (int axis = 0; axis < 3; ++axis) {
     HALOGRAD_REQUIRE(padding[axis] < kernel[axis], "layer ", config.name, " (", config.type, "): padding ",
                      extents_text(padding, input.dimensions), " makes windows that see nothing else; less than the ",
@@ -98,18 +95,26 @@ PoolShape pool_shape(const LayerConfig& config, const Shape& input) {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
-  return std::make_unique<MaxPool>(pool_shape(config, input), input.dimensions);
+std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                     const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
+  const PoolShape shape = pool_shape(config, input);
+  HALOGRAD_REQUIRE(static_cast<long>(shape.kernel_d) * shape.kernel_h * shape.kernel_w <= 256, "layer ", config.name,
+                   " (max_pool): a window of ",
+                   extents_text({shape.kernel_d, shape.kernel_h, shape.kernel_w}, input.dimensions),
+                   " has more than 256 places");
+  return std::make_unique<MaxPool>(shape, input.dimensions);
 }
 
-std::unique_ptr<Layer> make_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                     const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   return std::make_unique<AvgPool>(pool_shape(config, input), input.dimensions);
 }
 
-std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& config, const std::vector<Shape>& inputs) {
-  const Shape& input = single_input(config, inputs);
+std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& /*config*/, const std::vector<Shape>& inputs,
+                                            const Epilogue& /*epilogue*/) {
+  const Shape& input = inputs[0];
   PoolShape shape;
   shape.depth = shape.kernel_d = input.depth;
   shape.height = shape.kernel_h = input.height;
