@@ -302,7 +302,7 @@ void visit(Visitor& v, CommConfig& c) {
     "neighbour, on devices: halos go from device memory to device memory; auto: where MPI says that it can and a "
     "self-test reads back what it put; on: or refuse to start; off: through host memory",
     one_of({"auto", "on", "off"}));
-  v.section("inject", c.inject, "What goes wrong on purpose: stragglers, latency and losses that can be repeated.");
+  v.section("inject", c.inject, "What goes wrong on purpose: repeatable stragglers, latency and losses.");
 }
 
 template <class Visitor>
@@ -324,7 +324,7 @@ void visit(Visitor& v, RunConfig& c) {
   v.section("training", c.training, "How long, and how much at a time.");
   v.section("data", c.data, "Where the images are and how a batch is made of them.");
   v.section("network", c.network, "A reference network by name, or a list of layers.");
-  v.section("loss", c.loss, "What training makes small.");
+  v.section("loss", c.loss, "What training minimises.");
   v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
   v.section("schedule", c.schedule, "The factor on the learning rate.");
   v.section("averager", c.averager, "How the ranks' replicas are kept together.");
