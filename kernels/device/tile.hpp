@@ -146,7 +146,7 @@ struct TileKernel {
   /// The same on a host, whose teams are smaller: what the threads do between two barriers one after the other.
   void run_on_host(long team) const {
     std::vector<Quad<typename Tile::Word>> panels(shared_bytes / sizeof(Quad<typename Tile::Word>));
-    auto* const shared = panels.data()->value;
+    auto* const shared = reinterpret_cast<typename Tile::Word*>(panels.data());
     std::vector<Thread> threads;
     threads.reserve(Tile::threads);
     for (int thread = 0; thread < Tile::threads; ++thread) threads.emplace_back(product, team, thread);
