@@ -132,20 +132,20 @@ std::size_t batch_norm_workspace(long rows, int channels) {
 }
 
 template <class T>
-void batch_norm_forward_training(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x,
-                                 Vector<const T> scale, Vector<const T> shift, double epsilon, double momentum,
-                                 Vector<T> running_mean, Vector<T> running_var, Vector<T> saved_mean,
-                                 Vector<T> saved_inverse_std, Vector<const T> addend, bool relu, Vector<T> y,
-                                 Vector<double> workspace) {
-  require_rows("batch_norm_forward_training", rows, channels, x.extent(0), y.extent(0));
-  require_addend("batch_norm_forward_training", addend.extent(0), y.extent(0));
-  require_batch("batch_norm_forward_training", rows, channels, workspace.extent(0));
-  const Partition partition = partition_of(rows, channels);
-  double* sums = workspace.data();
+void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTraining<T>& call) {
+  require_rows("batch_norm_forward_training", call.rows, call.channels, call.x.extent(0), call.y.extent(0));
+  require_addend("batch_norm_forward_training", call.addend.extent(0), call.y.extent(0));
+  require_batch("batch_norm_forward_training", call.rows, call.channels, call.workspace.extent(0));
+  const Partition partition = partition_of(call.rows, call.channels);
+  double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_moments"), FlatRange(exec, 0, partition.items()),
-                       BlockMoments<T>{partition, x.data(), sums});
+                       BlockMoments<T>{partition, call.x.data(), sums});
+  const long rows = call.rows;
+  const double epsilon = call.epsilon, momentum = call.momentum;
+  const Vector<T> running_mean = call.running_mean, running_var = call.running_var;
+  const Vector<T> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
   Kokkos::parallel_for(
-      label("halograd::batch_norm_statistics"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
+      label("halograd::batch_norm_statistics"), FlatRange(exec, 0, call.channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const Sums<double> moments = join_moments(partition, sums, c);
         const double mean = moments.first;
@@ -155,30 +155,39 @@ void batch_norm_forward_training(const ExecutionSpace& exec, long rows, int chan
         running_mean(c) = static_cast<T>((1 - momentum) * static_cast<double>(running_mean(c)) + momentum * mean);
         running_var(c) = static_cast<T>((1 - momentum) * static_cast<double>(running_var(c)) + momentum * unbiased);
       });
-  normalise<T>(exec, relu,
-               {partition, x.data(), scale.data(), shift.data(), saved_mean.data(), saved_inverse_std.data(), false,
-                epsilon, addend.data(), y.data()});
+  normalise<T>(exec, call.relu,
+               {.partition = partition,
+                .x = call.x.data(),
+                .scale = call.scale.data(),
+                .shift = call.shift.data(),
+                .mean = saved_mean.data(),
+                .spread = saved_inverse_std.data(),
+                .spread_is_variance = false,
+                .epsilon = epsilon,
+                .addend = call.addend.data(),
+                .y = call.y.data()});
 }
 
 template <class T>
-void batch_norm_forward_inference(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x,
-                                  Vector<const T> scale, Vector<const T> shift, double epsilon,
-                                  Vector<const T> running_mean, Vector<const T> running_var, Vector<const T> addend,
-                                  bool relu, Vector<T> y) {
-  require_rows("batch_norm_forward_inference", rows, channels, x.extent(0), y.extent(0));
-  require_addend("batch_norm_forward_inference", addend.extent(0), y.extent(0));
-  normalise<T>(exec, relu,
-               {partition_of(rows, channels), x.data(), scale.data(), shift.data(), running_mean.data(),
-                running_var.data(), true, epsilon, addend.data(), y.data()});
+void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInference<T>& call) {
+  require_rows("batch_norm_forward_inference", call.rows, call.channels, call.x.extent(0), call.y.extent(0));
+  require_addend("batch_norm_forward_inference", call.addend.extent(0), call.y.extent(0));
+  normalise<T>(exec, call.relu,
+               {.partition = partition_of(call.rows, call.channels),
+                .x = call.x.data(),
+                .scale = call.scale.data(),
+                .shift = call.shift.data(),
+                .mean = call.running_mean.data(),
+                .spread = call.running_var.data(),
+                .spread_is_variance = true,
+                .epsilon = call.epsilon,
+                .addend = call.addend.data(),
+                .y = call.y.data()});
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                     \
-  template void batch_norm_forward_training<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>,  \
-                                               Vector<const T>, double, double, Vector<T>, Vector<T>, Vector<T>,    \
-                                               Vector<T>, Vector<const T>, bool, Vector<T>, Vector<double>);        \
-  template void batch_norm_forward_inference<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>, \
-                                                Vector<const T>, double, Vector<const T>, Vector<const T>,          \
-                                                Vector<const T>, bool, Vector<T>);
+#define HALOGRAD_INSTANTIATE(T)                                                                     \
+  template void batch_norm_forward_training<T>(const ExecutionSpace&, const BatchNormTraining<T>&); \
+  template void batch_norm_forward_inference<T>(const ExecutionSpace&, const BatchNormInference<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

@@ -7,34 +7,64 @@ namespace halograd {
 /// The doubles of scratch that batch_norm_forward_training and batch_norm_backward need for up to `rows` rows.
 [[nodiscard]] std::size_t batch_norm_workspace(long rows, int channels);
 
-/// Batch normalisation over all but the channel axis (Ioffe, Szegedy, 2015), with what may follow it in the same pass.
-/// x, y (rows, C); scale, shift, and the saved mean and inverse standard deviation (C). Training: y = scale (x - mean)
-/// / sqrt(var + epsilon) + shift with the batch's mean and biased variance; an addend (rows, C), where not empty, is
-/// added to y, and with `relu` y is zero where it would be negative (a NaN stays one). running_mean and running_var
-/// move by `momentum` towards the batch's mean and unbiased variance. Sums are in double, of a few terms each, over a
-/// partition that depends on the shape alone: the same bits for any number of threads. y may be the addend, and x where
-/// backward does not need it. Throws Error for fewer than 2 rows.
+/// Batch normalisation over all but the channel axis (Ioffe, Szegedy, 2015), with what may follow it in the same pass:
+/// y = scale (x - mean) / sqrt(var + epsilon) + shift + addend and, with `relu`, zero where that is negative (a NaN
+/// stays one). In training, mean and var are the batch's mean and biased variance.
 template <class T>
-void batch_norm_forward_training(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x,
-                                 Vector<const T> scale, Vector<const T> shift, double epsilon, double momentum,
-                                 Vector<T> running_mean, Vector<T> running_var, Vector<T> saved_mean,
-                                 Vector<T> saved_inverse_std, Vector<const T> addend, bool relu, Vector<T> y,
-                                 Vector<double> workspace);
+struct BatchNormTraining {
+  long rows = 0;
+  int channels = 0;                  ///< C
+  Vector<const T> x{};               ///< (rows, C)
+  Vector<const T> scale{}, shift{};  ///< (C)
+  double epsilon = 0;
+  double momentum = 0;            ///< how far the running statistics move towards the batch's
+  Vector<T> running_mean{};       ///< (C); moves towards the batch's mean
+  Vector<T> running_var{};        ///< (C); moves towards the batch's unbiased variance
+  Vector<T> saved_mean{};         ///< (C); written, for backward
+  Vector<T> saved_inverse_std{};  ///< (C); written, for backward
+  Vector<const T> addend{};       ///< (rows, C), or empty: nothing is added
+  bool relu = false;
+  Vector<T> y{};               ///< (rows, C); may be the addend, and x where backward does not need x
+  Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
+};
+/// Sums are in double, of a few terms each, over a partition that depends on the shape alone: the same bits for any
+/// number of threads. Throws Error for fewer than 2 rows and for buffers that are too short.
+template <class T>
+void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTraining<T>& call);
 
-/// Inference: with the running mean and variance. y may be x or the addend.
+/// In inference, mean and var are the running statistics.
 template <class T>
-void batch_norm_forward_inference(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x,
-                                  Vector<const T> scale, Vector<const T> shift, double epsilon,
-                                  Vector<const T> running_mean, Vector<const T> running_var, Vector<const T> addend,
-                                  bool relu, Vector<T> y);
+struct BatchNormInference {
+  long rows = 0;
+  int channels = 0;                  ///< C
+  Vector<const T> x{};               ///< (rows, C)
+  Vector<const T> scale{}, shift{};  ///< (C)
+  double epsilon = 0;
+  Vector<const T> running_mean{}, running_var{};  ///< (C)
+  Vector<const T> addend{};                       ///< (rows, C), or empty: nothing is added
+  bool relu = false;
+  Vector<T> y{};  ///< (rows, C); may be x or the addend
+};
+template <class T>
+void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInference<T>& call);
 
-/// Gradients of the training form without what follows it: dscale, dshift (C) are overwritten; dx (rows, C), not
-/// computed where empty, with `accumulate` added to dx. With `mask`, x is the output of a ReLU and dx, sum included, is
-/// zero where x is not positive. dx may be dy when not accumulating. Throws Error for fewer than 2 rows.
+/// The gradients of the training form, without those of what follows it.
 template <class T>
-void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<const T> dy,
-                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
-                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, bool mask,
-                         Vector<double> workspace);
+struct BatchNormBackward {
+  long rows = 0;
+  int channels = 0;                     ///< C
+  Vector<const T> x{}, dy{};            ///< (rows, C)
+  Vector<const T> scale{};              ///< (C)
+  Vector<const T> saved_mean{};         ///< (C); as forward left it
+  Vector<const T> saved_inverse_std{};  ///< (C); as forward left it
+  Vector<T> dx{};                       ///< (rows, C), or empty: not computed; may be dy when not accumulating
+  Vector<T> dscale{}, dshift{};         ///< (C); overwritten
+  bool accumulate = false;              ///< adds to dx instead of overwriting it
+  bool mask = false;           ///< x is the output of a ReLU: dx, sum included, is zero where x is not positive
+  Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
+};
+/// Throws Error for fewer than 2 rows and for buffers that are too short.
+template <class T>
+void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>& call);
 
 }  // namespace halograd

@@ -92,18 +92,20 @@ void launch(const ExecutionSpace& exec, const InputGradient<T, false, false>& f)
 }  // namespace
 
 template <class T>
-void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<const T> dy,
-                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
-                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, bool mask,
-                         Vector<double> workspace) {
-  const bool wanted = dx.extent(0) > 0;
-  require_rows("batch_norm_backward", rows, channels, x.extent(0), dy.extent(0));
-  require_rows("batch_norm_backward", rows, channels, x.extent(0), wanted ? dx.extent(0) : x.extent(0));
-  require_batch("batch_norm_backward", rows, channels, workspace.extent(0));
-  const Partition partition = partition_of(rows, channels);
-  double* sums = workspace.data();
+void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>& call) {
+  const bool wanted = call.dx.extent(0) > 0;
+  const std::size_t values = call.x.extent(0);
+  require_rows("batch_norm_backward", call.rows, call.channels, values, call.dy.extent(0));
+  require_rows("batch_norm_backward", call.rows, call.channels, values, wanted ? call.dx.extent(0) : values);
+  require_batch("batch_norm_backward", call.rows, call.channels, call.workspace.extent(0));
+  const Partition partition = partition_of(call.rows, call.channels);
+  double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, partition.items()),
-                       SumGradients<T>{partition, x.data(), dy.data(), saved_mean.data(), sums});
+                       SumGradients<T>{partition, call.x.data(), call.dy.data(), call.saved_mean.data(), sums});
+  const long rows = call.rows;
+  const int channels = call.channels;
+  const Vector<const T> saved_inverse_std = call.saved_inverse_std;
+  const Vector<T> dscale = call.dscale, dshift = call.dshift;
   Kokkos::parallel_for(
       label("halograd::batch_norm_parameters"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
@@ -116,21 +118,22 @@ void batch_norm_backward(const ExecutionSpace& exec, long rows, int channels, Ve
         sums[channels + c] = products * inverse_std * inverse_std / count;
       });
   if (!wanted) return;
-  const InputGradient<T, false, false> plain{
-      partition, x.data(), dy.data(), scale.data(), saved_mean.data(), saved_inverse_std.data(), sums, dx.data()};
-  if (accumulate) {
-    mask ? launch<true, true>(exec, plain) : launch<true, false>(exec, plain);
+  const InputGradient<T, false, false> plain{.partition = partition,
+                                             .x = call.x.data(),
+                                             .dy = call.dy.data(),
+                                             .scale = call.scale.data(),
+                                             .mean = call.saved_mean.data(),
+                                             .inverse_std = saved_inverse_std.data(),
+                                             .workspace = sums,
+                                             .dx = call.dx.data()};
+  if (call.accumulate) {
+    call.mask ? launch<true, true>(exec, plain) : launch<true, false>(exec, plain);
   } else {
-    mask ? launch<false, true>(exec, plain) : launch<false, false>(exec, plain);
+    call.mask ? launch<false, true>(exec, plain) : launch<false, false>(exec, plain);
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                 \
-  template void batch_norm_backward<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>,      \
-                                       Vector<const T>, Vector<const T>, Vector<const T>, Vector<T>, Vector<T>, \
-                                       Vector<T>, bool, bool, Vector<double>);
-HALOGRAD_INSTANTIATE(float)
-HALOGRAD_INSTANTIATE(double)
-#undef HALOGRAD_INSTANTIATE
+template void batch_norm_backward<float>(const ExecutionSpace&, const BatchNormBackward<float>&);
+template void batch_norm_backward<double>(const ExecutionSpace&, const BatchNormBackward<double>&);
 
 }  // namespace halograd

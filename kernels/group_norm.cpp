@@ -218,15 +218,16 @@ std::size_t group_norm_workspace(const GroupNormShape& shape) {
 }
 
 template <class T>
-void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x,
-                        Vector<const T> scale, Vector<const T> shift, double epsilon, Vector<T> saved_mean,
-                        Vector<T> saved_inverse_std, Vector<T> y, Vector<double> workspace) {
-  require_shape("group_norm_forward", shape, x.extent(0), y.extent(0), workspace.extent(0));
+void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& call) {
+  const GroupNormShape& shape = call.shape;
+  const double epsilon = call.epsilon;
+  const Vector<T> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
+  require_shape("group_norm_forward", shape, call.x.extent(0), call.y.extent(0), call.workspace.extent(0));
   const Blocks all(shape);
-  const Moments<T> moments{x.data(), shape.rows, shape.channels, all.width};
-  const double* sums = workspace.data();
+  const Moments<T> moments{call.x.data(), shape.rows, shape.channels, all.width};
+  const double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::group_norm_moments"), FlatRange(exec, 0, all.items()),
-                       GroupSums<Moments<T>>{all, moments, workspace.data()});
+                       GroupSums<Moments<T>>{all, moments, call.workspace.data()});
   Kokkos::parallel_for(
       label("halograd::group_norm_statistics"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
         const double count = static_cast<double>(all.shape.rows) * all.width;
@@ -236,24 +237,25 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape,
         saved_mean(i) = static_cast<T>(centre + offset);
         saved_inverse_std(i) = static_cast<T>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
       });
-  Kokkos::parallel_for(
-      label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
-      Normalise<T>{all, x.data(), scale.data(), shift.data(), saved_mean.data(), saved_inverse_std.data(), y.data()});
+  Kokkos::parallel_for(label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
+                       Normalise<T>{all, call.x.data(), call.scale.data(), call.shift.data(), saved_mean.data(),
+                                    saved_inverse_std.data(), call.y.data()});
 }
 
 template <class T>
-void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x, Vector<const T> dy,
-                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
-                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, Vector<double> workspace) {
-  require_shape("group_norm_backward", shape, x.extent(0), dy.extent(0), workspace.extent(0));
+void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>& call) {
+  const GroupNormShape& shape = call.shape;
+  const Vector<const T> saved_inverse_std = call.saved_inverse_std;
+  const Vector<T> dx = call.dx, dscale = call.dscale, dshift = call.dshift;
+  require_shape("group_norm_backward", shape, call.x.extent(0), call.dy.extent(0), call.workspace.extent(0));
   const Blocks all(shape);
   const int channels = shape.channels;
   const long rows = shape.samples * shape.rows;
-  double* sums = workspace.data();
+  double* sums = call.workspace.data();
   column_sums(exec, "halograd::group_norm_parameters", rows, channels,
-              ParameterTerms<T>{x.data(), dy.data(), saved_mean.data(), saved_inverse_std.data(), shape.rows, channels,
-                                shape.groups, all.width},
-              workspace);
+              ParameterTerms<T>{call.x.data(), call.dy.data(), call.saved_mean.data(), saved_inverse_std.data(),
+                                shape.rows, channels, shape.groups, all.width},
+              call.workspace);
   const long blocks = column_blocks(rows);
   Kokkos::parallel_for(
       label("halograd::group_norm_parameter_blocks"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
@@ -261,11 +263,13 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape
         dscale(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
       });
   if (dx.extent(0) == 0) return;
-  HALOGRAD_REQUIRE(dx.extent(0) >= dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
-                   dy.extent(0));
+  HALOGRAD_REQUIRE(dx.extent(0) >= call.dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
+                   call.dy.extent(0));
   Kokkos::parallel_for(label("halograd::group_norm_gradients"), FlatRange(exec, 0, all.items()),
-                       GroupSums<GradientMoments<T>>{
-                           all, {x.data(), dy.data(), scale.data(), saved_mean.data(), shape.groups, all.width}, sums});
+                       GroupSums<GradientMoments<T>>{all,
+                                                     {call.x.data(), call.dy.data(), call.scale.data(),
+                                                      call.saved_mean.data(), shape.groups, all.width},
+                                                     sums});
   Kokkos::parallel_for(
       label("halograd::group_norm_means"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
         const double count = static_cast<double>(all.shape.rows) * all.width;
@@ -276,23 +280,20 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape
         sums[2 * first + 1] = products * spread * spread / count;
       });
   const FlatRange items(exec, 0, all.items());
-  if (accumulate) {
+  if (call.accumulate) {
     Kokkos::parallel_for(label("halograd::group_norm_backward_add"), items,
-                         InputGradient<T, true>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
-                                                saved_inverse_std.data(), sums, dx.data()});
+                         InputGradient<T, true>{all, call.x.data(), call.dy.data(), call.scale.data(),
+                                                call.saved_mean.data(), saved_inverse_std.data(), sums, dx.data()});
   } else {
     Kokkos::parallel_for(label("halograd::group_norm_backward"), items,
-                         InputGradient<T, false>{all, x.data(), dy.data(), scale.data(), saved_mean.data(),
-                                                 saved_inverse_std.data(), sums, dx.data()});
+                         InputGradient<T, false>{all, call.x.data(), call.dy.data(), call.scale.data(),
+                                                 call.saved_mean.data(), saved_inverse_std.data(), sums, dx.data()});
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                        \
-  template void group_norm_forward<T>(const ExecutionSpace&, const GroupNormShape&, Vector<const T>, Vector<const T>,  \
-                                      Vector<const T>, double, Vector<T>, Vector<T>, Vector<T>, Vector<double>);       \
-  template void group_norm_backward<T>(const ExecutionSpace&, const GroupNormShape&, Vector<const T>, Vector<const T>, \
-                                       Vector<const T>, Vector<const T>, Vector<const T>, Vector<T>, Vector<T>,        \
-                                       Vector<T>, bool, Vector<double>);
+#define HALOGRAD_INSTANTIATE(T)                                                           \
+  template void group_norm_forward<T>(const ExecutionSpace&, const GroupNormForward<T>&); \
+  template void group_norm_backward<T>(const ExecutionSpace&, const GroupNormBackward<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

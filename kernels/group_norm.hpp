@@ -17,19 +17,37 @@ struct GroupNormShape {
 /// The doubles of scratch that forward and backward need for up to shape.samples samples.
 [[nodiscard]] std::size_t group_norm_workspace(const GroupNormShape& shape);
 
-/// Group normalisation (Wu, He, 2018): y = scale (x - mean) / sqrt(var + epsilon) + shift with mean and biased variance
-/// of each group of each sample; scale, shift (C); saved_mean, saved_inverse_std (samples, groups). Sums are in double
-/// over a partition that depends on the shape alone. y may be x, where backward does not need x.
+/// Group normalisation (Wu, He, 2018): y = scale (x - mean) / sqrt(var + epsilon) + shift with the mean and biased
+/// variance of each group of each sample.
 template <class T>
-void group_norm_forward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x,
-                        Vector<const T> scale, Vector<const T> shift, double epsilon, Vector<T> saved_mean,
-                        Vector<T> saved_inverse_std, Vector<T> y, Vector<double> workspace);
+struct GroupNormForward {
+  GroupNormShape shape;
+  Vector<const T> x{};               ///< (samples, rows, C)
+  Vector<const T> scale{}, shift{};  ///< (C)
+  double epsilon = 0;
+  Vector<T> saved_mean{};         ///< (samples, groups); written, for backward
+  Vector<T> saved_inverse_std{};  ///< (samples, groups); written, for backward
+  Vector<T> y{};                  ///< (samples, rows, C); may be x, where backward does not need x
+  Vector<double> workspace{};     ///< group_norm_workspace(shape)
+};
+/// Sums are in double over a partition that depends on the shape alone. Throws Error for buffers that are too short.
+template <class T>
+void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& call);
 
-/// dscale, dshift (C) are overwritten; so is dx or, with `accumulate`, added to; an empty dx is not wanted. dx may be
-/// dy when not accumulating.
 template <class T>
-void group_norm_backward(const ExecutionSpace& exec, const GroupNormShape& shape, Vector<const T> x, Vector<const T> dy,
-                         Vector<const T> scale, Vector<const T> saved_mean, Vector<const T> saved_inverse_std,
-                         Vector<T> dx, Vector<T> dscale, Vector<T> dshift, bool accumulate, Vector<double> workspace);
+struct GroupNormBackward {
+  GroupNormShape shape;
+  Vector<const T> x{}, dy{};            ///< (samples, rows, C)
+  Vector<const T> scale{};              ///< (C)
+  Vector<const T> saved_mean{};         ///< (samples, groups); as forward left it
+  Vector<const T> saved_inverse_std{};  ///< (samples, groups); as forward left it
+  Vector<T> dx{};                       ///< (samples, rows, C), or empty: not computed; may be dy when not accumulating
+  Vector<T> dscale{}, dshift{};         ///< (C); overwritten
+  bool accumulate = false;              ///< adds to dx instead of overwriting it
+  Vector<double> workspace{};           ///< group_norm_workspace(shape)
+};
+/// Throws Error for buffers that are too short.
+template <class T>
+void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>& call);
 
 }  // namespace halograd

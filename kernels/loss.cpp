@@ -129,13 +129,23 @@ struct SquaredTargetRow {
   }
 };
 
-void require_loss_buffers(const char* kernel, long rows, int width, std::size_t logits, std::size_t labels,
-                          std::size_t gradient) {
-  HALOGRAD_REQUIRE(rows >= 0 && width >= 1, kernel, ": ", rows, " rows of ", width, " values");
-  const std::size_t values = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
-  HALOGRAD_REQUIRE(logits >= values && (gradient == 0 || gradient >= values), kernel, ": ", rows, " rows of ", width,
-                   " values need ", values, "; the outputs have ", logits, ", the gradient ", gradient);
-  HALOGRAD_REQUIRE(labels >= static_cast<std::size_t>(rows), kernel, ": ", rows, " rows, but ", labels, " labels");
+/// `targets`: how many there are, with `targets_per_row` to each row.
+template <class T>
+void require_loss_buffers(const char* kernel, const LossBatch<T>& batch, std::size_t targets, int targets_per_row) {
+  HALOGRAD_REQUIRE(batch.rows >= 0 && batch.width >= 1, kernel, ": ", batch.rows, " rows of ", batch.width, " values");
+  const auto rows = static_cast<std::size_t>(batch.rows);
+  const std::size_t values = rows * static_cast<std::size_t>(batch.width);
+  const std::size_t outputs = batch.outputs.extent(0), gradient = batch.gradient.extent(0);
+  HALOGRAD_REQUIRE(outputs >= values && (gradient == 0 || gradient >= values), kernel, ": ", rows, " rows of ",
+                   batch.width, " values need ", values, "; the outputs have ", outputs, ", the gradient ", gradient);
+  HALOGRAD_REQUIRE(targets >= rows * static_cast<std::size_t>(targets_per_row), kernel, ": ", rows, " rows of ",
+                   targets_per_row, " labels or targets, but there are ", targets);
+}
+
+/// Null where it is not wanted.
+template <class T>
+T* gradient_or_null(const LossBatch<T>& batch) {
+  return batch.gradient.extent(0) > 0 ? batch.gradient.data() : nullptr;
 }
 
 }  // namespace
@@ -148,67 +158,63 @@ LossSum LossMemory::read(const ExecutionSpace& exec) const {
 }
 
 template <class T>
-const LossMemory& softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes, Vector<const T> logits,
-                                        Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                        const LossMemory& memory, double smoothing) {
-  require_loss_buffers("softmax_cross_entropy", rows, classes, logits.extent(0), labels.extent(0), gradient.extent(0));
-  Kokkos::parallel_reduce(
-      label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, rows),
-      CrossEntropyRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, classes,
-                         scale, smoothing, std::numeric_limits<double>::quiet_NaN()},
-      memory.sums());
-  return memory;
-}
-
-template <class T>
-const LossMemory& binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const T> logits,
-                                       Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                       const LossMemory& memory) {
-  require_loss_buffers("binary_cross_entropy", rows, 1, logits.extent(0), labels.extent(0), gradient.extent(0));
-  Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, rows),
-                          BinaryRow<T>{logits.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr,
-                                       scale, std::numeric_limits<double>::quiet_NaN()},
+void softmax_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, double smoothing,
+                           const LossMemory& memory) {
+  require_loss_buffers("softmax_cross_entropy", batch, batch.labels.extent(0), 1);
+  Kokkos::parallel_reduce(label("halograd::softmax_cross_entropy"), FlatRange(exec, 0, batch.rows),
+                          CrossEntropyRow<T>{.logits = batch.outputs.data(),
+                                             .labels = batch.labels.data(),
+                                             .gradient = gradient_or_null(batch),
+                                             .classes = batch.width,
+                                             .scale = batch.scale,
+                                             .smoothing = smoothing,
+                                             .bad_label_loss = std::numeric_limits<double>::quiet_NaN()},
                           memory.sums());
-  return memory;
 }
 
 template <class T>
-const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
-                                     Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                     const LossMemory& memory) {
-  require_loss_buffers("mean_squared_error", rows, width, x.extent(0), labels.extent(0), gradient.extent(0));
-  Kokkos::parallel_reduce(
-      label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
-      SquaredRow<T>{x.data(), labels.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
-      memory.sums());
-  return memory;
+void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory) {
+  require_loss_buffers("binary_cross_entropy", batch, batch.labels.extent(0), 1);
+  HALOGRAD_REQUIRE(batch.width == 1, "binary_cross_entropy: rows of ", batch.width, " values, one logit expected");
+  Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, batch.rows),
+                          BinaryRow<T>{.logits = batch.outputs.data(),
+                                       .labels = batch.labels.data(),
+                                       .gradient = gradient_or_null(batch),
+                                       .scale = batch.scale,
+                                       .bad_label_loss = std::numeric_limits<double>::quiet_NaN()},
+                          memory.sums());
 }
 
 template <class T>
-const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
-                                     Vector<const T> targets, double scale, Vector<T> gradient,
-                                     const LossMemory& memory) {
-  require_loss_buffers("mean_squared_error", rows, width, x.extent(0), static_cast<std::size_t>(rows),
-                       gradient.extent(0));
-  HALOGRAD_REQUIRE(targets.extent(0) >= static_cast<std::size_t>(rows) * static_cast<std::size_t>(width),
-                   "mean_squared_error: ", rows, " rows of ", width, " values, but ", targets.extent(0), " targets");
-  Kokkos::parallel_reduce(
-      label("halograd::mean_squared_error"), FlatRange(exec, 0, rows),
-      SquaredTargetRow<T>{x.data(), targets.data(), gradient.extent(0) > 0 ? gradient.data() : nullptr, width, scale},
-      memory.sums());
-  return memory;
+void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory) {
+  require_loss_buffers("mean_squared_error", batch, batch.labels.extent(0), 1);
+  Kokkos::parallel_reduce(label("halograd::mean_squared_error"), FlatRange(exec, 0, batch.rows),
+                          SquaredRow<T>{.x = batch.outputs.data(),
+                                        .labels = batch.labels.data(),
+                                        .gradient = gradient_or_null(batch),
+                                        .width = batch.width,
+                                        .scale = batch.scale},
+                          memory.sums());
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                        \
-  template const LossMemory& softmax_cross_entropy<T>(const ExecutionSpace&, long, int, Vector<const T>,               \
-                                                      Vector<const std::int32_t>, double, Vector<T>,                   \
-                                                      const LossMemory&, double);                                      \
-  template const LossMemory& binary_cross_entropy<T>(                                                                  \
-      const ExecutionSpace&, long, Vector<const T>, Vector<const std::int32_t>, double, Vector<T>, const LossMemory&); \
-  template const LossMemory& mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>,                  \
-                                                   Vector<const std::int32_t>, double, Vector<T>, const LossMemory&);  \
-  template const LossMemory& mean_squared_error<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<const T>, \
-                                                   double, Vector<T>, const LossMemory&);
+template <class T>
+void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, Vector<const T> targets,
+                        const LossMemory& memory) {
+  require_loss_buffers("mean_squared_error", batch, targets.extent(0), batch.width);
+  Kokkos::parallel_reduce(label("halograd::mean_squared_error"), FlatRange(exec, 0, batch.rows),
+                          SquaredTargetRow<T>{.x = batch.outputs.data(),
+                                              .targets = targets.data(),
+                                              .gradient = gradient_or_null(batch),
+                                              .width = batch.width,
+                                              .scale = batch.scale},
+                          memory.sums());
+}
+
+#define HALOGRAD_INSTANTIATE(T)                                                                                  \
+  template void softmax_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, double, const LossMemory&); \
+  template void binary_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);          \
+  template void mean_squared_error<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);            \
+  template void mean_squared_error<T>(const ExecutionSpace&, const LossBatch<T>&, Vector<const T>, const LossMemory&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 #undef HALOGRAD_INSTANTIATE

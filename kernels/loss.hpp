@@ -27,36 +27,40 @@ class LossMemory {
   Buffer<double> sums_;
 };
 
-/// Softmax cross-entropy. logits (N, classes), labels (N) in 0..classes-1. With smoothing s the target of a row is (1 -
-/// s) onehot + s / classes (Szegedy et al., 2016). gradient (N, classes) = scale (softmax - target), not written if it
-/// is empty; may be the logits themselves. Leaves in `memory`, which it returns, the sum over rows of -sum_k target_k
-/// log softmax_k, which a label out of range makes NaN, and as correct the rows whose largest logit (the first, of
-/// equals) is the label's. The same bits for the same number of threads.
+/// The outputs of a network for the rows of a batch, and what they should have been.
 template <class T>
-const LossMemory& softmax_cross_entropy(const ExecutionSpace& exec, long rows, int classes, Vector<const T> logits,
-                                        Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                        const LossMemory& memory, double smoothing = 0);
+struct LossBatch {
+  long rows = 0;                        ///< N
+  int width = 1;                        ///< values per row
+  Vector<const T> outputs{};            ///< (N, width)
+  Vector<const std::int32_t> labels{};  ///< (N)
+  double scale = 1;                     ///< factor of the gradient
+  Vector<T> gradient{};                 ///< (N, width), or empty: not written; may be the outputs themselves
+};
 
-/// Binary cross-entropy of the sigmoid of logits (N) against labels (N), 0 or 1; another label makes the loss NaN.
-/// Written as max(x, 0) - x label + log(1 + exp(-|x|)), which does not overflow. gradient (N) = scale (sigmoid(x) -
-/// label), as above. A logit above 0 predicts 1.
+/// Softmax cross-entropy of outputs that are the logits of `width` classes, labels in 0..width-1. With smoothing s the
+/// target of a row is (1 - s) onehot + s / width (Szegedy et al., 2016). gradient = scale (softmax - target). Leaves in
+/// `memory` the sum over rows of -sum_k target_k log softmax_k, which a label out of range makes NaN, and as correct
+/// the rows whose largest logit (the first, of equals) is the label's. The same bits for the same number of threads.
 template <class T>
-const LossMemory& binary_cross_entropy(const ExecutionSpace& exec, long rows, Vector<const T> logits,
-                                       Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                       const LossMemory& memory);
+void softmax_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, double smoothing,
+                           const LossMemory& memory);
 
-/// Mean over a row's `width` values of (x - target)^2, where the target is the label's onehot or, with one value a row,
-/// the label as a number. x, gradient (N, width), gradient = scale times the derivative. Correct are rows whose largest
-/// value is the label's or, with one value, that lie within 1/2 of it.
+/// Binary cross-entropy of the sigmoid of logits, one per row, against labels 0 or 1; another label makes the loss NaN.
+/// Written as max(x, 0) - x label + log(1 + exp(-|x|)), which does not overflow. gradient = scale (sigmoid(x) - label).
+/// A logit above 0 predicts 1. Throws Error unless width is 1.
 template <class T>
-const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
-                                     Vector<const std::int32_t> labels, double scale, Vector<T> gradient,
-                                     const LossMemory& memory);
+void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory);
 
-/// The same with real numbers as targets (N, width); none is counted as correct.
+/// Mean over a row's values of (output - target)^2, where the target is the label's onehot or, with one value per row,
+/// the label as a number; gradient = scale times the derivative. Correct are rows whose largest value is the label's
+/// or, with one value, that lie within 1/2 of it.
 template <class T>
-const LossMemory& mean_squared_error(const ExecutionSpace& exec, long rows, int width, Vector<const T> x,
-                                     Vector<const T> targets, double scale, Vector<T> gradient,
-                                     const LossMemory& memory);
+void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory);
+
+/// The same with real numbers as targets (N, width) instead of labels; no row is counted as correct.
+template <class T>
+void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, Vector<const T> targets,
+                        const LossMemory& memory);
 
 }  // namespace halograd

@@ -64,11 +64,25 @@ Pack<T> load_channels(const T* from, int count) {
   }
 }
 
-/// tile_pixels pixels and V packs of channels from `first` on.
+/// What a forward pass, or the data gradient of one phase, reads and writes.
+template <class T>
+struct DepthwisePass {
+  TapMap map;
+  Lattice lattice;  ///< of the pixels that are written
+  const T* in;      ///< (pixels, channels)
+  const T* weights;
+  const T* bias;  ///< (channels), or null
+  int channels;
+  Target<T> target;
+};
+
+/// tile_pixels pixels, of which `valid` are stored at `out`, and V packs of channels from `first` on.
 template <int V, bool whole, class T>
-void weigh_taps(const TapMap& map, const T* const* rows, const T* weights, const T* bias, int channels, int first,
-                const Target<T>& target, const long* out, int valid) {
-  const int count = channels - first;
+void weigh_taps(const DepthwisePass<T>& pass, const T* const* rows, int first, const long* out, int valid) {
+  const TapMap& map = pass.map;
+  const T* const weights = pass.weights;
+  const T* const bias = pass.bias;
+  const int channels = pass.channels, count = channels - first;
   Pack<T> sum[tile_pixels][V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
@@ -95,21 +109,21 @@ void weigh_taps(const TapMap& map, const T* const* rows, const T* weights, const
   for (int m = 0; m < tile_pixels; ++m) {
     if (m >= valid) break;
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) target.store(sum[m][v], out[m] + first + v * lanes<T>, count - v * lanes<T>);
+    for (int v = 0; v < V; ++v) pass.target.store(sum[m][v], out[m] + first + v * lanes<T>, count - v * lanes<T>);
   }
 }
 
-/// Forward, and the data gradient of one phase.
 template <class T>
-void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>& scratch, const TapMap& map,
-                 const Lattice& lattice, const T* in, const T* weights, const T* bias, int channels,
-                 const Target<T>& target) {
+void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>& scratch,
+                 const DepthwisePass<T>& pass) {
+  const Lattice& lattice = pass.lattice;
+  const int channels = pass.channels;
   const long pixels = lattice.pixels();
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   const int tasks = concurrency();
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches, task, tasks);
-    TapTable<T> table(map, scratch.table(task), table_pixels);
+    TapTable<T> table(pass.map, scratch.table(task), table_pixels);
     long out[table_pixels];
     for (long stretch = share.begin; stretch < share.end; ++stretch) {
       const long first_pixel = stretch * table_pixels;
@@ -118,10 +132,10 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
         const long start = pixel.position(lattice);
         for (int i = 0; i < length; ++i) out[at + i] = (start + i * lattice.step[2]) * channels;
       });
-      table.fill(lattice, first_pixel, valid, in, channels, false, scratch.zeros);
+      table.fill(lattice, first_pixel, valid, pass.in, channels, false, scratch.zeros);
       for (int p = 0; p < valid; p += tile_pixels) {
         for_each_channel_block<T>(channels, [&](auto packs, auto whole, int first) {
-          weigh_taps<packs.value, whole.value>(map, table.line(0) + p, weights, bias, channels, first, target, out + p,
+          weigh_taps<packs.value, whole.value>(pass, table.line(0) + p, first, out + p,
                                                std::min(tile_pixels, valid - p));
         });
       }
@@ -186,9 +200,14 @@ void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, con
   Scratch pieces(workspace);
   const DepthwiseScratch<T> scratch(pieces, shape);
   std::fill_n(scratch.zeros, shape.channels, T(0));
-  weigh_image(exec, "halograd::depthwise_forward", scratch, TapMap::forward(shape, scratch.taps),
-              Lattice{shape.batch, shape.out_extent()}, x, weights, bias, shape.channels,
-              Target<T>{y, nullptr, false, relu});
+  weigh_image<T>(exec, "halograd::depthwise_forward", scratch,
+                 {.map = TapMap::forward(shape, scratch.taps),
+                  .lattice = Lattice{shape.batch, shape.out_extent()},
+                  .in = x,
+                  .weights = weights,
+                  .bias = bias,
+                  .channels = shape.channels,
+                  .target = {y, nullptr, false, relu}});
 }
 
 template <class T>
@@ -198,9 +217,14 @@ void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* 
   const DepthwiseScratch<T> scratch(pieces, shape);
   std::fill_n(scratch.zeros, shape.channels, T(0));
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
-    weigh_image<T>(exec, "halograd::depthwise_backward_data", scratch, TapMap::transposed(shape, phase, scratch.taps),
-                   Lattice{shape.batch, shape.extent, phase, shape.stride}, dy, weights, nullptr, shape.channels,
-                   Target<T>{dx, relu_output, accumulate, false});
+    weigh_image<T>(exec, "halograd::depthwise_backward_data", scratch,
+                   {.map = TapMap::transposed(shape, phase, scratch.taps),
+                    .lattice = Lattice{shape.batch, shape.extent, phase, shape.stride},
+                    .in = dy,
+                    .weights = weights,
+                    .bias = nullptr,
+                    .channels = shape.channels,
+                    .target = {dx, relu_output, accumulate, false}});
   });
 }
 

@@ -108,12 +108,22 @@ struct GatherProduct {
   }
 };
 
-/// The tiles of one stretch of pixels and some blocks of columns.
+/// A stretch of pixels and some blocks of columns, [first_block, last_block).
+template <class T>
+struct GatherStretch {
+  const TapTable<T>& table;  ///< what the pixels read
+  TaskLists lists;
+  const long* out;  ///< (valid): where each pixel is in the target
+  int valid;        ///< pixels
+  int first_block, last_block;
+};
+
+/// The tiles of a stretch, for one group.
 template <class T>
 void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
-                    const TapTable<T>& table, const TaskLists& lists, const long* out, int valid, int group,
-                    int first_block, int last_block, Prefetch& next) {
+                    const GatherStretch<T>& stretch, int group, Prefetch& next) {
   const long taps = product.shape->taps();
+  const auto& [table, lists, out, valid, first_block, last_block] = stretch;
   for (int block = first_block; block < last_block; ++block) {
     const TileWidth width = blocks.width(block);
     const int begin = blocks.begin(block);
@@ -182,6 +192,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       for (int slot = 0; slot < table.slots(); ++slot) {
         lists.b_rows[slot] = static_cast<long>(product.pack_position(slot * table.run())) * product.depth;
       }
+      const GatherStretch<T> stretch{table, lists, out, valid, first_block, last_block};
       const int rows = gather_rows(blocks.width(first_block));
       const long tiles = static_cast<long>(groups) * (last_block - first_block) * ((valid + rows - 1) / rows);
       Prefetch next = product.ahead(first_pixel / table_pixels, stretches, tiles);
@@ -189,7 +200,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
         for (int i = 0; group > 0 && i < table.slots() * table_pixels; ++i) {
           if (table.line(0)[i] != scratch.zeros) table.line(0)[i] += product.depth;
         }
-        gather_stretch(product, scratch, blocks, table, lists, out, valid, group, first_block, last_block, next);
+        gather_stretch(product, scratch, blocks, stretch, group, next);
       }
     }
   });

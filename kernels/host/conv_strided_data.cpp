@@ -204,11 +204,25 @@ void compute_tile(const StridedTile<T>& tile) {
 
 /// The pixels of dx with one phase of the depth.
 template <class T>
-void strided_product(const Exec& exec, const ConvShape& shape, const T* dy, const TapMap& map, int depth_phase,
-                     const ColumnBlocks<T>& blocks, long packed_rows, const Target<T>& target,
-                     const StridedScratch<T>& scratch) {
+struct StridedProduct {
+  const ConvShape& shape;
+  const TapMap& map;  ///< of all sources
+  const ColumnBlocks<T>& blocks;
+  int depth_phase;
+  const T* dy;
+  long packed_rows;  ///< rows of the packed weights
+  Target<T> target;
+};
+
+template <class T>
+void strided_product(const Exec& exec, const StridedProduct<T>& product, const StridedScratch<T>& scratch) {
+  const ConvShape& shape = product.shape;
+  const TapMap& map = product.map;
+  const ColumnBlocks<T>& blocks = product.blocks;
+  const T* const dy = product.dy;
+  const Target<T>& target = product.target;
   const Lattice lattice =
-      ordered(map, Lattice{shape.batch, shape.extent, {depth_phase, 0, 0}, shape.stride}, least_inside_share);
+      ordered(map, Lattice{shape.batch, shape.extent, {product.depth_phase, 0, 0}, shape.stride}, least_inside_share);
   const long pixels = lattice.pixels(), pitch = shape.channels;
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   int with_taps = 0;
@@ -244,7 +258,7 @@ void strided_product(const Exec& exec, const ConvShape& shape, const T* dy, cons
       table.fill(lattice, first, valid, dy, shape.filters, false, scratch.zeros);
       for (int block = 0; block < blocks.count(); ++block) {
         const int column = blocks.begin(block);
-        tile.weights = scratch.packed + packed_rows * column;
+        tile.weights = scratch.packed + product.packed_rows * column;
         tile.target = target.from(column);
         tile.columns = blocks.columns - column;
         const bool one_range = block == 0 && !lattice.images_innermost;
@@ -288,8 +302,15 @@ void strided_backward_data(const Exec& exec, const ConvShape& shape, const T* dy
     const TapMap map = TapMap::sources(shape, depth_phase, scratch.taps);
     const long rows = find_sources(shape, map, depth_phase, scratch);
     pack_sources(exec, shape, weights, blocks, map.taps(), rows, scratch);
-    strided_product(exec, shape, dy, map, depth_phase, blocks, rows, Target<T>{dx, relu_output, accumulate, false},
-                    scratch);
+    strided_product<T>(exec,
+                       {.shape = shape,
+                        .map = map,
+                        .blocks = blocks,
+                        .depth_phase = depth_phase,
+                        .dy = dy,
+                        .packed_rows = rows,
+                        .target = {dx, relu_output, accumulate, false}},
+                       scratch);
   }
 }
 

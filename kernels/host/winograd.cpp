@@ -36,6 +36,18 @@ void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int
   }
 }
 
+/// What a pass reads and writes.
+template <class T>
+struct WinogradOperands {
+  const ConvShape& shape;
+  TilePass pass;
+  const T* in;
+  const T* weights;
+  KernelView view;
+  const T* bias;  ///< (pass.columns), or null
+  Target<T> target;
+};
+
 template <int r, class T>
 struct WinogradProduct {
   static constexpr int planes = winograd_planes(r);
@@ -135,7 +147,7 @@ struct WinogradProduct {
   /// Values [begin, end) of a tap's depth, in a block of columns.
   void transform_kernels_of(int block, int tap, int begin, int end, T* kernels) const {
     const int packs = cut.blocks.packs(block);
-    transform_kernels<r>(shape, weights, tap, view, cut.blocks.begin(block), packs, begin, end,
+    transform_kernels<r>(shape, weights, view, {tap, cut.blocks.begin(block), packs, begin, end},
                          kernels + static_cast<long>(tap) * pass.depth * packs * lanes<T>, cut.kernel_pitch());
   }
 
@@ -193,15 +205,22 @@ struct WinogradProduct {
 };
 
 template <int r, class T>
-void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, KernelView view, const T* bias, const Target<T>& target, std::byte* workspace) {
+void run_kernel(const Exec& exec, const char* label, const WinogradOperands<T>& operands, std::byte* workspace) {
+  const TilePass& pass = operands.pass;
   const WinogradCut<T> cut(pass);
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
   std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * cut.input_columns, T(0));
   std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, T(0));
-  if (bias != nullptr) std::copy(bias, bias + pass.columns, scratch.bias);
-  const WinogradProduct<r, T> product{shape, pass, cut, in, weights, view, target, scratch};
+  if (operands.bias != nullptr) std::copy(operands.bias, operands.bias + pass.columns, scratch.bias);
+  const WinogradProduct<r, T> product{.shape = operands.shape,
+                                      .pass = pass,
+                                      .cut = cut,
+                                      .in = operands.in,
+                                      .weights = operands.weights,
+                                      .view = operands.view,
+                                      .target = operands.target,
+                                      .scratch = scratch};
   if (cut.keeps_kernels) {
     product.run_by_tiles(exec, label);
   } else {
@@ -210,13 +229,9 @@ void run(const Exec& exec, const char* label, const ConvShape& shape, const Tile
 }
 
 template <class T>
-void run(const Exec& exec, const char* label, const ConvShape& shape, const TilePass& pass, const T* in,
-         const T* weights, KernelView view, const T* bias, const Target<T>& target, std::byte* workspace) {
-  if (pass.kernel == 3) {
-    run<3, T>(exec, label, shape, pass, in, weights, view, bias, target, workspace);
-  } else {
-    run<5, T>(exec, label, shape, pass, in, weights, view, bias, target, workspace);
-  }
+void run(const Exec& exec, const char* label, const WinogradOperands<T>& operands, std::byte* workspace) {
+  const auto run_size = operands.pass.kernel == 3 ? run_kernel<3, T> : run_kernel<5, T>;
+  run_size(exec, label, operands, workspace);
 }
 
 }  // namespace
@@ -240,8 +255,15 @@ std::size_t winograd_workspace(const ConvShape& shape) {
 template <class T>
 void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
                       T* y, std::byte* workspace) {
-  run<T>(exec, "halograd::winograd_forward", shape, TilePass::forward(shape), x, weights, KernelView::plain, bias,
-         Target<T>{y, nullptr, false, relu}, workspace);
+  run<T>(exec, "halograd::winograd_forward",
+         {.shape = shape,
+          .pass = TilePass::forward(shape),
+          .in = x,
+          .weights = weights,
+          .view = KernelView::plain,
+          .bias = bias,
+          .target = {y, nullptr, false, relu}},
+         workspace);
 }
 
 template <class T>
@@ -249,8 +271,15 @@ void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* d
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   if (adjoint_pays(shape))
     return adjoint_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
-  run<T>(exec, "halograd::winograd_backward_data", shape, TilePass::data(shape), dy, weights, KernelView::turned,
-         nullptr, Target<T>{dx, relu_output, accumulate, false}, workspace);
+  run<T>(exec, "halograd::winograd_backward_data",
+         {.shape = shape,
+          .pass = TilePass::data(shape),
+          .in = dy,
+          .weights = weights,
+          .view = KernelView::turned,
+          .bias = nullptr,
+          .target = {dx, relu_output, accumulate, false}},
+         workspace);
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \

@@ -143,8 +143,9 @@ struct WinogradAdjoint {
     for (long unit = share.begin, count = 0; unit < share.end; unit += count) {
       const int block = static_cast<int>(unit / pass.columns), begin = static_cast<int>(unit % pass.columns);
       count = std::min<long>(pass.columns - begin, share.end - unit);
-      transform_kernels<r>(shape, weights, 0, KernelView::transposed, cut.blocks.begin(block), cut.blocks.packs(block),
-                           begin, begin + static_cast<int>(count), kernels_of(block), cut.kernel_pitch(pass));
+      const KernelPart part{0, cut.blocks.begin(block), cut.blocks.packs(block), begin,
+                            begin + static_cast<int>(count)};
+      transform_kernels<r>(shape, weights, KernelView::transposed, part, kernels_of(block), cut.kernel_pitch(pass));
     }
   }
 

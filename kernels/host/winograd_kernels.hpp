@@ -10,12 +10,19 @@ namespace halograd::host {
 /// or not.
 enum class KernelView { plain, turned, transposed };
 
-/// G g G^T of a block of columns and values [begin, end) of the depth at one slice of the kernel, to (plane, depth,
-/// column in block).
+/// A block of columns and values [begin, end) of the depth, at one slice of the kernel.
+struct KernelPart {
+  int slice_tap;
+  int first_column, packs;
+  int begin, end;
+};
+
+/// G g G^T of a part of the weights, to (plane, depth, column in block), planes `pitch` values apart.
 template <int r, class T>
-void transform_kernels(const ConvShape& shape, const T* all_weights, int slice_tap, KernelView view, int first_column,
-                       int packs, int begin, int end, T* to, long pitch) {
+void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView view, const KernelPart& part, T* to,
+                       long pitch) {
   constexpr int taps = r * r;
+  const auto [slice_tap, first_column, packs, begin, end] = part;
   const bool turned = view == KernelView::turned;
   const int width = packs * lanes<T>;
   const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;

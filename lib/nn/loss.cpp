@@ -43,16 +43,20 @@ void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int
                 Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient,
                 const LossMemory& memory) {
   const long rows = batch * target.labels_per_image;
-  const double scale = 1.0 / static_cast<double>(rows);
+  const LossBatch<float> of_batch{.rows = rows,
+                                  .width = channels,
+                                  .outputs = outputs,
+                                  .labels = labels,
+                                  .scale = 1.0 / static_cast<double>(rows),
+                                  .gradient = gradient};
   if (target.loss.name == "binary_cross_entropy") {
-    binary_cross_entropy<float>(exec, rows, outputs, labels, scale, gradient, memory);
+    binary_cross_entropy(exec, of_batch, memory);
   } else if (target.target_values > 0) {
-    mean_squared_error<float>(exec, rows, channels, outputs, targets, scale, gradient, memory);
+    mean_squared_error(exec, of_batch, targets, memory);
   } else if (target.loss.name == "mean_squared_error") {
-    mean_squared_error<float>(exec, rows, channels, outputs, labels, scale, gradient, memory);
+    mean_squared_error(exec, of_batch, memory);
   } else {
-    softmax_cross_entropy<float>(exec, rows, channels, outputs, labels, scale, gradient, memory,
-                                 target.loss.label_smoothing);
+    softmax_cross_entropy(exec, of_batch, target.loss.label_smoothing, memory);
   }
 }
 

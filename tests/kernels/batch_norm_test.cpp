@@ -58,12 +58,37 @@ Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const V
   const auto dx = to_device(in.before);
   const Buffer<double> workspace("workspace", batch_norm_workspace(in.rows, in.channels));
   Kokkos::deep_copy(workspace, std::nan(""));
-  batch_norm_forward_training<T>(exec, in.rows, in.channels, x, scale, to_device(in.shift), epsilon, momentum,
-                                 running_mean, running_var, mean, inverse_std, addend, relu, y, workspace);
+  const auto shift = to_device(in.shift), dy = to_device(in.dy);
+  batch_norm_forward_training<T>(exec, {.rows = in.rows,
+                                        .channels = in.channels,
+                                        .x = x,
+                                        .scale = scale,
+                                        .shift = shift,
+                                        .epsilon = epsilon,
+                                        .momentum = momentum,
+                                        .running_mean = running_mean,
+                                        .running_var = running_var,
+                                        .saved_mean = mean,
+                                        .saved_inverse_std = inverse_std,
+                                        .addend = addend,
+                                        .relu = relu,
+                                        .y = y,
+                                        .workspace = workspace});
   exec.fence();
   Kokkos::deep_copy(workspace, std::nan(""));
-  batch_norm_backward<T>(exec, in.rows, in.channels, x, to_device(in.dy), scale, mean, inverse_std, dx, dscale, dshift,
-                         accumulate, relu, workspace);
+  batch_norm_backward<T>(exec, {.rows = in.rows,
+                                .channels = in.channels,
+                                .x = x,
+                                .dy = dy,
+                                .scale = scale,
+                                .saved_mean = mean,
+                                .saved_inverse_std = inverse_std,
+                                .dx = dx,
+                                .dscale = dscale,
+                                .dshift = dshift,
+                                .accumulate = accumulate,
+                                .mask = relu,
+                                .workspace = workspace});
   exec.fence();
   return {to_host(y),           to_host(running_mean), to_host(running_var), to_host(mean),
           to_host(inverse_std), to_host(dx),           to_host(dscale),      to_host(dshift)};
@@ -184,8 +209,20 @@ TYPED_TEST(BatchNormTest, InferenceAddsAndRectifiesInPlace) {
   const auto x = to_device(in.x), scale = to_device(in.scale), shift = to_device(in.shift),
              mean = to_device(in.running_mean), variance = to_device(in.running_var), y = to_device(in.before);
   const Buffer<T> plain_y("y", in.x.size());
-  batch_norm_forward_inference<T>(exec, 50, 20, x, scale, shift, epsilon, mean, variance, {}, false, plain_y);
-  batch_norm_forward_inference<T>(exec, 50, 20, x, scale, shift, epsilon, mean, variance, y, true, y);
+  BatchNormInference<T> call{.rows = 50,
+                             .channels = 20,
+                             .x = x,
+                             .scale = scale,
+                             .shift = shift,
+                             .epsilon = epsilon,
+                             .running_mean = mean,
+                             .running_var = variance,
+                             .y = plain_y};
+  batch_norm_forward_inference(exec, call);
+  call.addend = y;
+  call.relu = true;
+  call.y = y;
+  batch_norm_forward_inference(exec, call);
   exec.fence();
   const auto found = to_host(y), before = to_host(plain_y);
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], std::max(before[i] + in.before[i], T(0))) << i;
@@ -225,8 +262,18 @@ TYPED_TEST(BatchNormTest, InferenceUsesTheRunningStatistics) {
     const auto shift = to_device(in.shift);
     const auto mean = to_device(in.running_mean);
     const auto variance = to_device(in.running_var);
-    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, {}, false, y);
-    batch_norm_forward_inference<T>(exec, in.rows, in.channels, x, scale, shift, epsilon, mean, variance, {}, false, x);
+    BatchNormInference<T> call{.rows = in.rows,
+                               .channels = in.channels,
+                               .x = x,
+                               .scale = scale,
+                               .shift = shift,
+                               .epsilon = epsilon,
+                               .running_mean = mean,
+                               .running_var = variance,
+                               .y = y};
+    batch_norm_forward_inference(exec, call);
+    call.y = x;
+    batch_norm_forward_inference(exec, call);
     exec.fence();
     const auto found = to_host(y);
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -249,8 +296,19 @@ TYPED_TEST(BatchNormTest, BackwardMayOverwriteTheGradientItReads) {
   const Buffer<T> dscale("dscale", 20);
   const Buffer<T> dshift("dshift", 20);
   const Buffer<double> workspace("workspace", batch_norm_workspace(70, 20));
-  batch_norm_backward<T>(exec, 70, 20, to_device(in.x), gradient, to_device(in.scale), to_device(expected.mean),
-                         to_device(expected.inverse_std), gradient, dscale, dshift, false, false, workspace);
+  const auto x = to_device(in.x), scale = to_device(in.scale), mean = to_device(expected.mean),
+             inverse_std = to_device(expected.inverse_std);
+  batch_norm_backward<T>(exec, {.rows = 70,
+                                .channels = 20,
+                                .x = x,
+                                .dy = gradient,
+                                .scale = scale,
+                                .saved_mean = mean,
+                                .saved_inverse_std = inverse_std,
+                                .dx = gradient,
+                                .dscale = dscale,
+                                .dshift = dshift,
+                                .workspace = workspace});
   exec.fence();
   EXPECT_EQ(to_host(gradient), expected.dx);
 }
@@ -301,7 +359,19 @@ TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
   const Buffer<T> shorter("shorter", 5);
   const Buffer<double> workspace("workspace", batch_norm_workspace(2, 3));
   const auto forward = [&](long rows, const Buffer<T>& y, const Buffer<double>& scratch) {
-    batch_norm_forward_training<T>(exec, rows, 3, x, c, c, epsilon, momentum, c, c, c, c, {}, false, y, scratch);
+    batch_norm_forward_training<T>(exec, {.rows = rows,
+                                          .channels = 3,
+                                          .x = x,
+                                          .scale = c,
+                                          .shift = c,
+                                          .epsilon = epsilon,
+                                          .momentum = momentum,
+                                          .running_mean = c,
+                                          .running_var = c,
+                                          .saved_mean = c,
+                                          .saved_inverse_std = c,
+                                          .y = y,
+                                          .workspace = scratch});
   };
   EXPECT_NO_THROW(forward(2, x, workspace));
   EXPECT_THROW(forward(1, x, workspace), Error);
@@ -309,9 +379,34 @@ TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
   EXPECT_THROW(forward(3, x, workspace), Error);
   EXPECT_THROW(forward(2, shorter, workspace), Error);
   EXPECT_THROW(forward(2, x, Buffer<double>("workspace", 1)), Error);
-  EXPECT_THROW(batch_norm_backward<T>(exec, 1, 3, x, x, c, c, c, x, c, c, false, false, workspace), Error);
-  EXPECT_THROW(batch_norm_backward<T>(exec, 2, 3, x, x, c, c, c, shorter, c, c, false, false, workspace), Error);
-  EXPECT_THROW(batch_norm_forward_inference<T>(exec, 2, 3, x, c, c, epsilon, c, c, {}, false, shorter), Error);
+  const auto backward = [&](long rows, const Buffer<T>& dx) {
+    batch_norm_backward<T>(exec, {.rows = rows,
+                                  .channels = 3,
+                                  .x = x,
+                                  .dy = x,
+                                  .scale = c,
+                                  .saved_mean = c,
+                                  .saved_inverse_std = c,
+                                  .dx = dx,
+                                  .dscale = c,
+                                  .dshift = c,
+                                  .workspace = workspace});
+  };
+  EXPECT_NO_THROW(backward(2, x));
+  EXPECT_THROW(backward(1, x), Error);
+  EXPECT_THROW(backward(2, shorter), Error);
+  BatchNormInference<T> inference{.rows = 2,
+                                  .channels = 3,
+                                  .x = x,
+                                  .scale = c,
+                                  .shift = c,
+                                  .epsilon = epsilon,
+                                  .running_mean = c,
+                                  .running_var = c,
+                                  .y = x};
+  EXPECT_NO_THROW(batch_norm_forward_inference(exec, inference));
+  inference.y = shorter;
+  EXPECT_THROW(batch_norm_forward_inference(exec, inference), Error);
   exec.fence();
 }
 

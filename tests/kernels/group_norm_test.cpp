@@ -30,9 +30,31 @@ Result<T> run(const GroupNormShape& s, const std::vector<T>& x, const std::vecto
   const Buffer<T> y("y", x.size()), mean("mean", s.statistics()), spread("spread", s.statistics()),
       dscale("dscale", s.channels), dshift("dshift", s.channels);
   const Buffer<double> workspace("workspace", group_norm_workspace(s));
-  group_norm_forward<T>(exec, s, in, factors, to_device(shift), epsilon, mean, spread, y, workspace);
-  group_norm_backward<T>(exec, s, in, to_device(dy), factors, mean, spread, added, dscale, dshift, true, workspace);
-  group_norm_backward<T>(exec, s, in, dx, factors, mean, spread, dx, dscale, dshift, false, workspace);
+  const auto terms = to_device(shift), gradient = to_device(dy);
+  group_norm_forward<T>(exec, {.shape = s,
+                               .x = in,
+                               .scale = factors,
+                               .shift = terms,
+                               .epsilon = epsilon,
+                               .saved_mean = mean,
+                               .saved_inverse_std = spread,
+                               .y = y,
+                               .workspace = workspace});
+  GroupNormBackward<T> backward{.shape = s,
+                                .x = in,
+                                .dy = gradient,
+                                .scale = factors,
+                                .saved_mean = mean,
+                                .saved_inverse_std = spread,
+                                .dx = added,
+                                .dscale = dscale,
+                                .dshift = dshift,
+                                .accumulate = true,
+                                .workspace = workspace};
+  group_norm_backward(exec, backward);
+  backward.dy = backward.dx = dx;
+  backward.accumulate = false;
+  group_norm_backward(exec, backward);
   exec.fence();
   return {to_host(y), to_host(dx), to_host(added), to_host(dscale), to_host(dshift)};
 }
@@ -105,7 +127,15 @@ TEST(GroupNormEdgeTest, RefusesWhatDoesNotFit) {
   const Buffer<float> x("x", 24), c("c", 4), statistics("statistics", 8);
   const Buffer<double> workspace("workspace", 1000);
   const auto forward = [&](const GroupNormShape& s, const Buffer<double>& scratch) {
-    group_norm_forward<float>(ExecutionSpace(), s, x, c, c, epsilon, statistics, statistics, x, scratch);
+    group_norm_forward<float>(ExecutionSpace(), {.shape = s,
+                                                 .x = x,
+                                                 .scale = c,
+                                                 .shift = c,
+                                                 .epsilon = epsilon,
+                                                 .saved_mean = statistics,
+                                                 .saved_inverse_std = statistics,
+                                                 .y = x,
+                                                 .workspace = scratch});
   };
   EXPECT_THROW(forward({2, 3, 4, 3}, workspace), Error);
   EXPECT_THROW(forward({2, 4, 4, 2}, workspace), Error);

@@ -25,9 +25,14 @@ std::vector<std::int32_t> some_labels(long rows, int classes) {
 
 template <class T>
 LossSum loss_of(const std::vector<T>& logits, const std::vector<std::int32_t>& labels, int classes) {
-  return softmax_cross_entropy<T>(ExecutionSpace(), static_cast<long>(labels.size()), classes, to_device(logits),
-                                  to_device(labels), 1.0, Buffer<T>(), LossMemory())
-      .read(ExecutionSpace());
+  const auto device_logits = to_device(logits);
+  const auto device_labels = to_device(labels);
+  const LossMemory memory;
+  softmax_cross_entropy<T>(
+      ExecutionSpace(),
+      {.rows = static_cast<long>(labels.size()), .width = classes, .outputs = device_logits, .labels = device_labels},
+      0, memory);
+  return memory.read(ExecutionSpace());
 }
 
 TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
@@ -60,9 +65,14 @@ TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
       const auto device_labels = to_device(labels);
       const Buffer<T> gradient("gradient", values);
       const LossMemory memory;
-      const LossSum found =
-          softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, gradient, memory)
-              .read(exec);
+      LossBatch<T> batch{.rows = rows,
+                         .width = classes,
+                         .outputs = device_logits,
+                         .labels = device_labels,
+                         .scale = scale,
+                         .gradient = gradient};
+      softmax_cross_entropy(exec, batch, 0, memory);
+      const LossSum found = memory.read(exec);
       EXPECT_NEAR(found.loss, loss, tolerance<T> * (1 + loss));
       EXPECT_EQ(found.correct, correct);
       const auto found_gradient = to_host(gradient);
@@ -70,7 +80,8 @@ TYPED_TEST(LossTest, AgreesWithAPlainLoop) {
 
       const auto again = loss_of(logits, labels, classes);  // without a gradient, and the same bits
       EXPECT_EQ(again.loss, found.loss);
-      softmax_cross_entropy<T>(exec, rows, classes, device_logits, device_labels, scale, device_logits, memory);
+      batch.gradient = device_logits;
+      softmax_cross_entropy(exec, batch, 0, memory);
       EXPECT_EQ(to_host(device_logits), found_gradient);
     }
   }
@@ -105,8 +116,16 @@ TEST(LossGradientTest, AgreesWithCentralDifferences) {
   const auto logits = noise<double>(rows * classes, 2, -3, 3);
   const auto labels = some_labels(rows, classes);
   const Buffer<double> gradient("gradient", logits.size());
-  softmax_cross_entropy<double>(ExecutionSpace(), rows, classes, to_device(logits), to_device(labels), 0.5, gradient,
-                                LossMemory());
+  const auto device_logits = to_device(logits);
+  const auto device_labels = to_device(labels);
+  softmax_cross_entropy<double>(ExecutionSpace(),
+                                {.rows = rows,
+                                 .width = classes,
+                                 .outputs = device_logits,
+                                 .labels = device_labels,
+                                 .scale = 0.5,
+                                 .gradient = gradient},
+                                0, LossMemory());
   const auto found = to_host(gradient);
   const double step = 1e-5;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -160,10 +179,16 @@ TYPED_TEST(LossTest, RefusesShortBuffers) {
   const Buffer<T> six("six", 6);
   const Buffer<T> five("five", 5);
   const Buffer<std::int32_t> labels("labels", 2);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, five, labels, 1, six, LossMemory()), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 3, six, labels, 1, five, LossMemory()), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 3, 2, six, labels, 1, six, LossMemory()), Error);
-  EXPECT_THROW(softmax_cross_entropy<T>(exec, 2, 0, six, labels, 1, six, LossMemory()), Error);
+  const auto run = [&](long rows, int classes, const Buffer<T>& logits, const Buffer<T>& gradient) {
+    softmax_cross_entropy<T>(
+        exec, {.rows = rows, .width = classes, .outputs = logits, .labels = labels, .gradient = gradient}, 0,
+        LossMemory());
+  };
+  EXPECT_NO_THROW(run(2, 3, six, six));
+  EXPECT_THROW(run(2, 3, five, six), Error);
+  EXPECT_THROW(run(2, 3, six, five), Error);
+  EXPECT_THROW(run(3, 2, six, six), Error);
+  EXPECT_THROW(run(2, 0, six, six), Error);
 }
 
 }  // namespace

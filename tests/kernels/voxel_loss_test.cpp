@@ -28,17 +28,23 @@ template <class T>
 LossSum loss_of(const std::string& name, int width, const std::vector<T>& x, const Labels& labels, double scale = 1,
                 const Buffer<T>& gradient = {}) {
   const ExecutionSpace exec;
-  const long rows = static_cast<long>(labels.size());
+  const auto outputs = to_device(x);
+  const auto device_labels = to_device(labels);
+  const LossMemory memory;
+  const LossBatch<T> batch{.rows = static_cast<long>(labels.size()),
+                           .width = width,
+                           .outputs = outputs,
+                           .labels = device_labels,
+                           .scale = scale,
+                           .gradient = gradient};
   if (name == "smooth") {
-    return softmax_cross_entropy<T>(exec, rows, width, to_device(x), to_device(labels), scale, gradient, LossMemory(),
-                                    0.1)
-        .read(exec);
+    softmax_cross_entropy(exec, batch, 0.1, memory);
+  } else if (name == "binary") {
+    binary_cross_entropy(exec, batch, memory);
+  } else {
+    mean_squared_error(exec, batch, memory);
   }
-  if (name == "binary")
-    return binary_cross_entropy<T>(exec, rows, to_device(x), to_device(labels), scale, gradient, LossMemory())
-        .read(exec);
-  return mean_squared_error<T>(exec, rows, width, to_device(x), to_device(labels), scale, gradient, LossMemory())
-      .read(exec);
+  return memory.read(exec);
 }
 
 /// torch.nn.functional at x = [0.5, -1.25, 2, -0.75, 0.25, 1.5], in double.
@@ -81,16 +87,17 @@ TEST(VoxelLossTest, SquaredDistanceToRealNumbers) {
   const ExecutionSpace exec;
   const Buffer<double> gradient("gradient", 6);
   const std::vector<double> x{0.5, -1.25, 2, -0.75, 0.25, 1.5}, targets{0.25, -1.25, 3.5, 0.25, 0.25, -0.5};
-  const LossSum sum = mean_squared_error<double>(exec, 2, 3, to_device(x), to_device(targets), 0.75,
-                                                 Vector<double>(gradient), LossMemory())
-                          .read(exec);
+  const auto outputs = to_device(x), numbers = to_device(targets);
+  const LossMemory memory;
+  const LossBatch<double> batch{.rows = 2, .width = 3, .outputs = outputs, .scale = 0.75, .gradient = gradient};
+  mean_squared_error<double>(exec, batch, numbers, memory);
+  const LossSum sum = memory.read(exec);
   EXPECT_NEAR(sum.loss, (0.0625 + 0 + 2.25) / 3 + (1 + 0 + 4.0) / 3, 1e-15);
   const std::vector<double> expected{0.125, 0, -0.75, -0.5, 0, 1};
   const auto found = to_host(gradient);
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-15) << i;
-  const std::vector<double> few{1, 2, 3};
-  EXPECT_THROW(mean_squared_error<double>(exec, 2, 3, to_device(x), to_device(few), 1, Vector<double>{}, LossMemory()),
-               Error);
+  const Buffer<double> five("five", 5);
+  EXPECT_THROW(mean_squared_error<double>(exec, batch, five, memory), Error);
 }
 
 TEST(VoxelLossTest, FarLogitsNeitherOverflowNorVanish) {

@@ -57,14 +57,36 @@ void add_batch_norms() {
     const std::string name = std::string("batch_norm/") + layer.name;
     const auto moved = static_cast<double>(length);
     const auto forward = [=](const ExecutionSpace& exec, const Vector<const float>& added, bool relu) {
-      batch_norm_forward_training<float>(exec, rows, channels, x, scale, shift, epsilon, 0.1, mean, variance, dscale,
-                                         dshift, added, relu, y, workspace);
+      batch_norm_forward_training<float>(exec, {.rows = rows,
+                                                .channels = channels,
+                                                .x = x,
+                                                .scale = scale,
+                                                .shift = shift,
+                                                .epsilon = epsilon,
+                                                .momentum = 0.1,
+                                                .running_mean = mean,
+                                                .running_var = variance,
+                                                .saved_mean = dscale,
+                                                .saved_inverse_std = dshift,
+                                                .addend = added,
+                                                .relu = relu,
+                                                .y = y,
+                                                .workspace = workspace});
     };
     add(name + "/forward", 2 * moved, [=](const auto& exec) { forward(exec, {}, false); });
     add(name + "/forward_add_relu", 3 * moved, [=](const auto& exec) { forward(exec, addend, true); });
     add(name + "/backward", 3 * moved, [=](const auto& exec) {
-      batch_norm_backward<float>(exec, rows, channels, x, addend, scale, mean, variance, y, dscale, dshift, false,
-                                 false, workspace);
+      batch_norm_backward<float>(exec, {.rows = rows,
+                                        .channels = channels,
+                                        .x = x,
+                                        .dy = addend,
+                                        .scale = scale,
+                                        .saved_mean = mean,
+                                        .saved_inverse_std = variance,
+                                        .dx = y,
+                                        .dscale = dscale,
+                                        .dshift = dshift,
+                                        .workspace = workspace});
     });
   }
 }
@@ -121,7 +143,14 @@ void add_losses() {
     const LossMemory memory;
     add(std::string("softmax_cross_entropy/").append(std::to_string(classes)), static_cast<double>(2 * logits.size()),
         [=](const auto& exec) {
-          softmax_cross_entropy<float>(exec, batch, classes, logits, labels, 1.0 / batch, gradient, memory);
+          softmax_cross_entropy<float>(exec,
+                                       {.rows = batch,
+                                        .width = classes,
+                                        .outputs = logits,
+                                        .labels = labels,
+                                        .scale = 1.0 / batch,
+                                        .gradient = gradient},
+                                       0, memory);
         });
   }
 }

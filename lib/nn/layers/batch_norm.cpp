@@ -32,19 +32,49 @@ class BatchNorm : public Layer {
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
     const Vector<const float> addend = epilogue_.add ? call.inputs[1] : Vector<const float>();
     if (call.training) {
-      batch_norm_forward_training<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                         epsilon_, momentum_, mean, var, saved(call, 0), saved(call, 1), addend,
-                                         epilogue_.relu, call.output, workspace(call));
+      batch_norm_forward_training<float>(exec, {.rows = rows(call.batch),
+                                                .channels = shape_.channels,
+                                                .x = call.inputs[0],
+                                                .scale = scale,
+                                                .shift = shift,
+                                                .epsilon = epsilon_,
+                                                .momentum = momentum_,
+                                                .running_mean = mean,
+                                                .running_var = var,
+                                                .saved_mean = saved(call, 0),
+                                                .saved_inverse_std = saved(call, 1),
+                                                .addend = addend,
+                                                .relu = epilogue_.relu,
+                                                .y = call.output,
+                                                .workspace = workspace(call)});
     } else {
-      batch_norm_forward_inference<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], scale, shift,
-                                          epsilon_, mean, var, addend, epilogue_.relu, call.output);
+      batch_norm_forward_inference<float>(exec, {.rows = rows(call.batch),
+                                                 .channels = shape_.channels,
+                                                 .x = call.inputs[0],
+                                                 .scale = scale,
+                                                 .shift = shift,
+                                                 .epsilon = epsilon_,
+                                                 .running_mean = mean,
+                                                 .running_var = var,
+                                                 .addend = addend,
+                                                 .relu = epilogue_.relu,
+                                                 .y = call.output});
     }
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    batch_norm_backward<float>(exec, rows(call.batch), shape_.channels, call.inputs[0], call.output_gradient,
-                               call.parameters[0], saved(call, 0), saved(call, 1), call.input_gradients[0],
-                               call.parameter_gradients[0], call.parameter_gradients[1], call.accumulate[0], call.mask,
-                               workspace(call));
+    batch_norm_backward<float>(exec, {.rows = rows(call.batch),
+                                      .channels = shape_.channels,
+                                      .x = call.inputs[0],
+                                      .dy = call.output_gradient,
+                                      .scale = call.parameters[0],
+                                      .saved_mean = saved(call, 0),
+                                      .saved_inverse_std = saved(call, 1),
+                                      .dx = call.input_gradients[0],
+                                      .dscale = call.parameter_gradients[0],
+                                      .dshift = call.parameter_gradients[1],
+                                      .accumulate = call.accumulate[0],
+                                      .mask = call.mask,
+                                      .workspace = workspace(call)});
     if (epilogue_.add) pass_gradient(exec, call, 1);
   }
 

@@ -25,13 +25,28 @@ class GroupNorm : public Layer {
     return needs;
   }
   void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    group_norm_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.parameters[0], call.parameters[1],
-                              epsilon_, saved(call, 0), saved(call, 1), call.output, workspace(call));
+    group_norm_forward<float>(exec, {.shape = with_batch(call.batch),
+                                     .x = call.inputs[0],
+                                     .scale = call.parameters[0],
+                                     .shift = call.parameters[1],
+                                     .epsilon = epsilon_,
+                                     .saved_mean = saved(call, 0),
+                                     .saved_inverse_std = saved(call, 1),
+                                     .y = call.output,
+                                     .workspace = workspace(call)});
   }
   void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    group_norm_backward<float>(exec, with_batch(call.batch), call.inputs[0], call.output_gradient, call.parameters[0],
-                               saved(call, 0), saved(call, 1), call.input_gradients[0], call.parameter_gradients[0],
-                               call.parameter_gradients[1], call.accumulate[0], workspace(call));
+    group_norm_backward<float>(exec, {.shape = with_batch(call.batch),
+                                      .x = call.inputs[0],
+                                      .dy = call.output_gradient,
+                                      .scale = call.parameters[0],
+                                      .saved_mean = saved(call, 0),
+                                      .saved_inverse_std = saved(call, 1),
+                                      .dx = call.input_gradients[0],
+                                      .dscale = call.parameter_gradients[0],
+                                      .dshift = call.parameter_gradients[1],
+                                      .accumulate = call.accumulate[0],
+                                      .workspace = workspace(call)});
   }
 
  private:
