@@ -5,17 +5,14 @@
 
 #include "app/json.hpp"
 #include "kernels/types.hpp"
-#include "train/report.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
 
-/// "12.3", or a dash where there is nothing to tell.
-std::string figure(const char* format, double value, bool known) {
-  if (!known) return "-";
-  char text[64];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
+/// A number with so many decimals, or a dash if it is not known.
+std::string figure(int decimals, double value, bool known) {
+  return known ? format("%.*f", decimals, value) : "-";
 }
 
 void print_row(const BenchmarkTable& table, const PassTime& pass, double step_seconds) {
@@ -23,11 +20,10 @@ void print_row(const BenchmarkTable& table, const PassTime& pass, double step_se
   const bool computes = pass.flops > 0 && pass.seconds > 0, moves = pass.bytes > 0 && pass.seconds > 0;
   std::printf("  %-26s %-11s %-9s %10.3f %6.1f %9s %6s %9s %8s %6s\n", pass.layer.c_str(), pass.output.c_str(),
               pass.pass.c_str(), 1e3 * pass.seconds, 100 * pass.seconds / step_seconds,
-              figure("%.1f", 1e-9 * flop_rate, computes).c_str(),
-              figure("%.1f", 100 * flop_rate / table.fma_peak, computes).c_str(),
-              figure("%.3f", 1e-6 * pass.bytes, pass.bytes > 0).c_str(),
-              figure("%.2f", 1e-9 * byte_rate, moves).c_str(),
-              figure("%.1f", 100 * byte_rate / table.bandwidth, moves).c_str());
+              figure(1, 1e-9 * flop_rate, computes).c_str(),
+              figure(1, 100 * flop_rate / table.fma_peak, computes).c_str(),
+              figure(3, 1e-6 * pass.bytes, pass.bytes > 0).c_str(), figure(2, 1e-9 * byte_rate, moves).c_str(),
+              figure(1, 100 * byte_rate / table.bandwidth, moves).c_str());
 }
 
 PassTime total_of(const BenchmarkResult& result) {

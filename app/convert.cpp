@@ -22,6 +22,7 @@
 #include "nn/reference_networks.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
+#include "support/text.hpp"
 #include "train/checkpoint_model.hpp"
 
 namespace halograd {
@@ -63,12 +64,6 @@ HostVector<float> view_of(std::vector<float>& values, std::size_t size) {
   return HostVector<float>(values.data(), values.size());
 }
 
-std::string text_of(const std::vector<double>& values) {
-  std::string text;
-  for (const double value : values) text += (text.empty() ? "" : " ") + std::to_string(value);
-  return text;
-}
-
 /// A checkpoint into what PyTorch or ONNX reads, by the ending of the output.
 void export_checkpoint(const ConvertArguments& arguments, const std::string& partial) {
   const std::string ending = fs::path(arguments.output).extension().string();
@@ -89,11 +84,12 @@ void export_checkpoint(const ConvertArguments& arguments, const std::string& par
     read_checkpoint_replica(arguments.input, std::stoi(arguments.replica), parameters, statistics);
   }
   const StateDict state = to_state_dict(model.tensors, flat, header.step);
-  const std::map<std::string, std::string> facts{{"network", header.network},
-                                                 {"step", std::to_string(header.step)},
-                                                 {"replica", arguments.replica},
-                                                 {"mean", text_of(model.config.data.mean)},
-                                                 {"standard_deviation", text_of(model.config.data.standard_deviation)}};
+  const std::map<std::string, std::string> facts{
+      {"network", header.network},
+      {"step", std::to_string(header.step)},
+      {"replica", arguments.replica},
+      {"mean", listed(model.config.data.mean, " ")},
+      {"standard_deviation", listed(model.config.data.standard_deviation, " ")}};
   if (ending == ".safetensors") {
     write_safetensors(partial, state, facts);
   } else if (ending == ".h5") {
@@ -131,8 +127,7 @@ void import_state(const ConvertArguments& arguments, const std::string& partial,
   ReplicaState replica;
   replica.parameters = view_of(flat.parameters, model.network->parameter_count());
   replica.statistics = view_of(flat.statistics, model.network->statistic_count());
-  write_checkpoint(comm.handle(), partial, header, replica, named_tensors(model.network->parameters()),
-                   named_tensors(model.network->statistics()));
+  write_checkpoint(comm.handle(), partial, header, replica, model.network->parameters(), model.network->statistics());
   std::printf("%s: a checkpoint of %s, %zu parameters; start from it with halograd train --init %s\n",
               arguments.output.c_str(), header.network.c_str(), model.network->parameter_count(),
               arguments.output.c_str());

@@ -10,7 +10,8 @@
 #include "app/commands.hpp"
 #include "app/json.hpp"
 #include "kernels/error.hpp"
-#include "support/terminal.hpp"
+#include "support/progress.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -22,39 +23,29 @@ void ask_to_stop(int /*signal*/) {
 }
 
 /// A bar on a terminal; elsewhere a line each tenth.
-class Bar {
+class ImportProgress {
  public:
-  explicit Bar(bool quiet) : quiet_(quiet), terminal_(output_is_terminal()) {}
-  ~Bar() {
-    if (drawn_) std::printf("\n");
-  }
-  Bar(const Bar&) = delete;
-  Bar& operator=(const Bar&) = delete;
+  explicit ImportProgress(bool quiet) : quiet_(quiet), line_(!quiet) {}
 
   void operator()(long done, long all) {
     if (quiet_) return;
     if (first_ < 0) first_ = done;
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
     const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;
-    if (!terminal_) {
-      if (done < all && 10 * done / all == tenth_) return;
+    const std::string text = format("%ld of %ld images, %.0f images/s", done, all, rate);
+    if (line_.on_terminal()) {
+      if (done == all || !line_.too_soon()) line_.draw(bar(static_cast<double>(done) / all, 40) + " " + text);
+    } else if (done == all || 10 * done / all != tenth_) {
       tenth_ = 10 * done / all;
-      std::printf("%ld of %ld images, %.0f a second\n", done, all, rate);
+      std::printf("%s\n", text.c_str());
       std::fflush(stdout);
-      return;
     }
-    constexpr int width = 40;
-    const int filled = static_cast<int>(width * done / all);
-    std::printf("\r[%s%s] %ld of %ld images, %.0f a second ",
-                std::string(static_cast<std::size_t>(filled), '#').c_str(),
-                std::string(static_cast<std::size_t>(width - filled), ' ').c_str(), done, all, rate);
-    std::fflush(stdout);
-    drawn_ = true;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool quiet_, terminal_, drawn_ = false;
+  bool quiet_;
+  ProgressLine line_;
   long first_ = -1, tenth_ = 0;
   Clock::time_point start_ = Clock::now();
 };
@@ -103,9 +94,9 @@ void import(ImportArguments& arguments) {
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, ask_to_stop);
   ImportResult result;
   {
-    Bar bar(arguments.json);
+    ImportProgress show(arguments.json);
     result = import_images(
-        options, [&](long done, long all) { bar(done, all); }, stop_asked);
+        options, [&](long done, long all) { show(done, all); }, stop_asked);
   }
   print(result, arguments);
 }

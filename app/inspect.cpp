@@ -11,21 +11,10 @@
 #include "io/metrics_read.hpp"
 #include "io/summary.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
-
-std::string extents_text(const std::vector<long>& extents) {
-  std::string text;
-  for (const long extent : extents) text += (text.empty() ? "" : " x ") + std::to_string(extent);
-  return text.empty() ? "1" : text;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 void print_json(const CheckpointSummary& summary) {
   JsonObject object;
@@ -80,12 +69,12 @@ void print_table(const std::string& path, const CheckpointSummary& summary) {
   line("parameters", std::to_string(summary.parameters));
   line("optimizer buffers", std::to_string(summary.optimizer_buffers));
   line("statistics", std::to_string(summary.statistics));
-  if (!summary.averager_state.empty()) line("averager's state", joined(summary.averager_state));
+  if (!summary.averager_state.empty()) line("averager's state", listed(summary.averager_state));
   line("written by", summary.header.versions);
   std::printf("\n  %-20s %-18s %-20s %14s\n", "layer", "tensor", "extents", "norm of mean");
   for (const TensorSummary& tensor : summary.tensors) {
     std::printf("  %-20s %-18s %-20s %14.6g\n", tensor.tensor.layer.c_str(), tensor.tensor.name.c_str(),
-                extents_text(tensor.tensor.extents).c_str(), tensor.norm);
+                (tensor.tensor.extents.empty() ? "1" : listed(tensor.tensor.extents, " x ")).c_str(), tensor.norm);
   }
   std::printf("\n  %-20s %14s %20s\n", "replica", "norm", "distance from mean");
   for (std::size_t rank = 0; rank < summary.replicas.size(); ++rank) {

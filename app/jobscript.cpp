@@ -8,11 +8,11 @@
 
 #include "app/commands.hpp"
 #include "app/jobscript_text.hpp"
-#include "app/shell_word.hpp"
 #include "graph/topology.hpp"
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "support/system_reason.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -60,7 +60,7 @@ void write_jobscript(JobDescription job, const std::string& output) {
     std::cout << text;
   } else {
     write_script(output, text);
-    std::cout << "Wrote " << output << "; submit it with: sbatch " << quoted(output) << "\n";
+    std::cout << "Wrote " << output << "; submit it with: sbatch " << shell_word(output) << "\n";
   }
 }
 
@@ -86,7 +86,7 @@ void add_jobscript(CLI::App& app, const std::vector<std::string>& words) {
   command->add_option("--environment", job->environment, "A file that the job reads first: modules, paths");
   command->add_option("--program", job->program, "The halograd that the job runs; by default this one");
   command->add_option("--output", *output, "File to write, which must not be there; by default standard output");
-  for (const std::string& word : words) job->command += (job->command.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) job->command += (job->command.empty() ? "" : " ") + shell_word(word);
   command->callback([job, output] { write_jobscript(*job, *output); });
 }
 

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <utility>
 
-#include "app/shell_word.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -15,10 +15,6 @@ constexpr int most_threads = 8;     // a small network's layers are too small fo
 constexpr int wanted_ranks = 4;     // with fewer there is little to average
 constexpr int idle_share = 16;      // one core of so many may stay idle
 constexpr long save_seconds = 120;  // before the end: for the step in hand and the checkpoint
-
-std::string plural(int number, const std::string& noun) {
-  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
-}
 
 void require_name(const std::string& value, const char* option) {
   const auto plain = [](unsigned char c) {
@@ -73,7 +69,7 @@ void add_commands(Script& script, const JobDescription& job, const JobLayout& la
   if (!job.environment.empty()) {
     script.comment("The environment of the program: modules, paths.");
     script.line("# shellcheck source=/dev/null");
-    script.line(". " + quoted(job.environment));
+    script.line(". " + shell_word(job.environment));
   }
   script.comment("As many threads in a rank as it has cores.");
   script.line("export OMP_NUM_THREADS=" + std::to_string(layout.cores_per_rank));
@@ -85,7 +81,7 @@ void add_commands(Script& script, const JobDescription& job, const JobLayout& la
   script.line("status=0");
   script.line("srun --mpi=" + job.mpi + " --cpus-per-task=" + std::to_string(layout.cores_per_rank) +
               " --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \\");
-  script.line("  " + quoted(job.program) + " train " + quoted(job.config) + " --resume || status=$?");
+  script.line("  " + shell_word(job.program) + " train " + shell_word(job.config) + " --resume || status=$?");
   script.comment("75: saved for later. The same job goes back into the queue, unless it was started 100 times by now.");
   script.line("if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt 99 ]]; then");
   script.line("  scontrol requeue \"$SLURM_JOB_ID\"");
@@ -118,8 +114,8 @@ JobLayout layout_of(const JobDescription& job) {
     layout.ranks_per_node = cores / threads;
     layout.reason = "at most " + std::to_string(most_threads) + " cores each, hardly any left idle.";
   }
-  HALOGRAD_REQUIRE(layout.ranks_per_node <= cores, plural(layout.ranks_per_node, "rank"), " on a node of ",
-                   plural(cores, "core"), ", expected at least a core for each");
+  HALOGRAD_REQUIRE(layout.ranks_per_node <= cores, counted(layout.ranks_per_node, "rank"), " on a node of ",
+                   counted(cores, "core"), ", expected at least a core for each");
   layout.cores_per_rank = cores / layout.ranks_per_node;
   return layout;
 }
@@ -164,9 +160,9 @@ std::string jobscript_text(const JobDescription& job) {
   const JobLayout layout = layout_of(job);
   Script script;
   script.line("#!/usr/bin/env bash");
-  script.comment("Trains " + job.config + " on " + plural(job.nodes * layout.ranks_per_node, "rank") + ": " +
-                 plural(job.nodes, "node") + ", " + plural(layout.ranks_per_node, "rank") + " on each, " +
-                 plural(layout.cores_per_rank, "core") + " a rank.");
+  script.comment("Trains " + job.config + " on " + counted(job.nodes * layout.ranks_per_node, "rank") + ": " +
+                 counted(job.nodes, "node") + ", " + counted(layout.ranks_per_node, "rank") + " on each, " +
+                 counted(layout.cores_per_rank, "core") + " a rank.");
   script.comment("Written by: " + job.command);
   script.comment("Submit it with sbatch, from the folder that is to hold the run.");
   script.line("");

@@ -5,8 +5,8 @@
 
 #include "app/commands.hpp"
 #include "app/session.hpp"
-#include "config/suggest.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "run/cluster_config.hpp"
+#include "support/text.hpp"
 #include "train/benchmark.hpp"
-#include "train/report.hpp"
 
 namespace halograd {
 namespace {

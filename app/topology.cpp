@@ -11,6 +11,7 @@
 #include "app/commands.hpp"
 #include "app/json.hpp"
 #include "graph/topology.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 
@@ -63,14 +64,6 @@ Figures figures_of(const TopologyOptions& options, const Topology& topology) {
   figures.neighbour_bytes = model * static_cast<double>(figures.edges) / ranks;
   figures.allreduce_bytes = model * 2 * (ranks - 1) / ranks;
   return figures;
-}
-
-std::string with_thousands(double number) {
-  std::string digits = std::to_string(std::llround(number));
-  for (auto at = static_cast<long>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return digits;
 }
 
 void print_bytes(const char* label, double bytes, double model) {

@@ -1,3 +1,4 @@
+#include "support/text.hpp"
 #include "train/trainer.hpp"
 
 #include <iostream>
@@ -7,7 +8,6 @@
 #include "app/commands.hpp"
 #include "app/exit_status.hpp"
 #include "app/json.hpp"
-#include "app/shell_word.hpp"
 #include "mpi/watchdog.hpp"
 #include "run/read.hpp"
 #include "support/stop_signals.hpp"
@@ -56,9 +56,9 @@ std::string switches(const TrainArguments& arguments) {
 
 /// For a shell: goes on with this run as this call has begun or resumed it.
 std::string resuming_command(const TrainArguments& arguments) {
-  std::string command = "halograd train " + quoted(arguments.file);
-  for (const std::string& setting : arguments.overrides) command += " --set " + quoted(setting);
-  if (!arguments.time_limit.empty()) command += " --time-limit " + quoted(arguments.time_limit);
+  std::string command = "halograd train " + shell_word(arguments.file);
+  for (const std::string& setting : arguments.overrides) command += " --set " + shell_word(setting);
+  if (!arguments.time_limit.empty()) command += " --time-limit " + shell_word(arguments.time_limit);
   if (arguments.options.trace) command += " --trace";
   return command + " --resume";
 }

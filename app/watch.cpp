@@ -13,6 +13,7 @@
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "support/terminal.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {

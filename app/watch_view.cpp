@@ -7,6 +7,9 @@
 #include <limits>
 #include <numeric>
 
+#include "support/progress.hpp"
+#include "support/text.hpp"
+
 namespace halograd {
 namespace {
 
@@ -15,13 +18,6 @@ constexpr std::int64_t recent_epochs = 3;   // whose pace tells the time left
 constexpr std::int64_t recent_steps = 128;  // whose speed and waits are shown
 constexpr std::size_t bars = 60;
 constexpr const char* indent = "            ";
-
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
-  std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), pattern, values...);
-  return text.data();
-}
 
 const std::vector<double>& column(const MetricsTable& metrics, const std::string& path) {
   return metrics.columns.at(path);
@@ -98,14 +94,6 @@ void add_last_steps(RunView& view, const MetricsTable& metrics) {
   view.data_share = seconds > 0 ? starved / seconds : 0;
   for (std::int64_t row = std::max<std::int64_t>(0, rows - 8 * static_cast<std::int64_t>(bars)); row < rows; ++row)
     view.step_losses.push_back(row_mean(column(metrics, "/step/loss"), row, view.ranks));
-}
-
-std::string bar_text(double share) {
-  constexpr int width = 30;
-  const int filled = std::clamp(static_cast<int>(share * width), 0, width);
-  std::string bar(width, '.');
-  std::fill_n(bar.begin(), filled, '#');
-  return format("[%s]", bar.c_str());
 }
 
 }  // namespace
@@ -200,11 +188,10 @@ std::string sparkline(const std::vector<double>& values, std::size_t width, bool
 
 std::string screen(const RunView& view, bool blocks) {
   const char* state = view.writer ? "training" : view.finished() ? "finished" : "stopped before its end";
-  std::string text = format("%s: %s, %d rank%s\n", view.name.c_str(), state, view.ranks, view.ranks == 1 ? "" : "s");
+  std::string text = format("%s: %s, %s\n", view.name.c_str(), state, counted(view.ranks, "rank").c_str());
   const double share = view.steps_wanted > 0 ? static_cast<double>(view.steps) / view.steps_wanted : 0;
   text += format("  epochs    %ld of %ld %s %3.0f %%, %ld steps", static_cast<long>(view.epochs),
-                 static_cast<long>(view.epochs_wanted), bar_text(share).c_str(), 100 * share,
-                 static_cast<long>(view.steps));
+                 static_cast<long>(view.epochs_wanted), bar(share).c_str(), 100 * share, static_cast<long>(view.steps));
   if (view.writer && std::isfinite(view.seconds_left))
     text.append(", ").append(human_time(view.seconds_left)).append(" left");
   text += '\n';

@@ -9,10 +9,10 @@
 #include <system_error>
 #include <utility>
 
-#include "config/number.hpp"
 #include "config/toml11.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

@@ -6,6 +6,7 @@
 
 #include "convert/layer_chain.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -20,7 +21,7 @@ long folded_place(long j, long features, long pixels) {
 
 /// Ours (S..., C, K) as PyTorch's (K, C, S...), where K are a convolution's outputs and a transposed one's inputs; a
 /// dense layer has no S and may come behind a flatten.
-void map_weight(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
+void map_weight(const NamedTensor& tensor, long folded_pixels, TensorMap& map) {
   const auto spatial_end = tensor.extents.end() - 2;
   const long taps = std::accumulate(tensor.extents.begin(), spatial_end, 1L, std::multiplies<>());
   const long channels = tensor.extents[tensor.extents.size() - 2], filters = tensor.extents.back();
@@ -34,7 +35,7 @@ void map_weight(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
                                  (tap * channels + folded_place(channel, channels, folded_pixels)) * filters + filter));
 }
 
-void map_vector(const TensorInfo& tensor, long folded_pixels, TensorMap& map) {
+void map_vector(const NamedTensor& tensor, long folded_pixels, TensorMap& map) {
   map.extents = tensor.extents;
   const auto features = static_cast<long>(tensor.size());
   for (long j = 0; j < features; ++j)
@@ -48,23 +49,13 @@ std::string torch_name(const std::string& layer, const std::string& tensor) {
   return layer + "." + (found == others.end() ? tensor : found->second);
 }
 
-std::string text_of(const std::vector<long>& extents) {
-  std::string text = "(";
-  for (const long extent : extents) text += (text.size() == 1 ? "" : ", ") + std::to_string(extent);
-  return text + ")";
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 }  // namespace
 
 std::vector<TensorMap> torch_tensors(const NetworkConfig& config, const Shape& input, const Network& network) {
   std::vector<TensorMap> maps;
   for (const ChainLink& link : chain_layers(config, input)) {
     for (const bool statistic : {false, true}) {
-      for (const TensorInfo& tensor : statistic ? network.statistics() : network.parameters()) {
+      for (const NamedTensor& tensor : statistic ? network.statistics() : network.parameters()) {
         if (tensor.layer != link.config.name) continue;
         TensorMap& map = maps.emplace_back();
         map.name = torch_name(link.config.name, tensor.name);
@@ -91,7 +82,7 @@ StateDict to_state_dict(const std::vector<TensorMap>& tensors, const FlatModel& 
     tensor.values.reserve(map.source.size());
     for (const std::size_t at : map.source) tensor.values.push_back(from[at]);
     constexpr const char* last = ".running_var";
-    if (!ends_with(map.name, last)) continue;
+    if (!map.name.ends_with(last)) continue;
     const std::string layer = map.name.substr(0, map.name.size() - std::string(last).size());
     state.push_back({layer + tracked, {}, {}, {steps}});
   }
@@ -106,14 +97,14 @@ FlatModel from_state_dict(const std::vector<TensorMap>& tensors, const StateDict
   for (const TensorMap& map : tensors) {
     const auto entry = found.find(map.name);
     if (entry == found.end()) {
-      wrong += "\n  missing: " + map.name + " " + text_of(map.extents);
+      wrong += "\n  missing: " + map.name + " " + "(" + listed(map.extents) + ")";
       continue;
     }
     const StateTensor& tensor = *entry->second;
     found.erase(entry);
     if (tensor.extents != map.extents || tensor.values.size() != map.source.size()) {
-      wrong += "\n  " + map.name + " is " + text_of(tensor.extents) + (tensor.integers.empty() ? "" : " of integers") +
-               ", expected " + text_of(map.extents);
+      wrong += "\n  " + map.name + " is " + "(" + listed(tensor.extents) + ")" +
+               (tensor.integers.empty() ? "" : " of integers") + ", expected " + "(" + listed(map.extents) + ")";
       continue;
     }
     std::vector<float>& to = map.statistic ? model.statistics : model.parameters;
@@ -123,7 +114,8 @@ FlatModel from_state_dict(const std::vector<TensorMap>& tensors, const StateDict
     }
   }
   for (const auto& [name, tensor] : found)
-    if (!ends_with(name, tracked)) wrong += "\n  not in the network: " + name + " " + text_of(tensor->extents);
+    if (!name.ends_with(tracked))
+      wrong += "\n  not in the network: " + name + " " + "(" + listed(tensor->extents) + ")";
   HALOGRAD_REQUIRE(wrong.empty(), path, ": is not a state dictionary of this network:", wrong);
   return model;
 }

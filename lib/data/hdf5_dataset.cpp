@@ -21,6 +21,7 @@
 #include "data/row_stream.hpp"
 #include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -145,8 +146,8 @@ class Hdf5FileDataset final : public Dataset {
     const std::vector<hsize_t> found =
         extents_of(labels, 2, values > 0 ? 5 : 4, "as many as the images without channels", label_where_);
     if (values > 0 && found.size() > expected.size()) expected.push_back(values);
-    HALOGRAD_REQUIRE(found == expected, label_where_, ": is of ", extents_text(found), ", expected ",
-                     extents_text(expected), ", a label for each pixel of the images beside it");
+    HALOGRAD_REQUIRE(found == expected, label_where_, ": is of ", listed(found, " x "), ", expected ",
+                     listed(expected, " x "), ", a label for each pixel of the images beside it");
     label_bytes_ = is_byte(labels, label_where_);
     const hid_t integer = label_bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT32;
     return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),

@@ -70,10 +70,4 @@ bool is_byte(const Hdf5Dataset& dataset, const std::string& where) {
   return H5Tget_class(type) == H5T_INTEGER && H5Tget_sign(type) == H5T_SGN_NONE && H5Tget_size(type) == 1;
 }
 
-std::string extents_text(const std::vector<hsize_t>& extents) {
-  std::string line;
-  for (const hsize_t extent : extents) line += (line.empty() ? "" : " x ") + std::to_string(extent);
-  return line;
-}
-
 }  // namespace halograd

@@ -27,7 +27,4 @@ int attribute(const Hdf5Dataset& dataset, const char* name, int most, int otherw
 
 bool is_byte(const Hdf5Dataset& dataset, const std::string& where);
 
-/// "3 x 4"
-std::string extents_text(const std::vector<hsize_t>& extents);
-
 }  // namespace halograd

@@ -8,6 +8,7 @@
 #include "data/byte_dataset.hpp"
 #include "data/hdf5_fields.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -25,10 +26,9 @@ Hdf5Labels read_targets(const Hdf5File& file, const std::string& group, const Hd
   Hdf5Labels labels;
   labels.a_pixel = found.size() >= pixels.size() && std::equal(pixels.begin(), pixels.end(), found.begin());
   const std::size_t axes = labels.a_pixel ? pixels.size() : 1;
-  HALOGRAD_REQUIRE(found.size() <= axes + 1, where, ": is of ", extents_text(found), ", expected ",
-                   extents_text({pixels[0]}), " or ", extents_text({pixels[0]}),
-                   " x K, or for each pixel of the images ", extents_text(pixels), " or ", extents_text(pixels),
-                   " x K");
+  HALOGRAD_REQUIRE(found.size() <= axes + 1, where, ": is of ", listed(found, " x "), ", expected ", pixels[0], " or ",
+                   pixels[0], " x K, or for each pixel of the images ", listed(pixels, " x "), " or ",
+                   listed(pixels, " x "), " x K");
   labels.target_values = found.size() > axes ? static_cast<int>(found.back()) : 1;
   if (labels.a_pixel) return labels;
   labels.targets.resize(static_cast<std::size_t>(found[0]) * static_cast<std::size_t>(labels.target_values));

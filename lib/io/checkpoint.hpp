@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "kernels/types.hpp"
+#include "support/named_tensor.hpp"
 #include "support/numbers.hpp"
 
 namespace halograd {
-
-/// One tensor inside a flat buffer: where /mean/<layer>/<tensor> comes from.
-struct NamedTensor {
-  std::string layer;          ///< "conv1"
-  std::string name;           ///< "weight"
-  std::vector<long> extents;  ///< for example (R, S, C, K)
-  std::size_t offset = 0;     ///< into the flat buffer
-};
 
 /// What a checkpoint says of itself, in attributes of the file.
 struct CheckpointHeader {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "config/suggest.hpp"
 #include "nn/layer_types.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {

@@ -12,12 +12,6 @@
 
 namespace halograd {
 
-std::size_t TensorInfo::size() const {
-  std::size_t product = 1;
-  for (const long extent : extents) product *= static_cast<std::size_t>(extent);
-  return product;
-}
-
 Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
     : target_(target), largest_batch_(largest_batch), input_shape_(input), batches_(input, target, largest_batch) {
   HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
@@ -56,7 +50,7 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool 
     node->needs = node->layer->needs(largest_batch_);
     node->first_parameter = static_cast<int>(parameters_.size());
     node->first_statistic = static_cast<int>(statistics_.size());
-    const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<TensorInfo>& tensors,
+    const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<NamedTensor>& tensors,
                             std::vector<TensorSpec>& kept, std::size_t& count) {
       for (const TensorSpec& spec : specs) {
         tensors.push_back({layer_config.name, spec.name, spec.extents, count});
@@ -86,7 +80,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
   Replica replica{Buffer<float>("halograd::parameters", parameter_count_),
                   Buffer<float>("halograd::gradients", parameter_count_),
                   Buffer<float>("halograd::statistics", statistic_count_)};
-  const auto fill = [&](const std::vector<TensorInfo>& tensors, const std::vector<TensorSpec>& specs,
+  const auto fill = [&](const std::vector<NamedTensor>& tensors, const std::vector<TensorSpec>& specs,
                         const Buffer<float>& to) {
     const auto host = Kokkos::create_mirror_view(to);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -124,11 +118,11 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
   }
   call.output = value(static_cast<int>(i) + 1, batch);
   for (std::size_t j = 0; j < call.parameters.size(); ++j) {
-    const TensorInfo& tensor = parameters_[node.first_parameter + j];
+    const NamedTensor& tensor = parameters_[node.first_parameter + j];
     call.parameters[j] = slice(replica.parameters, tensor.offset, tensor.size());
   }
   for (std::size_t j = 0; j < call.statistics.size(); ++j) {
-    const TensorInfo& tensor = statistics_[node.first_statistic + j];
+    const NamedTensor& tensor = statistics_[node.first_statistic + j];
     call.statistics[j] = slice(replica.statistics, tensor.offset, tensor.size());
   }
   const Region region(node.config.layer.name);
@@ -146,7 +140,7 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       call.accumulate[j] = !node.first_consumer[j];
     }
     for (std::size_t j = 0; j < call.parameter_gradients.size(); ++j) {
-      const TensorInfo& tensor = parameters_[node.first_parameter + j];
+      const NamedTensor& tensor = parameters_[node.first_parameter + j];
       call.parameter_gradients[j] = slice(replica.gradients, tensor.offset, tensor.size());
     }
     const Region region(node.config.layer.name);

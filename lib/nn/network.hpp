@@ -12,17 +12,9 @@
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
 #include "nn/plan.hpp"
+#include "support/named_tensor.hpp"
 
 namespace halograd {
-
-/// Where a layer's tensor lies in a flat buffer.
-struct TensorInfo {
-  std::string layer;
-  std::string name;
-  std::vector<long> extents;
-  std::size_t offset = 0;
-  [[nodiscard]] std::size_t size() const;
-};
 
 /// What a rank trains: all parameters in one buffer, their gradients in a second, batch-norm statistics in a third.
 /// Where each tensor lies is the Network's to say.
@@ -56,8 +48,8 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  [[nodiscard]] const std::vector<TensorInfo>& parameters() const { return parameters_; }
-  [[nodiscard]] const std::vector<TensorInfo>& statistics() const { return statistics_; }
+  [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  [[nodiscard]] const std::vector<NamedTensor>& statistics() const { return statistics_; }
   [[nodiscard]] std::size_t parameter_count() const { return parameter_count_; }
   [[nodiscard]] std::size_t statistic_count() const { return statistic_count_; }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
@@ -127,7 +119,7 @@ class Network {
   int largest_batch_;
   Shape input_shape_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::vector<TensorInfo> parameters_, statistics_;
+  std::vector<NamedTensor> parameters_, statistics_;
   std::vector<TensorSpec> parameter_specs_, statistic_specs_;
   std::size_t parameter_count_ = 0, statistic_count_ = 0;
 

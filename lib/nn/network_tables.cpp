@@ -23,7 +23,7 @@ std::vector<NodeInfo> Network::nodes() const {
       info.input_needs_gradient.push_back(value != 0);
     }
     info.output = node->shape;
-    for (const TensorInfo& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;
+    for (const NamedTensor& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;
     info.forward_flops = node->layer->forward_flops();
     info.needs = node->needs;
   }

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "config/suggest.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "config/number.hpp"
-#include "config/suggest.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "config/suggest.hpp"
 #include "nn/layer_types.hpp"
 #include "nn/reference_networks.hpp"
+#include "support/text.hpp"
 
 /// Every key of a run file: its name, member, meaning and what it may be, each on one line of a visit() below and
 /// nowhere else. Reader, writer, the check for unknown keys and the test of docs/run-files.md are visitors. A new key

@@ -6,13 +6,13 @@
 #include <map>
 
 #include "config/document.hpp"
-#include "config/suggest.hpp"
 #include "kernels/error.hpp"
 #include "nn/layer_inputs.hpp"
 #include "nn/reference_networks.hpp"
 #include "run/averager_checks.hpp"
 #include "run/keys.hpp"
 #include "run/table_reader.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "config/number.hpp"
-#include "config/suggest.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <string>
 
-#include "config/number.hpp"
 #include "kernels/error.hpp"
 #include "run/keys.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

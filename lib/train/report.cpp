@@ -1,24 +1,14 @@
 #include "train/report.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "support/terminal.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
-
-template <class... Values>
-std::string format(const char* pattern, Values... values) {
-  const int length = std::snprintf(nullptr, 0, pattern, values...);
-  std::string text(static_cast<std::size_t>(length) + 1, '\0');
-  std::snprintf(text.data(), text.size(), pattern, values...);
-  text.pop_back();
-  return text;
-}
 
 double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -35,23 +25,6 @@ std::string score_words(const EpochSummary& summary, const std::string& score) {
 }
 
 }  // namespace
-
-std::string human_bytes(double bytes) {
-  constexpr std::array units{"B", "kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  while (bytes >= 999.5 && unit + 1 < units.size()) {
-    bytes /= 1000;
-    ++unit;
-  }
-  const int decimals = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
-  return format("%.*f %s", decimals, bytes, units[unit]);
-}
-
-std::string human_time(double seconds) {
-  const long whole = std::lround(std::max(0.0, seconds));
-  if (whole >= 3600) return format("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
-  return format("%ld:%02ld", whole / 60, whole % 60);
-}
 
 std::string score_text(const std::string& metric, double score) {
   return metric == "error" ? format("%.4g", score) : format("%.2f", 100 * score);
@@ -75,8 +48,8 @@ std::string epoch_row(const EpochSummary& summary) {
 Report::Report(bool silent, int print_steps, std::string metric)
     : metric_(std::move(metric)),
       silent_(silent),
-      terminal_(output_is_terminal()),
       print_steps_(print_steps),
+      progress_(!silent),
       begin_(Clock::now()) {}
 
 void Report::start(const std::string& title, const StartFacts& facts) const {
@@ -91,7 +64,7 @@ void Report::start(const std::string& title, const StartFacts& facts) const {
 
 void Report::line(const std::string& text) {
   if (silent_) return;
-  clear_bar();
+  progress_.clear();
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
 }
@@ -101,7 +74,7 @@ void Report::epoch_begins(std::int64_t epoch, std::int64_t epochs, std::int64_t 
   epochs_ = epochs;
   steps_ = steps;
   images_ = 0;
-  epoch_begin_ = last_bar_ = Clock::now();
+  epoch_begin_ = Clock::now();
   if (first_ < 0) {
     first_ = static_cast<double>(epoch) + static_cast<double>(done) / static_cast<double>(steps);
     begin_ = epoch_begin_;
@@ -124,18 +97,11 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
   const Clock::time_point now = Clock::now();
   const double rate = images_ / std::max(1e-9, seconds_between(epoch_begin_, now));
   const double share = static_cast<double>(step_in_epoch) / static_cast<double>(steps_);
-  if (terminal_) {
-    if (seconds_between(last_bar_, now) < 0.2 && step_in_epoch < steps_) return;
-    last_bar_ = now;
-    constexpr int width = 30;
-    const int filled = static_cast<int>(share * width);
-    const std::string bar =
-        std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(width - filled), '.');
-    std::printf("\r\033[Kepoch %ld/%ld [%s] %3.0f %%  loss %.4f  %.0f images/s  %s left", static_cast<long>(epoch_ + 1),
-                static_cast<long>(epochs_), bar.c_str(), 100 * share, loss, rate,
-                human_time(seconds_left(share)).c_str());
-    bar_shown_ = true;
-    std::fflush(stdout);
+  if (progress_.on_terminal()) {
+    if (progress_.too_soon() && step_in_epoch < steps_) return;
+    progress_.draw(format("epoch %ld/%ld %s %3.0f %%  loss %.4f  %.0f images/s  %s left", static_cast<long>(epoch_ + 1),
+                          static_cast<long>(epochs_), bar(share).c_str(), 100 * share, loss, rate,
+                          human_time(seconds_left(share)).c_str()));
   } else if (print_steps_ > 0 && step_in_epoch % print_steps_ == 0 && step_in_epoch < steps_) {
     std::printf("  epoch %ld/%ld step %ld/%ld loss %.4f, %.0f images/s, %s left\n", static_cast<long>(epoch_ + 1),
                 static_cast<long>(epochs_), static_cast<long>(step_in_epoch), static_cast<long>(steps_), loss, rate,
@@ -146,7 +112,7 @@ void Report::step(std::int64_t step_in_epoch, double loss, int images) {
 
 void Report::epoch_ends(const EpochSummary& summary) {
   if (silent_) return;
-  clear_bar();
+  progress_.clear();
   std::printf("%s\n", epoch_row(summary).c_str());
   std::fflush(stdout);
 }
@@ -170,11 +136,6 @@ void Report::end(const TrainingResult& result) const {
                                           static_cast<long>(result.skipped)));
   }
   start("Done", facts);
-}
-
-void Report::clear_bar() {
-  if (bar_shown_) std::printf("\r\033[K");
-  bar_shown_ = false;
 }
 
 }  // namespace halograd

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/metrics.hpp"
+#include "support/progress.hpp"
 
 namespace halograd {
 
@@ -59,16 +60,16 @@ class Report {
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] double seconds_left(double share_done) const;
-  void clear_bar();
 
   std::string metric_;
-  bool silent_, terminal_;
+  bool silent_;
   int print_steps_;
-  bool header_printed_ = false, bar_shown_ = false;
+  ProgressLine progress_;
+  bool header_printed_ = false;
   std::int64_t epoch_ = 0, epochs_ = 0, steps_ = 0;
   double images_ = 0;
   double first_ = -1;  ///< epochs done when this call began, a part of one included
-  Clock::time_point begin_, epoch_begin_, last_bar_;
+  Clock::time_point begin_, epoch_begin_;
 };
 
 /// The table that training prints: its heading, and an epoch's row.
@@ -76,10 +77,5 @@ std::string epoch_heading(const std::string& metric);
 std::string epoch_row(const EpochSummary& summary);
 /// A score without its unit: accuracy and intersection over union in per cent, an error as it is.
 std::string score_text(const std::string& metric, double score);
-
-/// "1.7 MB", "45.2 kB": powers of 1000, three digits.
-std::string human_bytes(double bytes);
-/// "0:54", "1:02:03".
-std::string human_time(double seconds);
 
 }  // namespace halograd

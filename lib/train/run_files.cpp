@@ -143,8 +143,8 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
     : comm_(comm),
       config_(config),
       folder_(folder.folder()),
-      parameters_(named_tensors(network.parameters())),
-      statistics_(named_tensors(network.statistics())),
+      parameters_(network.parameters()),
+      statistics_(network.statistics()),
       copy_(network.parameter_count(), network.statistic_count(), optimizer.state().size()),
       worker_(comm.handle()) {
   if (start.checkpoint.empty()) {

@@ -1,26 +1,14 @@
 #include "train/start_facts.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "averagers/averager.hpp"
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
-
-std::string count(double number, const std::string& noun) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.0f", number);
-  return std::string(text) + " " + noun + (number == 1 ? "" : "s");
-}
-
-std::string significant(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
-  return text;
-}
 
 /// Which ranks run where: a misplaced rank is the first thing to look for when a job is slow.
 void add_places(StartFacts& facts, const Communicator& comm) {
@@ -28,7 +16,7 @@ void add_places(StartFacts& facts, const Communicator& comm) {
   const auto nodes = places_by_node(gather_places(comm, device_number(ExecutionSpace())));
   for (std::size_t i = 0; i < std::min(nodes.size(), shown_nodes); ++i)
     facts.emplace_back(nodes[i].node, nodes[i].text);
-  if (nodes.size() > shown_nodes) facts.emplace_back("...", count(nodes.size() - shown_nodes, "node") + " more");
+  if (nodes.size() > shown_nodes) facts.emplace_back("...", counted(nodes.size() - shown_nodes, "node") + " more");
 }
 
 /// "ring, 8 edges, 2 between nodes, spectral gap 0.667"; `of_nodes`: its vertices are nodes.
@@ -36,14 +24,14 @@ std::string describe(const Topology& topology, const Communicator& comm, bool of
   if (const DynamicTopology* dynamic = topology.dynamic()) {
     double edges = 0;
     for (int rank = 0; rank < topology.ranks(); ++rank) edges += dynamic->mean_out(rank);
-    return topology.kind() + ", " + count(edges, "edge") + " a step";
+    return topology.kind() + ", " + counted(edges, "edge") + " a step";
   }
   std::size_t edges = 0;
   for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.in_neighbours(rank).size();
   const auto crossing =
       static_cast<double>(of_nodes ? static_cast<long>(edges) : crossing_edges(topology, comm.node_of_rank()));
-  return topology.kind() + (of_nodes ? " of " + count(topology.ranks(), "node") : "") + ", " +
-         count(static_cast<double>(edges), "edge") +
+  return topology.kind() + (of_nodes ? " of " + counted(topology.ranks(), "node") : "") + ", " +
+         counted(static_cast<double>(edges), "edge") +
          (comm.nodes() > 1 ? ", " + significant(crossing) + " between nodes" : "") + ", spectral gap " +
          significant(comm.rank() == 0 ? spectral_gap(topology) : 0);
 }
@@ -60,16 +48,16 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const HaloPlace& halos = setup.halos;
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
-  add("ranks", std::to_string(comm.ranks()) + " on " + count(comm.nodes(), "node"));
+  add("ranks", std::to_string(comm.ranks()) + " on " + counted(comm.nodes(), "node"));
   add("device",
-      std::string(ExecutionSpace::name()) + ", " + count(ExecutionSpace().concurrency(), "thread") + " a rank");
+      std::string(ExecutionSpace::name()) + ", " + counted(ExecutionSpace().concurrency(), "thread") + " a rank");
 
   add_places(facts, comm);
 
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
                   to_string(train_set.shape()) + ", " +
-                  (train_set.target_values() > 0 ? count(train_set.target_values(), "number") + " to tell"
+                  (train_set.target_values() > 0 ? counted(train_set.target_values(), "number") + " to tell"
                                                  : std::to_string(train_set.classes()) + " classes") +
                   (train_set.labels_per_image() > 1 ? " a pixel" : ""));
   add("loss", config.loss.name + ", judged by " + metric_of(config.loss));
@@ -78,9 +66,9 @@ StartFacts start_facts(const TrainingSetup& setup) {
                      human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +
                      " MFLOP forward an image");
   add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations a rank, for " +
-                    count(network.largest_batch(), "image"));
-  add("batch", std::to_string(config.training.batch) + " images, " + count(config.training.epochs, "epoch") + " of " +
-                   count(static_cast<double>(loader.steps()), "step"));
+                    counted(network.largest_batch(), "image"));
+  add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
+                   counted(static_cast<double>(loader.steps()), "step"));
   if (network.replays_steps()) add("step", "recorded once, its kernels then launched together");
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");

@@ -7,6 +7,7 @@
 
 #include "kernels/error.hpp"
 #include "support/stop_signals.hpp"
+#include "support/text.hpp"
 #include "train/report.hpp"
 
 namespace halograd {

@@ -20,6 +20,7 @@
 #include "run/write.hpp"
 #include "support/memory.hpp"
 #include "support/seconds.hpp"
+#include "support/text.hpp"
 #include "support/trace.hpp"
 #include "train/checkpoint_model.hpp"
 #include "train/evaluation.hpp"

@@ -50,9 +50,9 @@ class GoldenFile {
 
 /// One flat buffer of a golden group, in the network's own order.
 inline std::vector<float> flat(const GoldenFile& file, const std::string& group,
-                               const std::vector<TensorInfo>& tensors) {
+                               const std::vector<NamedTensor>& tensors) {
   std::vector<float> result;
-  for (const TensorInfo& tensor : tensors) {
+  for (const NamedTensor& tensor : tensors) {
     const std::vector<double> values = file.values(group + "/" + tensor.layer + "/" + tensor.name);
     EXPECT_EQ(values.size(), tensor.size()) << tensor.layer << "/" << tensor.name;
     result.insert(result.end(), values.begin(), values.end());

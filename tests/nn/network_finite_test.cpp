@@ -20,7 +20,7 @@ class FirstNonFinite : public testing::Test {
     for (std::size_t i = 0; i < images_.size(); ++i) images_[i] = random_uniform(1, i);
   }
   void break_parameter(const std::string& layer, float value) {
-    for (const TensorInfo& tensor : network_.parameters()) {
+    for (const NamedTensor& tensor : network_.parameters()) {
       if (tensor.layer != layer || tensor.name != "weight") continue;
       const auto weight = slice(replica_.parameters, tensor.offset + 1, 1);
       Kokkos::deep_copy(weight, value);

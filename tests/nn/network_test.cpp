@@ -106,7 +106,7 @@ TEST(Network, InitialWeightsFollowHeAndTheSeed) {
   const std::vector<float> first = to_host(network.make_replica(7).parameters);
   EXPECT_EQ(first, to_host(network.make_replica(7).parameters));
   EXPECT_NE(first, to_host(network.make_replica(8).parameters));
-  for (const TensorInfo& tensor : network.parameters()) {
+  for (const NamedTensor& tensor : network.parameters()) {
     double sum = 0, squares = 0;
     for (std::size_t i = 0; i < tensor.size(); ++i) {
       sum += first[tensor.offset + i];
@@ -197,7 +197,7 @@ TEST(Network, ShapesThatDoNotChainAreNamed) {
 std::vector<std::vector<long>> weight_extents(const std::string& list, const Shape& input) {
   const Network network(layers(list), input, 2, 1);
   std::vector<std::vector<long>> extents;
-  for (const TensorInfo& tensor : network.parameters()) {
+  for (const NamedTensor& tensor : network.parameters()) {
     if (tensor.name == "weight") extents.push_back(tensor.extents);
   }
   return extents;
