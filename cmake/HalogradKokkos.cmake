@@ -23,7 +23,15 @@ if(halograd_wanted_backend AND NOT halograd_wanted_backend IN_LIST halograd_foun
     "name another with -DKokkos_ROOT=<prefix>")
 endif()
 
-# Only benchmarks compare with it; found for everybody unless it is declined.
+# Kernels are Kokkos alone; what the program asks of a device beside them it asks a runtime that it must know.
+set(halograd_unknown_backends ${halograd_parallel_backends})
+list(FILTER halograd_unknown_backends EXCLUDE REGEX "^(OPENMP|OpenMP|THREADS|Threads|PTHREAD|Pthread|HPX|CUDA|Cuda|HIP)$")
+if(halograd_unknown_backends)
+  halograd_refuse("knows no device backend ${halograd_unknown_backends}, which the Kokkos in ${Kokkos_DIR} has: computes on "
+    "cores, CUDA and HIP; CONTRIBUTING.md, \"Another device backend\", lists what one has to provide")
+endif()
+
+# Found for everybody unless it is declined.
 option(HALOGRAD_KOKKOS_KERNELS "Sparse products of the simulation by Kokkos Kernels, and comparisons with it in the benchmarks" ON)
 if(HALOGRAD_KOKKOS_KERNELS)
   find_package(KokkosKernels CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../.deps/kokkos)

@@ -11,6 +11,9 @@
 #define HALOGRAD_RUNTIME(name) cuda##name
 #elif defined(KOKKOS_ENABLE_HIP)
 #define HALOGRAD_RUNTIME(name) hip##name
+#else
+static_assert(halograd::runs_on_host,
+              "halograd knows the runtimes of CUDA and HIP alone: CONTRIBUTING.md, \"Another device backend\"");
 #endif
 
 #if defined(HALOGRAD_RUNTIME)

@@ -52,6 +52,8 @@ fi
 refuses 'no Kokkos found; .*' -DCMAKE_DISABLE_FIND_PACKAGE_Kokkos=ON
 refuses 'needs Kokkos 3\.4 or newer, found 3\.2\.1 in .*' -DKokkos_DIR="$(fake_kokkos 3.2.1 'OPENMP;SERIAL')"
 refuses 'needs a Kokkos with a parallel backend, found only SERIAL in .*' -DKokkos_DIR="$(fake_kokkos 4.2.0 SERIAL)"
+refuses 'knows no device backend SYCL, which the Kokkos in .* has: computes on cores, CUDA and HIP; .*' \
+  -DKokkos_DIR="$(fake_kokkos 4.2.0 'OPENMP;SERIAL;SYCL')"
 refuses 'HALOGRAD_BACKEND is hip, but .* has only OPENMP;SERIAL; .*' -DHALOGRAD_BACKEND=hip \
   -DKokkos_DIR="$(fake_kokkos 5.0.0 'OPENMP;SERIAL')"
 
