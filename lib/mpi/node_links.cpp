@@ -21,7 +21,8 @@ namespace {
 
 constexpr int nobody = -1, beat = -2;
 constexpr int connect_milliseconds = 2000, accept_milliseconds = 10000;
-constexpr auto silence = std::chrono::seconds(15);
+constexpr auto between_beats = std::chrono::seconds(1);
+constexpr int most_silent_beats = 15;
 constexpr std::size_t most_addresses = 16;
 
 /// How to reach the first node, and what shows that it is one of this job that does.
@@ -125,7 +126,7 @@ NodeLinks::NodeLinks(MPI_Comm leaders, int rank) {
       if (link >= 0 && becomes(link, POLLIN, connect_milliseconds) &&
           ::recv(link, &hello, sizeof hello, MSG_WAITALL) == static_cast<ssize_t>(sizeof hello) &&
           hello.token == invitation.token) {
-        links_.push_back({link, static_cast<int>(hello.rank), Clock::now()});
+        links_.push_back({link, static_cast<int>(hello.rank)});
       } else if (link >= 0) {
         ::close(link);
       }
@@ -135,7 +136,7 @@ NodeLinks::NodeLinks(MPI_Comm leaders, int rank) {
   } else if (socket = connected_socket(invitation); socket >= 0) {
     const Hello hello{invitation.token, rank};
     complete_ = ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
-    links_.push_back({socket, 0, Clock::now()});
+    links_.push_back({socket, 0});
   }
   for (const Link& link : links_) {
     const int yes = 1;
@@ -153,14 +154,17 @@ void NodeLinks::add_to(std::vector<pollfd>& descriptors) const {
 
 int NodeLinks::look() {
   const Clock::time_point now = Clock::now();
-  if (now - beaten_ > std::chrono::seconds(1)) {
-    for (const Link& link : links_) send_number(link.socket, beat);
+  if (now - beaten_ > between_beats) {
+    for (Link& link : links_) {
+      send_number(link.socket, beat);
+      ++link.silent_beats;
+    }
     beaten_ = now;
   }
   for (Link& link : links_) {
     const int dead = read(link);
     if (dead != nobody) return dead;
-    if (now - link.heard > silence) return link.rank;
+    if (link.silent_beats > most_silent_beats) return link.rank;
   }
   return nobody;
 }
@@ -171,7 +175,7 @@ int NodeLinks::read(Link& link) const {
     const ssize_t got = ::recv(link.socket, &word, sizeof word, MSG_DONTWAIT);
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? nobody : link.rank;
     if (got == 0) return link.rank;
-    link.heard = Clock::now();
+    link.silent_beats = 0;
     if (got == static_cast<ssize_t>(sizeof word) && word >= 0) return word;
   }
 }

@@ -32,7 +32,7 @@ class NodeLinks {
   using Clock = std::chrono::steady_clock;
   struct Link {
     int socket, rank;
-    Clock::time_point heard;
+    int silent_beats = 0;  ///< own beats since the link was heard; a clock would run on while this machine stands still
   };
 
   int read(Link& link) const;

@@ -49,7 +49,7 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, f"runs/{signal}")
         self.cluster.command("scancel", f"--signal={signal}", job)
         record, = self.ends(job)
-        self.assertEqual(record["Restarts"], "1")
+        self.assertEqual(record["Restarts"], "1", self.outputs())
         step = self.check_log(self.read(f"halograd-cpu-{job}.out"), reason)
         self.assertGreater(step, 0)
         return self.check_rows(f"runs/{signal}")
@@ -92,7 +92,7 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, "runs/digits")
         self.cluster.command("scancel", "--signal=USR1", job)
         record, = self.ends(job)
-        self.assertEqual(record["Restarts"], "1")
+        self.assertEqual(record["Restarts"], "1", self.outputs())
         self.check_log(self.read(f"halograd-cpu-{job}.out"), "SIGUSR1")
         self.check_rows("runs/digits")
 
@@ -102,7 +102,7 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, "runs/digits")
         self.cluster.command("scancel", "--signal=USR1", job)
         records = self.ends(job)
-        self.assertEqual([record["Restarts"] for record in records], ["1", "1"])
+        self.assertEqual([record["Restarts"] for record in records], ["1", "1"], self.outputs())
         self.check_log(self.read(f"halograd-heterogeneous-{job}.out"), "SIGUSR1")
         self.check_rows("runs/digits")
 
