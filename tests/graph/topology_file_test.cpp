@@ -49,8 +49,8 @@ class TopologyFile : public testing::Test {
   void expect_at_line(const std::string& message, int line, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
     EXPECT_NE(message.find(path_), std::string::npos) << message;
-    EXPECT_NE(message.find("\n " + std::to_string(line) + " |"), std::string::npos) << message;
-    EXPECT_NE(message.find_first_of("^~"), std::string::npos) << message;
+    EXPECT_NE(message.find("\n  " + std::to_string(line) + " |"), std::string::npos) << message;
+    EXPECT_NE(message.find('^'), std::string::npos) << message;
   }
 
   std::string path_ = testing::TempDir() + "halograd_topology_" + std::to_string(getpid()) + ".toml";
@@ -119,7 +119,7 @@ TEST_F(TopologyFile, RefusesEdgesOutOfRangeToItselfAndRepeated) {
   expect_at_line(message_of("ranks = 3\n[[edge]]\nfrom = 0\nto = 3\nweight = 0.5\n", 3), 4, "rank from 0 to 2");
   expect_at_line(message_of("ranks = 3\n[[edge]]\nfrom = -1\nto = 2\nweight = 0.5\n", 3), 3, "from = -1");
   expect_at_line(message_of("ranks = 3\n[[edge]]\nfrom = 1\nto = 1\nweight = 0.5\n", 3), 4, "to itself");
-  expect_at_line(message_of(directed_triangle + "[[edge]]\nfrom = 0\nto = 1\nweight = 0.5\n", 3), 15, "second time");
+  expect_at_line(message_of(directed_triangle + "[[edge]]\nfrom = 0\nto = 1\nweight = 0.5\n", 3), 15, "a second time");
 }
 
 TEST_F(TopologyFile, RefusesWeightsThatAreNotShares) {

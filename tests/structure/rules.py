@@ -30,7 +30,7 @@ MAY_INCLUDE = {folder: {folder}.union(*FLOORS[:level]) for level, floor in enume
 LIBRARY_HEADERS = {
     r"mpi(-ext)?\.h": r"(lib/(mpi|hdf5|window|averagers|io)|app)/",
     r"(hdf5|hdf5_hl|H5\w*)\.h": r"lib/hdf5/",
-    r"toml(11)?(/.*)?\.hpp": r"lib/(config/toml11\.hpp|graph/topology_file\.cpp)",
+    r"toml(11)?(/.*)?\.hpp": r"lib/config/toml11\.hpp",
     r"CLI(11)?(/.*)?\.hpp": r"app/",
     r"(omp|immintrin|cuda.*|hip/.*)\.?.*": r"kernels/",
 }
