@@ -5,6 +5,7 @@
 #   --tests     also what only tests/run.sh needs
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
 #   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
+#   --mirror    only prints the mirror that this machine takes Debian's packages from
 #
 # Packages come from apt, as root or through sudo, libkokkos-dev among them where the release has it. Where CMake finds
 # no Kokkos with OpenMP, Kokkos and Kokkos Kernels are built into .deps/ of this checkout, once, from the trilinos source
@@ -129,17 +130,24 @@ write_source_list() {
   done >"$deps/apt/sources/halograd.sources"
 }
 
+# The mirror that this machine takes Debian's packages from.
+debian_mirror() {
+  local mirror
+  mirror=$(apt-cache madison libtrilinos-kokkos-dev 2>/dev/null | awk -F' *[|] *' 'NR == 1 { split($3, part, " "); print part[1] }')
+  if [[ -z $mirror ]]; then # no package lists here: take what the first source names
+    mirror=$(sed -nE -e 's/^URIs:[[:space:]]*([^[:space:]]+).*/\1/p' -e 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p' \
+      /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
+  fi
+  [[ -n $mirror ]] || die "no Debian mirror in /etc/apt"
+  printf '%s\n' "$mirror"
+}
+
 # Downloads the trilinos source package into .deps/apt with private lists; apt checks its signature and hashes.
 download_trilinos() {
   local mirror
   rm -rf "$deps/apt"
   mkdir -p "$deps/apt/sources" "$deps/apt/lists/partial" "$deps/apt/cache/archives/partial"
-  mirror=$(apt-cache madison libtrilinos-kokkos-dev 2>/dev/null | awk -F' *[|] *' 'NR == 1 { split($3, part, " "); print part[1] }')
-  if [[ -z $mirror ]]; then  # no package lists here: take what the first source names
-    mirror=$(sed -nE -e 's/^URIs:[[:space:]]*([^[:space:]]+).*/\1/p' -e 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p' \
-      /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1)
-  fi
-  [[ -n $mirror ]] || die "no Debian mirror in /etc/apt; build Kokkos with OpenMP and Kokkos Kernels and set Kokkos_ROOT"
+  mirror=$(debian_mirror) || die "build Kokkos with OpenMP and Kokkos Kernels yourself, and set Kokkos_ROOT"
   write_source_list "$mirror"
   # The sandbox user of apt may not enter this checkout.
   local apt=(apt-get -q -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$deps/apt/sources"
@@ -276,7 +284,11 @@ for option in "$@"; do
       hip=true
       [[ $option == --hip ]] || hip_architecture=${option#*=}
       ;;
-    *) die "unknown option $option; the options are --tests, --openmpi and --hip[=gfx90a]" ;;
+    --mirror)
+      debian_mirror
+      exit 0
+      ;;
+    *) die "unknown option $option; the options are --tests, --openmpi, --hip[=gfx90a] and --mirror" ;;
   esac
 done
 command -v apt-get >/dev/null || die "no apt-get here; install what docs/building.md lists, or use Spack (spack.yaml)"

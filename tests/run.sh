@@ -6,8 +6,10 @@
 #        bash tests/run.sh --long           the same and the long ones
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
+#        bash tests/run.sh --suite NAME ... the last but one in a bare Debian release of that name (tests/suite.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ ${1:-} == --suite ]]; then exec bash tests/suite.sh "${@:2}"; fi
 build=build/ci
 choices=.deps/debian.cmake
 setup=(--tests)
