@@ -127,7 +127,7 @@ void import_state(const ConvertArguments& arguments, const std::string& partial,
   ReplicaState replica;
   replica.parameters = view_of(flat.parameters, model.network->parameter_count());
   replica.statistics = view_of(flat.statistics, model.network->statistic_count());
-  write_checkpoint(comm.handle(), partial, header, replica, model.network->parameters(), model.network->statistics());
+  write_checkpoint(comm, partial, header, replica, model.network->parameters(), model.network->statistics());
   std::printf("%s: a checkpoint of %s, %zu parameters; start from it with halograd train --init %s\n",
               arguments.output.c_str(), header.network.c_str(), model.network->parameter_count(),
               arguments.output.c_str());

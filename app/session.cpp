@@ -1,11 +1,9 @@
 #include "app/session.hpp"
 
-#include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -16,9 +14,7 @@
 #include "kernels/error.hpp"
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
-#include "mpi/node_comm.hpp"
 #include "mpi/placement.hpp"
-#include "mpi/wait.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -33,15 +29,12 @@ int positive_number(const char* variable) {
 
 /// Cores that this node's ranks may use together, over its ranks: right for ranks that a launcher bound to cores of
 /// their own as well as for ranks that share all.
-int cores_a_rank(const Communicator& comm) {
+int cores_per_rank(const Communicator& comm) {
   cpu_set_t mine;
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof(mine), &mine) != 0) return 1;
   cpu_set_t all = mine;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, &all, static_cast<int>(sizeof(all)), MPI_BYTE, MPI_BOR, node_comm(comm.handle()),
-                 &request);
-  wait_politely(request);
+  for (const cpu_set_t& cores : comm.node().gather(mine)) CPU_OR(&all, &all, &cores);
   return std::clamp(CPU_COUNT(&all) / comm.node_ranks(), 1, std::max(1, CPU_COUNT(&mine)));
 }
 
@@ -51,32 +44,26 @@ Session::Session(int argc, char** argv) : argc_(argc), argv_(argv) {}
 
 Session::~Session() {
   if (kokkos_) Kokkos::finalize();
-  if (comm_ == nullptr) return;
-  comm_.reset();
-  MPI_Finalize();
 }
 
 const Communicator& Session::start_mpi() {
-  if (comm_ != nullptr) return *comm_;
-  int granted = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc_, &argv_, MPI_THREAD_MULTIPLE, &granted);
-  comm_ = std::make_unique<Communicator>(MPI_COMM_WORLD);
-  HALOGRAD_REQUIRE(granted == MPI_THREAD_MULTIPLE, "this MPI does not grant MPI_THREAD_MULTIPLE, which halograd needs");
-  return *comm_;
+  if (!mpi_) mpi_.emplace(argc_, argv_);
+  return mpi_->comm();
 }
 
 void Session::start_kokkos(int threads, int ranks_per_device) {
+  const Communicator& comm = mpi_->comm();
   if (threads == 0) threads = positive_number("OMP_NUM_THREADS");
   if (threads == 0) threads = positive_number("SLURM_CPUS_PER_TASK");
-  if (threads == 0) threads = cores_a_rank(*comm_);
+  if (threads == 0) threads = cores_per_rank(comm);
   // OpenMP ends in a segmentation fault where the system cannot start as many.
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int device = -1;
-  comm_->together([&] {
+  comm.together([&] {
     HALOGRAD_REQUIRE(threads <= most_threads_a_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
                      ", expected at most ", most_threads_a_core * cores, " on a node of ", cores, " cores");
     if (runs_on_host) return;
-    device = comm_->node_rank() % accelerators();
+    device = comm.node_rank() % accelerators();
     require_code_for(device);
   });
   flush_subnormals();  // before Kokkos starts its threads
@@ -84,23 +71,23 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
   setenv("OMP_PROC_BIND", "false", 0);
   halograd::start_kokkos(threads, device);
   kokkos_ = true;
-  const std::vector<RankPlace> places = gather_places(*comm_, device);
-  comm_->together([&] { require_devices(places, ranks_per_device); });
+  const std::vector<RankPlace> places = gather_places(comm, device);
+  comm.together([&] { require_devices(places, ranks_per_device); });
 }
 
 int Session::fail(const std::string& message, bool on_all_ranks) {
-  if (comm_ == nullptr) {
+  if (!mpi_) {
     if (launched_rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
     return EXIT_FAILURE;
   }
-  if (on_all_ranks || comm_->ranks() == 1) {
-    if (comm_->rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
+  const Communicator& comm = mpi_->comm();
+  if (on_all_ranks || comm.ranks() == 1) {
+    if (comm.rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
     return EXIT_FAILURE;
   }
-  std::fprintf(stderr, "halograd: rank %d: %s\n", comm_->rank(), message.c_str());
+  std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
   std::fflush(stderr);
-  MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-  return EXIT_FAILURE;
+  MpiSession::abort(EXIT_FAILURE);
 }
 
 int launched_rank() {
@@ -111,14 +98,8 @@ int launched_rank() {
 }
 
 std::string versions() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  std::string mpi(text.data());
-  mpi = mpi.substr(0, mpi.find('\n'));
-  std::replace(mpi.begin(), mpi.end(), '\t', ' ');
   return std::string("halograd ") + HALOGRAD_VERSION + " (" + HALOGRAD_GIT_REVISION + "), Kokkos " + kokkos_version() +
-         " (" + ExecutionSpace::name() + "), " + mpi + ", HDF5 " + hdf5_version();
+         " (" + ExecutionSpace::name() + "), " + MpiSession::library_version() + ", HDF5 " + hdf5_version();
 }
 
 }  // namespace halograd

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
-#include "mpi/communicator.hpp"
+#include "mpi/mpi_session.hpp"
 
 namespace halograd {
 
@@ -18,8 +18,8 @@ class Session {
 
   /// MPI with threads. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
   const Communicator& start_mpi();
-  /// Kokkos with `threads` a rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its ranks.
-  /// On an accelerator where the build is for those: ranks of a node take them in turn. After start_mpi; throws
+  /// Kokkos with `threads` per rank; 0: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK, or this node's usable cores over its
+  /// ranks. On an accelerator where the build is for those: ranks of a node take them in turn. After start_mpi; throws
   /// CollectiveError where there are too many threads for the cores, or more than `ranks_per_device` ranks for one.
   void start_kokkos(int threads, int ranks_per_device = 1);
 
@@ -35,7 +35,7 @@ class Session {
   char** argv_;
   int status_ = 0;
   bool kokkos_ = false;
-  std::unique_ptr<Communicator> comm_;
+  std::optional<MpiSession> mpi_;
 };
 
 /// The rank that the launcher gave this process, before MPI is started; 0 without a launcher.

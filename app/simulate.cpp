@@ -13,7 +13,7 @@
 #include "kernels/peak.hpp"
 #include "kernels/sparse_product.hpp"
 #include "train/benchmark.hpp"
-#include "window/link.hpp"
+#include "window/network_speed.hpp"
 
 namespace halograd {
 namespace {
@@ -56,7 +56,7 @@ void describe_network(const SimulateArguments& arguments, StepWork& work) {
   print_fact("model", 1e-6 * work.model_bytes, "MB", "the network's");
 }
 
-void describe_machine(const SimulateArguments& arguments, const Link& measured, Machine& machine) {
+void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& measured, Machine& machine) {
   const auto choose = [&](double given, double found, double& value) {
     if (given > 0) value = given;
     if (given == 0 && found > 0) value = found;
@@ -85,11 +85,11 @@ void simulate(SimulateArguments arguments, Session& session) {
   comm.together([&] { require_possible(arguments.simulation); });
   session.start_kokkos(arguments.threads);
   const bool linked = comm.ranks() > 1 && (arguments.latency_us == 0 || arguments.bandwidth_gb == 0);
-  const Link link = linked ? measure_link(comm) : Link{};
+  const NetworkSpeed speed = linked ? measure_network_speed(comm) : NetworkSpeed{};
   comm.together([&] {  // one rank does the rest, the others wait for it without holding a core
     if (comm.rank() != 0) return;
     describe_network(arguments, arguments.simulation.work);
-    describe_machine(arguments, link, arguments.simulation.machine);
+    describe_machine(arguments, speed, arguments.simulation.machine);
     std::printf("%-18s %s\n", "sparse products", sparse_product_maker());
     const std::vector<SimulatedRow> rows = simulate_all(arguments.simulation);
     if (!arguments.csv.empty()) write_csv(arguments.csv, rows);

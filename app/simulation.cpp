@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "graph/mixing.hpp"
+#include "graph/spectral_gap.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

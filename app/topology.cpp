@@ -10,6 +10,7 @@
 
 #include "app/commands.hpp"
 #include "app/json.hpp"
+#include "graph/spectral_gap.hpp"
 #include "graph/topology.hpp"
 #include "support/text.hpp"
 

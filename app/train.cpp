@@ -75,7 +75,7 @@ void train(const TrainArguments& arguments, Session& session) {
 
   const bool speaks = comm.rank() == 0;
   Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss));
-  Watchdog watchdog(comm.handle(), requeue_status);
+  Watchdog watchdog(comm, requeue_status);
   if (!watchdog.reaches_all_nodes()) {
     report.line("NOTE: no TCP connection between some nodes: a rank that dies on another node will not be noticed");
   }

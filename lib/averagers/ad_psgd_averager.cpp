@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,7 +7,6 @@
 #include "averagers/halo_mixer.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "window/host_staging.hpp"
 #include "window/pair_window.hpp"
@@ -33,28 +31,21 @@ Sides sides_of(const Topology& topology) {
 class AdPsgdAverager final : public Averager {
  public:
   explicit AdPsgdAverager(const AveragerContext& context, Sides sides)
-      : partners_(of_rank(context.comm, sides.partners)),
+      : comm_(context.comm),
+        partners_(of_rank(context.comm, sides.partners)),
         asks_(of_rank(context.comm, sides.asks)),
         staging_(context.length),
         window_(context.comm, std::move(sides), context.length, transport_options(context.transport)),
         mixer_(context.length, 2) {
-    MPI_Comm_dup(context.comm, &comm_);
-    MPI_Comm_rank(comm_, &rank_);
     if (asks_) sent_.resize(context.length);
   }
-  ~AdPsgdAverager() override {
-    // Freeing is collective: while an exception ends this rank alone, nobody else comes.
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  AdPsgdAverager(const AdPsgdAverager&) = delete;
-  AdPsgdAverager& operator=(const AdPsgdAverager&) = delete;
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     step_ = step;
     if (!asks_ || partners_.empty() || window_.is_asking()) return;
     const HostVector<const float> now = staging_.download(exec, weights);
     std::copy(now.data(), now.data() + now.size(), sent_.begin());
-    const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(rank_));
+    const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(comm_.rank()));
     window_.ask(random_bits(key, static_cast<std::uint64_t>(step)) % partners_.size(),
                 HostVector<const float>(sent_.data(), sent_.size()), step);
   }
@@ -69,11 +60,11 @@ class AdPsgdAverager final : public Averager {
   void settle(const ExecutionSpace& exec, Vector<float> weights) override {
     PolitePause pause;
     for (; window_.is_asking(); pause()) exchange(exec, weights);  // those who answer are here, or will be
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Ibarrier(comm_, &request);
-    for (int done = 0; done == 0; pause()) {
+    OwnedRequest barrier;
+    MPI_Ibarrier(comm_.handle(), barrier.start());
+    for (; barrier.is_under_way(); pause()) {
       exchange(exec, weights);
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      barrier.test();
     }
     waited_ += pause.seconds();
   }
@@ -84,8 +75,8 @@ class AdPsgdAverager final : public Averager {
 
  private:
   template <class Values>
-  static typename Values::value_type of_rank(MPI_Comm comm, const Values& values) {
-    return values[static_cast<std::size_t>(rank_of(comm))];
+  static typename Values::value_type of_rank(const Communicator& comm, const Values& values) {
+    return values[static_cast<std::size_t>(comm.rank())];
   }
 
   /// Takes the answer, or answers once each partner that has asked; whatever has come.
@@ -103,9 +94,7 @@ class AdPsgdAverager final : public Averager {
     }
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int exceptions_ = std::uncaught_exceptions();
-  int rank_ = 0;
+  OwnedComm comm_;
   std::vector<int> partners_;
   bool asks_;
   std::vector<float> sent_;  // of a rank that asks: the question

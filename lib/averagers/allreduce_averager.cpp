@@ -1,7 +1,4 @@
-#include <mpi.h>
-
 #include <algorithm>
-#include <exception>
 #include <vector>
 
 #include "averagers/averagers.hpp"
@@ -21,25 +18,17 @@ constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallred
 
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(MPI_Comm comm, std::size_t length, double latency)
-      : length_(length), open_(length), latency_(latency) {
-    MPI_Comm_dup(comm, &comm_);
-    MPI_Comm_size(comm_, &ranks_);
-    if (ranks_ == 1) return;
+  AllreduceAverager(const Communicator& comm, std::size_t length, double latency)
+      : comm_(comm), length_(length), open_(length), latency_(latency) {
+    if (comm_.ranks() == 1) return;
     sum_ = Buffer<float>("halograd::gradient_sum", length);
     host_sum_ = Kokkos::create_mirror_view(sum_);
     requests_.reserve(length / bucket_floats + length / most_floats + 2);
   }
-  ~AllreduceAverager() override {
-    // Freeing is collective: while an exception ends this rank alone, nobody else comes.
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  AllreduceAverager(const AllreduceAverager&) = delete;
-  AllreduceAverager& operator=(const AllreduceAverager&) = delete;
 
   void gradient_ready(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin,
                       double share) override {
-    if (ranks_ == 1) return;
+    if (comm_.ranks() == 1) return;
     if (open_ - begin >= bucket_floats) {
       start(exec, gradient, begin, share);
       early_share_ = share;
@@ -53,14 +42,14 @@ class AllreduceAverager final : public Averager {
                      Vector<float> gradient, double share) override {
     HALOGRAD_REQUIRE(gradient.extent(0) == length_, "allreduce: ", gradient.extent(0), " gradients; expected ",
                      length_);
-    if (ranks_ == 1) {
+    if (comm_.ranks() == 1) {
       scale(exec, share, gradient);
       return;
     }
     // Where a rank leaves its gradient out, what has left of it must not count: all sum anew. Whether one does travels
     // beside the last bucket.
     int left_out = open_ < length_ && share != early_share_ ? 1 : 0;
-    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_, &requests_.emplace_back());
+    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_.handle(), &requests_.emplace_back());
     start(exec, gradient, 0, share);
     finish();
     if (left_out != 0) {
@@ -86,7 +75,7 @@ class AllreduceAverager final : public Averager {
     exec.fence();
     for (std::size_t from = begin; from < open_; from += most_floats) {
       const int count = static_cast<int>(std::min(most_floats, open_ - from));
-      MPI_Iallreduce(MPI_IN_PLACE, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_,
+      MPI_Iallreduce(MPI_IN_PLACE, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
                      &requests_.emplace_back());
     }
     open_ = begin;
@@ -95,7 +84,7 @@ class AllreduceAverager final : public Averager {
   void finish() {
     const trace::Span span("wait", "comm");
     // What is injected: the messages of a ring that follow each other.
-    const double latency = 2 * (ranks_ - 1) * latency_;
+    const double latency = 2 * (comm_.ranks() - 1) * latency_;
     PolitePause pause;
     for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
     const double waited = pause.seconds();
@@ -103,12 +92,10 @@ class AllreduceAverager final : public Averager {
     wait_seconds_ += pause.seconds() - waited;
     requests_.clear();
     open_ = length_;
-    bytes_sent_ += allreduce_bytes(ranks_, length_);
+    bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int ranks_ = 1;
-  int exceptions_ = std::uncaught_exceptions();
+  OwnedComm comm_;
   std::size_t length_;
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;

@@ -36,7 +36,7 @@ std::unique_ptr<Averager> make_every_step_averager(const AveragerContext& contex
 namespace {
 
 double bytes_per_exchange(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
-                          std::size_t parts, int ranks_a_node) {
+                          std::size_t parts, int ranks_per_node) {
   const std::string& name = averager.name;
   const auto model = static_cast<double>(length * sizeof(float));
   if (name == "none") return 0;
@@ -44,9 +44,9 @@ double bytes_per_exchange(const AveragerConfig& averager, const Topology& topolo
   if (const DynamicTopology* dynamic = topology.dynamic()) return dynamic->mean_out(rank) * model;
   if (name == "ad_psgd") return topology.ranks() > 1 ? model : 0;  // a question or an answer
   if (name == "hierarchical") {
-    const auto slices = static_cast<std::size_t>(ranks_a_node);
+    const auto slices = static_cast<std::size_t>(ranks_per_node);
     const std::size_t slice = (length + slices - 1) / slices;
-    return static_cast<double>(topology.out_neighbours(rank / ranks_a_node).size() * slice * sizeof(float));
+    return static_cast<double>(topology.out_neighbours(rank / ranks_per_node).size() * slice * sizeof(float));
   }
   const auto neighbours = static_cast<double>(topology.out_neighbours(rank).size());
   if (name == "fast") return neighbours * (model + sizeof(float));  // and the share of the gradient
@@ -57,11 +57,11 @@ double bytes_per_exchange(const AveragerConfig& averager, const Topology& topolo
 }  // namespace
 
 double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
-                      std::size_t optimizer_buffers, int ranks_a_node) {
+                      std::size_t optimizer_buffers, int ranks_per_node) {
   const std::size_t parts = averager.momentum == "averaged" ? 1 + optimizer_buffers : 1;
-  const double exchange = bytes_per_exchange(averager, topology, rank, length, parts, ranks_a_node);
+  const double exchange = bytes_per_exchange(averager, topology, rank, length, parts, ranks_per_node);
   const auto exact =
-      static_cast<double>(parts) * static_cast<double>(exact_average_bytes(topology.ranks() * ranks_a_node, length));
+      static_cast<double>(parts) * static_cast<double>(exact_average_bytes(topology.ranks() * ranks_per_node, length));
   return exchange / averager.every + (averager.global_every > 0 ? exact / averager.global_every : 0);
 }
 

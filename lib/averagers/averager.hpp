@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "config/comm_config.hpp"
 #include "graph/topology.hpp"
 #include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
 #include "support/numbers.hpp"
 #include "window/edge_log.hpp"
 #include "window/halo_values.hpp"
@@ -21,7 +20,7 @@ struct AveragerContext {
   const AveragerConfig& averager;
   const CommConfig& transport;
   const Topology& topology;
-  MPI_Comm comm;
+  Communicator comm;
   std::size_t length;           ///< of the weights
   std::int64_t first_step = 0;  ///< the step that comes next
 
@@ -30,7 +29,7 @@ struct AveragerContext {
   /// Makes one more step of the optimizer at the current learning rate, with another gradient than the rank's own.
   std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
 
-  /// Of neighbour averaging as it is (window/halo_memory.hpp); the same on all ranks.
+  /// Of neighbour averaging as it is (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;
 };
 
@@ -104,9 +103,9 @@ bool works_beside_gradient(const AveragerConfig& averager);
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
 /// Bytes that `rank` sends a step, on average, for `length` weights and as many values in each optimizer buffer. With a
-/// consensus target: what it would send with the longest period. `ranks_a_node`: 1, but of the hierarchical averager,
+/// consensus target: what it would send with the longest period. `ranks_per_node`: 1, but of the hierarchical averager,
 /// whose topology is of nodes, and for which what stays in a node does not count.
 double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
-                      std::size_t optimizer_buffers = 0, int ranks_a_node = 1);
+                      std::size_t optimizer_buffers = 0, int ranks_per_node = 1);
 
 }  // namespace halograd

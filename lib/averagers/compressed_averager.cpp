@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <vector>
 
 #include "averagers/averagers.hpp"
 #include "averagers/weight_averager.hpp"
 #include "kernels/codec.hpp"
 #include "kernels/mix.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
 #include "window/host_staging.hpp"
@@ -44,8 +42,8 @@ class CompressedNeighbourAverager final : public WeightAverager {
         consensus_step_(step_of(context.averager)),
         length_(context.length),
         code_bytes_(codec_.bytes(length_)),
-        neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
-        out_neighbours_(context.topology.out_neighbours(rank_of(context.comm))),
+        neighbours_(context.topology.in_neighbours(context.comm.rank())),
+        out_neighbours_(context.topology.out_neighbours(context.comm.rank())),
         others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
         total_(length_ * (1 + others_.size())),
         words_(words_of(code_bytes_ * (1 + others_.size()))),
@@ -53,16 +51,11 @@ class CompressedNeighbourAverager final : public WeightAverager {
         own_("halograd::estimate", total_),
         code_staging_(words_),
         state_staging_(total_),
-        window_(context.comm, context.topology, words_, {transport_options(context.transport)}) {
+        window_(context.comm, context.topology, words_, {transport_options(context.transport)}),
+        comm_(context.comm) {
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) estimates_.emplace_back("halograd::estimate", total_);
     window_.start_at(context.first_step);
-    comm_ = duplicate(context.comm);
   }
-  ~CompressedNeighbourAverager() override {
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  CompressedNeighbourAverager(const CompressedNeighbourAverager&) = delete;
-  CompressedNeighbourAverager& operator=(const CompressedNeighbourAverager&) = delete;
 
   [[nodiscard]] std::vector<SavedState> state() override {
     const HostVector<float> own = state_staging_.download_to_change(ExecutionSpace(), own_);
@@ -80,11 +73,11 @@ class CompressedNeighbourAverager final : public WeightAverager {
       const int count = static_cast<int>(std::min(most, total_ - begin));
       for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
         if (begin == 0) received.emplace_back("halograd::estimate", total_);
-        MPI_Irecv(received[edge].data() + begin, count, MPI_FLOAT, neighbours_[edge].rank, 0, comm_,
+        MPI_Irecv(received[edge].data() + begin, count, MPI_FLOAT, neighbours_[edge].rank, 0, comm_.handle(),
                   &requests.emplace_back());
       }
       for (const Neighbour& neighbour : out_neighbours_) {
-        MPI_Isend(own.data() + begin, count, MPI_FLOAT, neighbour.rank, 0, comm_, &requests.emplace_back());
+        MPI_Isend(own.data() + begin, count, MPI_FLOAT, neighbour.rank, 0, comm_.handle(), &requests.emplace_back());
       }
     }
     for (MPI_Request& request : requests) wait_politely(request);
@@ -161,8 +154,7 @@ class CompressedNeighbourAverager final : public WeightAverager {
   std::vector<Buffer<float>> estimates_;  // of the in-neighbours' replicas
   HostStaging code_staging_, state_staging_;
   HaloWindow window_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int exceptions_ = std::uncaught_exceptions();
+  OwnedComm comm_;
 };
 
 }  // namespace

@@ -2,24 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
-
-#include "mpi/wait.hpp"
 
 namespace halograd {
 
-ConsensusControl::ConsensusControl(MPI_Comm comm, double target, std::int64_t longest)
-    : comm_(duplicate(comm)), exceptions_(std::uncaught_exceptions()), target_(target), longest_(longest) {
-  int ranks = 1;
-  MPI_Comm_size(comm_, &ranks);
-  rows_.resize(static_cast<std::size_t>(ranks));
-}
-
-ConsensusControl::~ConsensusControl() {
-  if (std::uncaught_exceptions() != exceptions_) return;  // the other ranks do not come
-  wait_politely(request_);
-  MPI_Comm_free(&comm_);
-}
+ConsensusControl::ConsensusControl(const Communicator& comm, double target, std::int64_t longest)
+    : comm_(comm), target_(target), longest_(longest), rows_(static_cast<std::size_t>(comm.ranks())) {}
 
 std::int64_t ConsensusControl::next_period(std::int64_t period, const std::array<double, sketch_width>& projections,
                                            double squared_step) {
@@ -36,14 +23,14 @@ std::int64_t ConsensusControl::next_period(std::int64_t period, const std::array
   std::copy(projections.begin(), projections.end(), mine_.begin());
   mine_.back() = squared_step;
   constexpr int count = sketch_width + 1;
-  MPI_Iallgather(mine_.data(), count, MPI_DOUBLE, rows_.data(), count, MPI_DOUBLE, comm_, &request_);
+  MPI_Iallgather(mine_.data(), count, MPI_DOUBLE, rows_.data(), count, MPI_DOUBLE, comm_.handle(), exchange_.start());
   bytes_sent_ += static_cast<std::int64_t>(sizeof(Row) * (rows_.size() - 1));
   return period;
 }
 
 void ConsensusControl::finish() {
-  if (request_ == MPI_REQUEST_NULL) return;
-  wait_seconds_ += wait_politely(request_);
+  if (!exchange_.is_under_way()) return;
+  wait_seconds_ += exchange_.wait();
   const auto ranks = static_cast<double>(rows_.size());
   double distance = 0, step = 0;
   for (std::size_t k = 0; k < sketch_width; ++k) {

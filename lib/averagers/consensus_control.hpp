@@ -1,13 +1,13 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "kernels/sketch.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 
@@ -18,10 +18,7 @@ class ConsensusControl {
  public:
   /// Collective. `target`: the consensus distance to keep, in root-mean-square lengths of the optimizer's step;
   /// `longest`: the longest period to choose.
-  ConsensusControl(MPI_Comm comm, double target, std::int64_t longest);
-  ~ConsensusControl();
-  ConsensusControl(const ConsensusControl&) = delete;
-  ConsensusControl& operator=(const ConsensusControl&) = delete;
+  ConsensusControl(const Communicator& comm, double target, std::int64_t longest);
 
   /// At each exchange, on all ranks: ends the measurement of the exchange before, and begins the next one with this
   /// rank's projections and the squared length of its optimizer's step. Returns the period to use from now on, the same
@@ -41,13 +38,12 @@ class ConsensusControl {
  private:
   using Row = std::array<double, sketch_width + 1>;
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int exceptions_;
+  OwnedComm comm_;
   double target_;
   std::int64_t longest_;
-  MPI_Request request_ = MPI_REQUEST_NULL;
   Row mine_{};
   std::vector<Row> rows_;  // of all ranks: added up in their order, the sums are the same everywhere
+  OwnedRequest exchange_;  // of the rows
   std::array<double, 2> measured_{-1, -1};
   double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;

@@ -1,8 +1,5 @@
-#include <mpi.h>
-
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <vector>
 
 #include "averagers/averagers.hpp"
@@ -23,30 +20,24 @@ constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one call of MPI
 class ElasticAverager final : public Averager {
  public:
   explicit ElasticAverager(const AveragerContext& context)
-      : length_(context.length),
+      : comm_(context.comm),
+        length_(context.length),
         staging_(length_),
         centre_staging_(length_),
         centre_("halograd::centre", length_),
         sum_("halograd::replica_sum", length_),
         host_sum_(Kokkos::create_mirror_view(sum_)) {
-    MPI_Comm_dup(context.comm, &comm_);
-    MPI_Comm_size(comm_, &ranks_);
-    MPI_Comm_rank(comm_, &rank_);
-    alpha_ = context.averager.elasticity / ranks_;
-    latency_ = 2e-6 * (ranks_ - 1) * context.transport.inject.latency_us;
-    shard_.resize((length_ + static_cast<std::size_t>(ranks_) - 1) / static_cast<std::size_t>(ranks_));
+    const int ranks = comm_.ranks();
+    alpha_ = context.averager.elasticity / ranks;
+    latency_ = 2e-6 * (ranks - 1) * context.transport.inject.latency_us;
+    shard_.resize((length_ + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks));
   }
-  ~ElasticAverager() override {
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  ElasticAverager(const ElasticAverager&) = delete;
-  ElasticAverager& operator=(const ElasticAverager&) = delete;
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<const float> weights) override {
     const HostVector<const float> replica = staging_.download(exec, weights);
     for (std::size_t from = 0; from < length_; from += most_floats) {
       const int count = static_cast<int>(std::min(most_floats, length_ - from));
-      MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_,
+      MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
                      &requests_.emplace_back());
     }
     under_way_ = PolitePause();
@@ -64,29 +55,25 @@ class ElasticAverager final : public Averager {
     while (under_way_.seconds() < latency_) pause();
     wait_seconds_ += pause.seconds();
     requests_.clear();
-    bytes_sent_ += allreduce_bytes(ranks_, length_);
+    bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
     Kokkos::deep_copy(exec, sum_, host_sum_);
-    if (started_[0] == 0) mix(exec, {0, 1, {1.0 / ranks_}, {sum_.data()}}, centre_);  // the mean of the replicas
+    if (started_[0] == 0) mix(exec, {0, 1, {1.0 / comm_.ranks()}, {sum_.data()}}, centre_);  // the mean of the replicas
     started_[0] = 1;
     mix(exec, {1 - alpha_, 1, {alpha_}, {centre_.data()}}, weights);
-    mix(exec, {1 - alpha_ * ranks_, 1, {alpha_}, {sum_.data()}}, centre_);
+    mix(exec, {1 - alpha_ * comm_.ranks(), 1, {alpha_}, {sum_.data()}}, centre_);
     exec.fence();
   }
 
   /// Each rank's share of the centre.
   [[nodiscard]] std::vector<SavedState> state() override {
     const HostVector<const float> centre = centre_staging_.download(ExecutionSpace(), centre_);
-    const std::size_t begin = std::min(length_, shard_.size() * static_cast<std::size_t>(rank_));
+    const std::size_t begin = std::min(length_, shard_.size() * static_cast<std::size_t>(comm_.rank()));
     std::fill(shard_.begin(), shard_.end(), 0.0F);
     std::copy_n(centre.data() + begin, std::min(shard_.size(), length_ - begin), shard_.begin());
     return {{"centre", std::span(shard_)}, {"started", std::span(started_)}};
   }
   void restored() override {
-    std::vector<float> all(shard_.size() * static_cast<std::size_t>(ranks_));
-    const int count = static_cast<int>(shard_.size());
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(shard_.data(), count, MPI_FLOAT, all.data(), count, MPI_FLOAT, comm_, &request);
-    wait_politely(request);
+    const std::vector<float> all = comm_.gather(std::span(shard_));
     Kokkos::deep_copy(centre_, HostVector<const float>(all.data(), length_));
   }
 
@@ -94,9 +81,7 @@ class ElasticAverager final : public Averager {
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int ranks_ = 1, rank_ = 0;
-  int exceptions_ = std::uncaught_exceptions();
+  OwnedComm comm_;
   double alpha_ = 0;
   double latency_ = 0;  ///< seconds, injected: of the messages of a ring, which follow each other
   std::size_t length_;

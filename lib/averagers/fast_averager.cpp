@@ -1,17 +1,13 @@
-#include <mpi.h>
-
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "averagers/averagers.hpp"
 #include "kernels/error.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
 #include "window/host_staging.hpp"
 
@@ -24,9 +20,10 @@ namespace {
 class FastAverager final : public Averager {
  public:
   explicit FastAverager(const AveragerContext& context)
-      : length_(context.length),
+      : comm_(context.comm),
+        length_(context.length),
         sync_epochs_(context.averager.sync_epochs),
-        neighbours_(context.topology.in_neighbours(rank_of(context.comm)).size()),
+        neighbours_(context.topology.in_neighbours(comm_.rank()).size()),
         message_("halograd::gradient_message", length_ + 1),
         staging_(length_ + 1),
         weights_staging_(length_),
@@ -35,18 +32,11 @@ class FastAverager final : public Averager {
         optimizer_step_(context.optimizer_step) {
     if constexpr (!runs_on_host) received_.emplace("halograd::gradient", length_);
     window_.start_at(context.first_step);
-    MPI_Comm_dup(context.comm, &comm_);
-    MPI_Comm_size(comm_, &ranks_);
   }
-  ~FastAverager() override {
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  FastAverager(const FastAverager&) = delete;
-  FastAverager& operator=(const FastAverager&) = delete;
 
   void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> /*weights*/, Vector<float> gradient,
                      double share) override {
-    if (ranks_ == 1) return;
+    if (comm_.ranks() == 1) return;
     Kokkos::deep_copy(exec, slice(message_, 0, length_), gradient);
     Kokkos::deep_copy(exec, slice(message_, length_, 1), share > 0 ? 1.0F : 0.0F);  // whether the gradient counts
     window_.put(step + 1, staging_.download(exec, message_));
@@ -65,22 +55,14 @@ class FastAverager final : public Averager {
   bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
     if (sync_epochs_ == 0 || epochs % sync_epochs_ != 0) return false;
     if (std::isnan(score)) score = -std::numeric_limits<double>::infinity();
-    std::vector<double> scores(static_cast<std::size_t>(ranks_));
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(&score, 1, MPI_DOUBLE, scores.data(), 1, MPI_DOUBLE, comm_, &request);
-    wait_politely(request);
+    const std::vector<double> scores = comm_.gather(score);
     const auto best = static_cast<int>(std::max_element(scores.begin(), scores.end()) - scores.begin());
     const HostVector<float> host = weights_staging_.download_to_change(exec, weights);
-    constexpr std::size_t most = std::size_t{1} << 28;  // of a message, whose counts are int
-    for (std::size_t from = 0; from < length_; from += most) {
-      const int count = static_cast<int>(std::min(most, length_ - from));
-      MPI_Ibcast(host.data() + from, count, MPI_FLOAT, best, comm_, &request);
-      wait_politely(request);
-    }
+    comm_.broadcast(std::span(host.data(), length_), best);
     weights_staging_.upload(exec, weights);
     for (const Vector<float>& state : optimizer_state_) Kokkos::deep_copy(exec, state, 0.0F);
     exec.fence();
-    if (rank_of(comm_) == best) bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float)) * (ranks_ - 1);
+    if (comm_.rank() == best) bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float)) * (comm_.ranks() - 1);
     return true;
   }
 
@@ -98,6 +80,7 @@ class FastAverager final : public Averager {
     }
   }
 
+  OwnedComm comm_;
   std::size_t length_;
   int sync_epochs_;
   std::size_t neighbours_;
@@ -107,9 +90,6 @@ class FastAverager final : public Averager {
   std::vector<Vector<float>> optimizer_state_;
   std::function<void(const ExecutionSpace&, Vector<float>, Vector<const float>)> optimizer_step_;
   std::optional<Buffer<float>> received_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int ranks_ = 1;
-  int exceptions_ = std::uncaught_exceptions();
   std::int64_t bytes_sent_ = 0;
 };
 

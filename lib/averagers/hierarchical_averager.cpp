@@ -1,14 +1,10 @@
-#include <mpi.h>
-
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <vector>
 
 #include "averagers/averagers.hpp"
 #include "averagers/weight_averager.hpp"
 #include "kernels/error.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/node_group.hpp"
 #include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
@@ -17,22 +13,6 @@
 
 namespace halograd {
 namespace {
-
-/// A part of a communicator, freed with it.
-class SplitComm {
- public:
-  SplitComm(MPI_Comm comm, int color, int key) { MPI_Comm_split(comm, color, key, &comm_); }
-  ~SplitComm() {
-    if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
-  }
-  SplitComm(const SplitComm&) = delete;
-  SplitComm& operator=(const SplitComm&) = delete;
-  [[nodiscard]] MPI_Comm get() const { return comm_; }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int exceptions_ = std::uncaught_exceptions();
-};
 
 /// to[i] = sum_j weights[j] from[j][i], added up in that order in double, in parallel.
 struct WeightedSum {
@@ -65,31 +45,27 @@ class HierarchicalAverager final : public WeightAverager {
   HierarchicalAverager(const AveragerContext& context, const NodeGroup& group)
       : WeightAverager(context),
         length_(context.length),
-        slice_((length_ + static_cast<std::size_t>(group.ranks_a_node) - 1) /
-               static_cast<std::size_t>(group.ranks_a_node)),
+        slice_((length_ + static_cast<std::size_t>(group.ranks_per_node) - 1) /
+               static_cast<std::size_t>(group.ranks_per_node)),
         group_(group),
-        node_comm_(context.comm, group.node, group.rank),
-        slice_comm_(context.comm, group.rank, group.node),
+        node_comm_(context.comm.split(group.node, group.rank)),
+        slice_comm_(context.comm.split(group.rank, group.node)),
         staging_(length_),
         mean_("halograd::node_mean", slice_),
-        segment_(node_comm_.get(), (result_offset() + slice_) * sizeof(float), false),
-        rank_of_node_(static_cast<std::size_t>(group.nodes)),
+        segment_(node_comm_, (result_offset() + slice_) * sizeof(float), false),
+        rank_of_node_(slice_comm_.gather(context.comm.rank())),
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {
     // A slice after the other: Open MPI 4.1 names what the windows of a node share by the number of the communicator
     // alone, which all slices have in common.
-    for (int slice = 0; slice < group.ranks_a_node; ++slice) {
-      together(context.comm, [&] {
+    for (int slice = 0; slice < group.ranks_per_node; ++slice) {
+      context.comm.together([&] {
         if (slice != group.rank) return;
-        window_ = std::make_unique<HaloWindow>(slice_comm_.get(), context.topology, slice_,
+        window_ = std::make_unique<HaloWindow>(slice_comm_, context.topology, slice_,
                                                HaloWindow::Options{transport_options(context.transport)});
       });
     }
     window_->start_at(context.first_step);
-    MPI_Request request = MPI_REQUEST_NULL;
-    const int rank = rank_of(context.comm);
-    MPI_Iallgather(&rank, 1, MPI_INT, rank_of_node_.data(), 1, MPI_INT, slice_comm_.get(), &request);
-    wait_politely(request);
   }
 
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_ + window_->wait_seconds(); }
@@ -102,14 +78,14 @@ class HierarchicalAverager final : public WeightAverager {
 
  private:
   /// Of a rank's replica the floats of its segment begin with, padded to whole slices; its result comes after.
-  [[nodiscard]] std::size_t result_offset() const { return slice_ * static_cast<std::size_t>(group_.ranks_a_node); }
+  [[nodiscard]] std::size_t result_offset() const { return slice_ * static_cast<std::size_t>(group_.ranks_per_node); }
   [[nodiscard]] float* replica_of(int rank) const { return reinterpret_cast<float*>(segment_.of(rank)); }
 
   /// All ranks of the node have come so far, and see what the others have written.
   void meet() {
     const PolitePause time;
     segment_.sync_node();
-    barrier(node_comm_.get());
+    node_comm_.barrier();
     segment_.sync_node();
     wait_seconds_ += time.seconds();
   }
@@ -118,9 +94,9 @@ class HierarchicalAverager final : public WeightAverager {
     copy(staging_.download(exec, weights).data(), replica_of(group_.rank), length_);
     meet();
     WeightedSum sum;
-    for (int rank = 0; rank < group_.ranks_a_node; ++rank) {
+    for (int rank = 0; rank < group_.ranks_per_node; ++rank) {
       sum.from.push_back(replica_of(rank) + slice_ * static_cast<std::size_t>(group_.rank));
-      sum.weights.push_back(1.0 / group_.ranks_a_node);
+      sum.weights.push_back(1.0 / group_.ranks_per_node);
     }
     sum(mean_.data(), slice_);
     if (!neighbours_.empty()) window_->put(step + 1, mean_);
@@ -138,7 +114,7 @@ class HierarchicalAverager final : public WeightAverager {
     for (int edge = 0; edge < degree; ++edge) window_->release(edge, step + 1);
     meet();
     const HostVector<float> host = staging_.download_to_change(exec, weights);
-    for (int rank = 0; rank < group_.ranks_a_node; ++rank) {
+    for (int rank = 0; rank < group_.ranks_per_node; ++rank) {
       const std::size_t begin = std::min(length_, slice_ * static_cast<std::size_t>(rank));
       copy(replica_of(rank) + result_offset(), host.data() + begin, std::min(slice_, length_ - begin));
     }
@@ -153,7 +129,7 @@ class HierarchicalAverager final : public WeightAverager {
 
   std::size_t length_, slice_;
   NodeGroup group_;
-  SplitComm node_comm_, slice_comm_;
+  OwnedComm node_comm_, slice_comm_;
   HostStaging staging_;
   Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace> mean_;  // of the node's replicas, this rank's slice
   SharedSegment segment_;

@@ -7,7 +7,6 @@
 #include "averagers/weight_averager.hpp"
 #include "kernels/error.hpp"
 #include "kernels/stream_copy.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
 #include "window/halo_window.hpp"
@@ -27,14 +26,14 @@ class NeighbourAverager : public WeightAverager {
  public:
   NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
       : WeightAverager(context),
-        out_degree_(context.topology.out_neighbours(rank_of(context.comm)).size()),
+        out_degree_(context.topology.out_neighbours(context.comm.rank()).size()),
         length_(context.length),
         others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
         on_device_(options.memory == HaloMemory::device),
         staging_(on_device_ ? 0 : length_ * (1 + others_.size())),
         window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
-        neighbours_(context.topology.in_neighbours(rank_of(context.comm))),
-        self_weight_(context.topology.self_weight(rank_of(context.comm))),
+        neighbours_(context.topology.in_neighbours(context.comm.rank())),
+        self_weight_(context.topology.self_weight(context.comm.rank())),
         mixer_(context.length, on_device_ ? 0 : neighbours_.size()) {
     halos_.reserve(neighbours_.size());
     parts_.reserve(neighbours_.size());

@@ -6,7 +6,6 @@
 #include "averagers/consensus_control.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "window/host_staging.hpp"
 

@@ -25,13 +25,13 @@ DynamicTopology graph_of(const Topology& topology) {
 class PushSumAverager final : public Averager {
  public:
   explicit PushSumAverager(const AveragerContext& context)
-      : overlap_(context.averager.overlap),
+      : rank_(context.comm.rank()),
+        overlap_(context.averager.overlap),
         before_("halograd::before_update", context.length),
         staging_(context.length),
         window_(context.comm, graph_of(context.topology), context.length, context.first_step,
                 transport_options(context.transport)),
         mixer_(context.length, static_cast<std::size_t>(window_.topology().most_in())) {
-    MPI_Comm_rank(context.comm, &rank_);
     // In the window's first step, what was under way when the checkpoint was written is sent again; else nothing.
     if (overlap_) sent_.assign(context.length, 0.0F);
   }
@@ -116,8 +116,8 @@ class PushSumAverager final : public Averager {
   double& w() { return of_sums_[0]; }
 
   std::int64_t counted_before_ = 0;
+  int rank_;
   bool overlap_, sending_ = false;
-  int rank_ = 0;
   std::array<double, 2> of_sums_{1, 0};  ///< the number w; the one that was sent last
   std::vector<float> sent_;              ///< with overlap: x as it was sent last
   Buffer<float> before_;

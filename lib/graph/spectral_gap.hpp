@@ -7,6 +7,9 @@
 
 namespace halograd {
 
+/// 1 - |lambda_2| of the mixing matrix by whichever of the next two suits it; 1 for one rank.
+double spectral_gap(const Topology& topology);
+
 /// Ranks up to which spectral_gap takes all eigenvalues of the dense matrix.
 constexpr int most_dense_ranks = 512;
 

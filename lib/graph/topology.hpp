@@ -81,7 +81,4 @@ std::vector<int> nodes_of_consecutive(int ranks, int ranks_per_node);
 /// Edges between ranks on different nodes.
 long crossing_edges(const Topology& topology, const std::vector<int>& node_of_rank);
 
-/// 1 - |lambda_2| of the mixing matrix (graph/spectral_gap.hpp); 1 for one rank.
-double spectral_gap(const Topology& topology);
-
 }  // namespace halograd

@@ -6,6 +6,7 @@
 
 #include "hdf5/files.hpp"
 #include "kernels/error.hpp"
+#include "mpi/communicator.hpp"
 #include "support/system_reason.hpp"
 
 namespace halograd {
@@ -80,9 +81,9 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   return Hdf5File(file);
 }
 
-Hdf5File open_hdf5_together(MPI_Comm comm, const std::string& path, unsigned flags) {
+Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, unsigned flags) {
   const Hdf5PropertyList access(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_ACCESS), path, "file access"));
-  HALOGRAD_HDF5(H5Pset_fapl_mpio(access, comm, MPI_INFO_NULL), path, "file access");
+  HALOGRAD_HDF5(H5Pset_fapl_mpio(access, comm.handle(), MPI_INFO_NULL), path, "file access");
   HALOGRAD_HDF5(H5Pset_all_coll_metadata_ops(access, true), path, "file access");
   HALOGRAD_HDF5(H5Pset_coll_metadata_write(access, true), path, "file access");
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), flags, access), path, "file"));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <hdf5.h>
-#include <mpi.h>
 
 #include <cstdint>
 #include <mutex>
@@ -11,6 +10,8 @@
 #include <vector>
 
 namespace halograd {
+
+class Communicator;
 
 /// Holds the process's HDF5 lock, with HDF5's own printing of errors switched off. Every caller of HDF5 holds one:
 /// HDF5 as distributions build it is not thread-safe, and the loader's thread reads while the trainer writes.
@@ -82,7 +83,7 @@ Hdf5PropertyList serial_file_access(H5F_libver_t low, bool locked = true);
 Hdf5File open_hdf5(const std::string& path, unsigned flags);
 
 /// Opens an existing file with all ranks of `comm` through MPI-IO. Collective; each rank throws only its own Error.
-Hdf5File open_hdf5_together(MPI_Comm comm, const std::string& path, unsigned flags);
+Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, unsigned flags);
 
 /// Transfer properties of a file that several ranks have opened: one rank's own transfers, or collective ones.
 Hdf5PropertyList parallel_transfer(bool collective, const std::string& file);

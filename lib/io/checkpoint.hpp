@@ -1,13 +1,12 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
 #include "support/named_tensor.hpp"
 #include "support/numbers.hpp"
 
@@ -50,9 +49,9 @@ struct ReplicaState {
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
 /// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. `compress`: without loss, by HDF5's
 /// own filters. Throws Error on all ranks, with `path` as it was.
-void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
-                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics,
-                      bool compress = false);
+void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
+                      const ReplicaState& state, const std::vector<NamedTensor>& parameters,
+                      const std::vector<NamedTensor>& statistics, bool compress = false);
 
 /// Reads the attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
 CheckpointHeader read_checkpoint_header(const std::string& path);
@@ -60,7 +59,7 @@ CheckpointHeader read_checkpoint_header(const std::string& path);
 /// Collective; `comm` has the checkpoint's number of ranks. Fills the buffers with this rank's rows. Throws Error on
 /// all ranks where lengths differ (another network or optimizer), a checksum is wrong or the file is cut short; the
 /// buffers are then undefined. Returns this rank's sums of the epoch, 0 between epochs.
-EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+EpochSums read_checkpoint(const Communicator& comm, const std::string& path, const ReplicaState& state);
 
 /// Any number of ranks, each for itself: why the file's /replica/averager is not of these names, types and counts;
 /// empty where it is. Throws Error where the file is no checkpoint.
@@ -68,7 +67,7 @@ std::string averager_state_difference(const std::string& path, const std::vector
 
 /// Collective; `comm` has the checkpoint's number of ranks, and the file holds this state. Fills it with this rank's
 /// rows. Throws Error on all ranks where a checksum is wrong.
-void read_averager_state(MPI_Comm comm, const std::string& path, const std::vector<SavedState>& state);
+void read_averager_state(const Communicator& comm, const std::string& path, const std::vector<SavedState>& state);
 
 /// Any number of ranks, each for itself: one replica's parameters and statistics. Throws Error as above.
 void read_checkpoint_replica(const std::string& path, int replica, HostVector<float> parameters,
@@ -76,12 +75,12 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
 
 /// The same on any number of ranks: fills the buffers of all with the mean over the checkpoint's rows, the optimizer's
 /// included. Every rank gets the same share of the epoch's sums.
-EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state);
+EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& path, const ReplicaState& state);
 
 /// Collective, on any number of ranks: reads all of the file. What is wrong with it (cut short, a checksum, no
 /// checkpoint at all), empty where it is whole. A file of a newer format is none of that. Throws Error where the file
 /// may not be read, for it may be whole.
-std::string checkpoint_damage(MPI_Comm comm, const std::string& path);
+std::string checkpoint_damage(const Communicator& comm, const std::string& path);
 
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);

@@ -10,7 +10,6 @@
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -63,10 +62,10 @@ void look_for_damage(const std::string& path, int rank, int ranks) {
 }
 
 /// Collective: sums over the ranks and divides, in double.
-void mean_over(MPI_Comm comm, std::vector<double>& sums, double count, std::span<float> means) {
+void mean_over(const Communicator& comm, std::vector<double>& sums, double count, std::span<float> means) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   for (std::size_t begin = 0; begin < sums.size(); begin += piece) {
-    sum_over_ranks(comm, sums.data() + begin, static_cast<int>(std::min(piece, sums.size() - begin)));
+    comm.sum(std::span(sums).subspan(begin, std::min(piece, sums.size() - begin)));
   }
   for (std::size_t i = 0; i < sums.size(); ++i) means[i] = static_cast<float>(sums[i] / count);
 }
@@ -79,23 +78,18 @@ CheckpointHeader read_checkpoint_header(const std::string& path) {
   return read_header(file, path);
 }
 
-EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
+EpochSums read_checkpoint(const Communicator& comm, const std::string& path, const ReplicaState& state) {
+  const int rank = comm.rank(), ranks = comm.ranks();
   CheckpointLayout layout;
   std::vector<EpochSums> all_sums;
   // one rank looks first, alone: what is wrong with a file is found without a collective call that could stop half-way
-  together(comm, [&] {
+  comm.together([&] {
     layout = layout_of(state, ranks);
     if (rank == 0) all_sums = look_into(path, layout);
   });
-  std::array<std::int64_t, 3> lengths{layout.parameters, layout.optimizer_buffers, layout.statistics};
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(lengths.data(), 3, MPI_INT64_T, 0, comm, &request);
-  wait_politely(request);
+  const auto lengths = comm.broadcast(std::array{layout.parameters, layout.optimizer_buffers, layout.statistics});
   const CheckpointLayout of_first{ranks, lengths[0], lengths[1], lengths[2]};
-  together(comm, [&] {
+  comm.together([&] {
     HALOGRAD_REQUIRE(layout == of_first, path, ": rank ", rank, " has another network or optimizer than rank 0");
   });
   ParallelFile file(comm, path, H5F_ACC_RDONLY);
@@ -103,10 +97,7 @@ EpochSums read_checkpoint(MPI_Comm comm, const std::string& path, const ReplicaS
   const auto buffers = replica_buffers(state);
   for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], buffers[i]);
   file.close();
-  EpochSums sums;
-  MPI_Iscatter(all_sums.data(), sizeof(sums), MPI_BYTE, &sums, sizeof(sums), MPI_BYTE, 0, comm, &request);
-  wait_politely(request);
-  return sums;
+  return comm.broadcast(all_sums)[static_cast<std::size_t>(rank)];
 }
 
 std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state) {
@@ -124,12 +115,10 @@ std::string averager_state_difference(const std::string& path, const std::vector
   return "the checkpoint holds " + listed(found) + ", this averager keeps " + listed(expected);
 }
 
-void read_averager_state(MPI_Comm comm, const std::string& path, const std::vector<SavedState>& state) {
+void read_averager_state(const Communicator& comm, const std::string& path, const std::vector<SavedState>& state) {
   if (state.empty()) return;
-  int ranks = 1;
-  MPI_Comm_size(comm, &ranks);
   ParallelFile file(comm, path, H5F_ACC_RDONLY);
-  const std::vector<ReplicaDataset> datasets = state_datasets(ranks, state_layouts(state));
+  const std::vector<ReplicaDataset> datasets = state_datasets(comm.ranks(), state_layouts(state));
   for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], {state[i].values});
   file.close();
 }
@@ -157,10 +146,8 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
   }
 }
 
-EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const ReplicaState& state) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
+EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& path, const ReplicaState& state) {
+  const int rank = comm.rank(), ranks = comm.ranks();
   const auto buffers = replica_buffers(state);
   std::vector<std::vector<std::vector<double>>> sums(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -168,7 +155,7 @@ EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const 
   }
   double rows = 0;
   EpochSums share;
-  together(comm, [&] {
+  comm.together([&] {
     const auto all_sums = look_into(path, layout_of(state, any_ranks));
     rows = static_cast<double>(all_sums.size());
     for (const EpochSums& row : all_sums) {
@@ -196,16 +183,14 @@ EpochSums read_checkpoint_as_mean(MPI_Comm comm, const std::string& path, const 
   return share;
 }
 
-std::string checkpoint_damage(MPI_Comm comm, const std::string& path) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
-  together(comm, [&] {
+std::string checkpoint_damage(const Communicator& comm, const std::string& path) {
+  const int rank = comm.rank(), ranks = comm.ranks();
+  comm.together([&] {
     const bool forbidden = ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
     HALOGRAD_REQUIRE(!forbidden, path, ": cannot be opened: ", std::generic_category().message(EACCES));
   });
   try {
-    together(comm, [&] { look_for_damage(path, rank, ranks); });
+    comm.together([&] { look_for_damage(path, rank, ranks); });
   } catch (const CollectiveError& error) {
     return error.what();
   }

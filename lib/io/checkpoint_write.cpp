@@ -12,101 +12,35 @@
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
 
-/// The mean over the ranks on rank 0 (others get nothing), the same bits whenever it is called with the same values:
-/// each rank sums its share of the positions in double, in the order of the ranks, whatever MPI's reductions would do.
-std::vector<float> mean_on_root(MPI_Comm comm, HostVector<float> values) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
-  const std::size_t length = values.size();
-  const std::size_t block = std::max<std::size_t>(1, (std::size_t{1} << 22) / static_cast<std::size_t>(ranks));
-  MPI_Request request = MPI_REQUEST_NULL;
-  std::vector<float> mean(rank == 0 ? length : 0), gathered, sums;
-  std::vector<int> counts(ranks), starts(ranks), mine(ranks), mine_starts(ranks);
-  for (std::size_t begin = 0; begin < length; begin += block * ranks) {
-    for (int other = 0; other < ranks; ++other) {
-      const std::size_t first = std::min(length, begin + other * block);
-      counts[other] = static_cast<int>(std::min(block, length - first));
-      starts[other] = static_cast<int>(first - begin);
-    }
-    const int share = counts[rank];
-    for (int other = 0; other < ranks; ++other) {
-      mine[other] = share;
-      mine_starts[other] = other * share;
-    }
-    gathered.resize(static_cast<std::size_t>(share) * ranks);
-    MPI_Ialltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
-                   mine_starts.data(), MPI_FLOAT, comm, &request);
-    wait_politely(request);
-    sums.resize(static_cast<std::size_t>(share));
-    for (int i = 0; i < share; ++i) {
-      double sum = 0;
-      for (int other = 0; other < ranks; ++other) sum += gathered[static_cast<std::size_t>(other) * share + i];
-      sums[i] = static_cast<float>(sum / ranks);
-    }
-    MPI_Igatherv(sums.data(), share, MPI_FLOAT, rank == 0 ? mean.data() + begin : nullptr, counts.data(), starts.data(),
-                 MPI_FLOAT, 0, comm, &request);
-    wait_politely(request);
-  }
-  return mean;
-}
-
 /// Row r: rank r's checksums of the datasets, on rank 0.
-std::vector<std::vector<std::uint32_t>> checksums_on_root(MPI_Comm comm, const ReplicaState& state) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
-  MPI_Request request = MPI_REQUEST_NULL;
+std::vector<std::vector<std::uint32_t>> checksums_on_root(const Communicator& comm, const ReplicaState& state) {
   std::vector<std::vector<std::uint32_t>> rows;
   for (const auto& buffers : replica_buffers(state)) {
     std::uint32_t crc = 0;
     for (const Numbers& buffer : buffers) crc = checksum(bytes_of(buffer), crc);
-    std::vector<std::uint32_t> column(rank == 0 ? ranks : 0);
-    MPI_Igather(&crc, 1, MPI_UINT32_T, column.data(), 1, MPI_UINT32_T, 0, comm, &request);
-    wait_politely(request);
-    rows.push_back(std::move(column));
+    rows.push_back(comm.gather_on_root(crc));
   }
   return rows;
 }
 
-/// Every rank's sums, on rank 0.
-std::vector<EpochSums> sums_on_root(MPI_Comm comm, const EpochSums& mine) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
-  std::vector<EpochSums> rows(rank == 0 ? ranks : 0);
-  constexpr int bytes = sizeof(EpochSums);
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Igather(&mine, bytes, MPI_BYTE, rows.data(), bytes, MPI_BYTE, 0, comm, &request);
-  wait_politely(request);
-  return rows;
-}
-
-void require_same_lengths(MPI_Comm comm, const CheckpointLayout& layout) {
-  // the largest of x and of -x in one reduction
+void require_same_lengths(const Communicator& comm, const CheckpointLayout& layout) {
   std::uint32_t states = 0;
   for (const StateLayout& each : layout.averager) {
     const std::array<std::int64_t, 2> numbers{static_cast<std::int64_t>(each.type), each.length};
     states = checksum(std::as_bytes(std::span(numbers)), checksum(std::as_bytes(std::span(each.name)), states));
   }
   const std::array<std::int64_t, 4> mine{layout.parameters, layout.optimizer_buffers, layout.statistics, states};
-  std::array<std::int64_t, 8> both{}, most{};
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    both[i] = mine[i];
-    both[i + mine.size()] = -mine[i];
-  }
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(both.data(), most.data(), 8, MPI_INT64_T, MPI_MAX, comm, &request);
-  wait_politely(request);
-  const bool same = most[0] == -most[4] && most[1] == -most[5] && most[2] == -most[6];
-  HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", -most[4], " to ", most[0], " parameters, ", -most[5],
-                   " to ", most[1], " optimizer buffers, ", -most[6], " to ", most[2], " statistics");
-  HALOGRAD_REQUIRE(most[3] == -most[7], "the ranks' averagers differ in what they keep");
+  std::array<std::int64_t, 4> least = mine, most = mine;
+  comm.smallest(std::span<std::int64_t>(least));
+  comm.largest(std::span<std::int64_t>(most));
+  const bool same = std::equal(least.begin(), least.begin() + 3, most.begin());
+  HALOGRAD_REQUIRE(same, "the ranks' replicas differ in length: ", least[0], " to ", most[0], " parameters, ", least[1],
+                   " to ", most[1], " optimizer buffers, ", least[2], " to ", most[2], " statistics");
+  HALOGRAD_REQUIRE(least[3] == most[3], "the ranks' averagers differ in what they keep");
 }
 
 /// `chunk`: empty where the values are not compressed.
@@ -180,19 +114,17 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
 
 }  // namespace
 
-void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHeader& header, const ReplicaState& state,
-                      const std::vector<NamedTensor>& parameters, const std::vector<NamedTensor>& statistics,
-                      bool compress) {
-  int rank = 0, ranks = 1;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
+void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
+                      const ReplicaState& state, const std::vector<NamedTensor>& parameters,
+                      const std::vector<NamedTensor>& statistics, bool compress) {
+  const int rank = comm.rank(), ranks = comm.ranks();
   CheckpointLayout layout;
-  together(comm, [&] { layout = layout_of(state, ranks); });
+  comm.together([&] { layout = layout_of(state, ranks); });
   require_same_lengths(comm, layout);
   const std::vector<std::vector<std::uint32_t>> checksums = checksums_on_root(comm, state);
-  const std::vector<EpochSums> sums = sums_on_root(comm, state.sums);
-  const std::vector<float> mean_parameters = mean_on_root(comm, state.parameters);
-  const std::vector<float> mean_statistics = mean_on_root(comm, state.statistics);
+  const std::vector<EpochSums> sums = comm.gather_on_root(state.sums);
+  const std::vector<float> mean_parameters = comm.mean_on_root(state.parameters);
+  const std::vector<float> mean_statistics = comm.mean_on_root(state.statistics);
 
   // Rank 0 makes the file with all its metadata, the means and the room for the rows; then all ranks write their rows
   // at once. So what can go wrong goes wrong on one rank, and no other waits for it in a collective call.
@@ -223,13 +155,13 @@ void write_checkpoint(MPI_Comm comm, const std::string& path, const CheckpointHe
     if (compress) reserve_file(partial, bytes);  // closing gave the rows' room back; what they leave of it goes later
   };
   try {
-    together(comm, create);
+    comm.together(create);
     ParallelFile file(comm, partial, H5F_ACC_RDWR);
     const auto datasets = replica_datasets(layout);
     const auto buffers = replica_buffers(state);
     for (std::size_t i = 0; i < datasets.size(); ++i) file.write_rows(datasets[i], buffers[i]);
     file.close();
-    together(comm, [&] {
+    comm.together([&] {
       if (rank == 0) publish_file(partial, path);
     });
   } catch (const Error&) {

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "hdf5/rows.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -30,27 +28,12 @@ EdgeRow row_of(const EdgeRecord& record, std::int64_t epoch, int to) {
 
 }  // namespace
 
-std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& records, std::int64_t epoch) {
-  int rank = 0, ranks = 0;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &ranks);
+std::vector<EdgeRow> gather_edges(const Communicator& comm, const std::vector<EdgeRecord>& records,
+                                  std::int64_t epoch) {
   std::vector<EdgeRow> mine;
   mine.reserve(records.size());
-  for (const EdgeRecord& record : records) mine.push_back(row_of(record, epoch, rank));
-  const int count = static_cast<int>(mine.size());
-  std::vector<int> counts(static_cast<std::size_t>(ranks)), starts(static_cast<std::size_t>(ranks));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Igather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm, &request);
-  wait_politely(request);
-  MPI_Datatype row = MPI_DATATYPE_NULL;
-  MPI_Type_contiguous(edge_values, MPI_DOUBLE, &row);
-  MPI_Type_commit(&row);
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
-  std::vector<EdgeRow> all(rank == 0 ? static_cast<std::size_t>(starts.back() + counts.back()) : 0);
-  MPI_Igatherv(mine.data(), count, row, all.data(), counts.data(), starts.data(), row, 0, comm, &request);
-  wait_politely(request);
-  MPI_Type_free(&row);
-  return all;
+  for (const EdgeRecord& record : records) mine.push_back(row_of(record, epoch, comm.rank()));
+  return comm.join_on_root(mine);
 }
 
 void make_edge_columns(const Hdf5File& file, const std::string& path) {

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "hdf5/handles.hpp"
+#include "mpi/communicator.hpp"
 #include "support/edge_record.hpp"
 
 /// Group /edge of a metrics file: a row for each epoch and in-edge of a rank (docs/file-formats.md). A table of rows,
@@ -43,7 +42,7 @@ inline constexpr std::size_t edge_values = 10 + staleness_bins;
 using EdgeRow = std::array<double, edge_values>;
 
 /// Collective: the rows of all ranks for an epoch, on rank 0, by receiver and then in its order.
-std::vector<EdgeRow> gather_edges(MPI_Comm comm, const std::vector<EdgeRecord>& records, std::int64_t epoch);
+std::vector<EdgeRow> gather_edges(const Communicator& comm, const std::vector<EdgeRecord>& records, std::int64_t epoch);
 
 /// Makes the group with its empty datasets.
 void make_edge_columns(const Hdf5File& file, const std::string& path);

@@ -7,16 +7,15 @@
 #include <thread>
 
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
 
 class FileWorker::Implementation {
  public:
-  explicit Implementation(MPI_Comm comm) : comm_(duplicate(comm)) {}
+  explicit Implementation(const Communicator& comm) : comm_(comm) {}
 
-  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  [[nodiscard]] const Communicator& comm() const { return comm_; }
 
   void run() {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -60,8 +59,6 @@ class FileWorker::Implementation {
     changed_.notify_all();
   }
 
-  void free() { MPI_Comm_free(&comm_); }
-
   [[nodiscard]] bool busy() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return !tasks_.empty();
@@ -80,7 +77,7 @@ class FileWorker::Implementation {
   std::thread thread;
 
  private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  OwnedComm comm_;
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  ///< the first is under way
@@ -88,22 +85,20 @@ class FileWorker::Implementation {
   std::exception_ptr error_;
 };
 
-FileWorker::FileWorker(MPI_Comm comm)
-    : implementation_(std::make_shared<Implementation>(comm)), exceptions_(std::uncaught_exceptions()) {
+FileWorker::FileWorker(const Communicator& comm) : implementation_(std::make_shared<Implementation>(comm)) {
   implementation_->thread = std::thread([shared = implementation_] { shared->run(); });
 }
 
 FileWorker::~FileWorker() {
-  if (std::uncaught_exceptions() > exceptions_ && busy()) {
+  if (unwinding_.now() && busy()) {
     implementation_->thread.detach();
     return;
   }
   implementation_->end();
   implementation_->thread.join();
-  implementation_->free();
 }
 
-MPI_Comm FileWorker::comm() const {
+const Communicator& FileWorker::comm() const {
   return implementation_->comm();
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <functional>
 #include <memory>
 #include <string>
+
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 
@@ -13,7 +13,7 @@ namespace halograd {
 class FileWorker {
  public:
   /// Collective.
-  explicit FileWorker(MPI_Comm comm);
+  explicit FileWorker(const Communicator& comm);
   /// Collective, and waits for what was posted, unless an exception that ends this rank alone is under way: the others
   /// will not come, and the process is about to be ended.
   ~FileWorker();
@@ -21,7 +21,7 @@ class FileWorker {
   FileWorker& operator=(const FileWorker&) = delete;
 
   /// For the tasks alone.
-  [[nodiscard]] MPI_Comm comm() const;
+  [[nodiscard]] const Communicator& comm() const;
 
   /// A task that throws ends the worker: error() then has its message, and what was posted after it is not done.
   void post(std::function<void()> task);
@@ -29,13 +29,13 @@ class FileWorker {
   void wait();
   /// Whether a task is waiting or under way.
   [[nodiscard]] bool busy() const;
-  /// Of the first task that failed; else empty.
+  /// The message of the first task that failed; empty if there is none.
   [[nodiscard]] std::string error() const;
 
  private:
   class Implementation;
   std::shared_ptr<Implementation> implementation_;  ///< shared with the thread, which may outlive this
-  int exceptions_;
+  Unwinding unwinding_;
 };
 
 }  // namespace halograd

@@ -12,7 +12,6 @@
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -110,16 +109,17 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
 
 class MetricsFile::Implementation {
  public:
-  Implementation(MPI_Comm comm, std::string path, std::string metric, std::int64_t steps, std::int64_t epochs)
+  Implementation(const Communicator& comm, std::string path, std::string metric, std::int64_t steps,
+                 std::int64_t epochs)
       : comm_(comm),
         path_(std::move(path)),
         metric_(std::move(metric)),
+        rank_(comm.rank()),
+        ranks_(comm.ranks()),
+        width_(ranks_),
         steps_(std::max<std::int64_t>(steps, 0)),
         epochs_(std::max<std::int64_t>(epochs, 0)) {
-    MPI_Comm_rank(comm, &rank_);
-    MPI_Comm_size(comm, &ranks_);
-    width_ = ranks_;
-    together(comm, [&] {
+    comm.together([&] {
       if (rank_ == 0) open(steps, epochs);
     });
   }
@@ -139,7 +139,7 @@ class MetricsFile::Implementation {
 
   void flush() {
     require_same_count();
-    together(comm_, [&] {
+    comm_.together([&] {
       if (rank_ != 0) return;
       const Hdf5Session session;
       reserve_growth(descriptor(), columns_growth_bytes(step_columns, static_cast<std::int64_t>(rows_.size()), width_),
@@ -198,13 +198,8 @@ class MetricsFile::Implementation {
 
   void require_same_count() {
     const auto count = static_cast<std::int64_t>(rows_.size());
-    const std::array<std::int64_t, 2> both{count, -count};  // the largest of x and of -x in one reduction
-    std::array<std::int64_t, 2> most{};
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallreduce(both.data(), most.data(), 2, MPI_INT64_T, MPI_MAX, comm_, &request);
-    wait_politely(request);
-    HALOGRAD_REQUIRE(most[0] == -most[1], path_, ": the ranks report different numbers of steps: ", -most[1], " to ",
-                     most[0]);
+    const std::int64_t least = comm_.smallest(count), most = comm_.largest(count);
+    HALOGRAD_REQUIRE(least == most, path_, ": the ranks report different numbers of steps: ", least, " to ", most);
   }
 
   template <class Row>
@@ -212,13 +207,9 @@ class MetricsFile::Implementation {
                        const std::vector<Row>& rows) {
     std::vector<double> mine(rows.size());
     std::transform(rows.begin(), rows.end(), mine.begin(), column.value);
-    const int count = static_cast<int>(mine.size());
     std::vector<double> values;
     if (column.per_rank) {
-      std::vector<double> gathered(rank_ == 0 ? mine.size() * static_cast<std::size_t>(ranks_) : 0);
-      MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Igather(mine.data(), count, MPI_DOUBLE, gathered.data(), count, MPI_DOUBLE, 0, comm_, &request);
-      wait_politely(request);
+      const std::vector<double> gathered = comm_.gather_on_root(std::span(mine));
       const auto width = static_cast<std::size_t>(width_);
       values.assign(rank_ == 0 ? mine.size() * width : 0, of_absent_rank(column.integer));
       for (std::size_t i = 0; i < gathered.size(); ++i) {
@@ -260,7 +251,7 @@ class MetricsFile::Implementation {
 
   /// Makes the rows durable, and an error of rank 0 everybody's.
   void finish() {
-    together(comm_, [&] {
+    comm_.together([&] {
       if (rank_ != 0) return;
       if (!error_.empty()) throw Error(error_);
       const Hdf5Session session;
@@ -269,11 +260,10 @@ class MetricsFile::Implementation {
     });
   }
 
-  MPI_Comm comm_;
+  Communicator comm_;
   std::string path_, metric_;
-  int rank_ = 0;
-  int ranks_ = 1;
-  int width_ = 1;                        ///< columns of the file: the most ranks that the run has had; on rank 0
+  int rank_, ranks_;
+  int width_;                            ///< columns of the file: the most ranks that the run has had; on rank 0
   std::int64_t steps_ = 0, epochs_ = 0;  ///< in the file
   std::string error_;
   std::vector<StepMetrics> rows_;
@@ -284,7 +274,7 @@ class MetricsFile::Implementation {
   std::vector<Hdf5Dataset> edge_datasets_;
 };
 
-MetricsFile::MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps, std::int64_t epochs,
+MetricsFile::MetricsFile(const Communicator& comm, const std::string& path, std::int64_t steps, std::int64_t epochs,
                          const std::string& metric)
     : implementation_(std::make_unique<Implementation>(comm, path, metric, steps, epochs)) {}
 

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "mpi/communicator.hpp"
 #include "support/edge_record.hpp"
 
 namespace halograd {
@@ -48,7 +47,7 @@ class MetricsFile {
   /// had; where there are fewer, the others' values are NaN, or 0 where they are integers. Throws Error on all ranks:
   /// no file to resume, or one with fewer rows.
   /// `metric` is what the scores are: it ends the names of their columns, test_accuracy and mean_model_accuracy.
-  MetricsFile(MPI_Comm comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1,
+  MetricsFile(const Communicator& comm, const std::string& path, std::int64_t steps = -1, std::int64_t epochs = -1,
               const std::string& metric = "accuracy");
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

@@ -2,27 +2,26 @@
 
 #include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 
-ParallelFile::ParallelFile(MPI_Comm comm, std::string path, unsigned flags) : comm_(comm), path_(std::move(path)) {
-  MPI_Comm_rank(comm, &rank_);
+ParallelFile::ParallelFile(const Communicator& comm, std::string path, unsigned flags)
+    : comm_(comm), path_(std::move(path)) {
   const Hdf5Session session;
   // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
   // waiting
-  together(comm, [&] { transfer_ = parallel_transfer(false, path_); });
-  together(comm, [&] { file_ = open_hdf5_together(comm, path_, flags); });
+  comm.together([&] { transfer_ = parallel_transfer(false, path_); });
+  comm.together([&] { file_ = open_hdf5_together(comm, path_, flags); });
 }
 
 void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   Hdf5Dataset dataset;
-  together(comm_, [&] {
+  comm_.together([&] {
     const Hdf5Session session;
     dataset = open_dataset(file_, shape.path, path_);
   });
   Hdf5PropertyList collective;
-  together(comm_, [&] {
+  comm_.together([&] {
     const Hdf5Session session;
     const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), path_, shape.path));
     if (H5Pget_nfilters(creation) == 0) return;
@@ -31,8 +30,8 @@ void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Num
   });
   const bool compressed = collective >= 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    together(comm_, [&] {
-      write_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part],
+    comm_.together([&] {
+      write_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part],
                  compressed ? collective : transfer_, path_, compressed ? compressed_piece : checkpoint_piece);
     });
   }
@@ -42,7 +41,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   const Hdf5Session session;
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
-  together(comm_, [&] {
+  comm_.together([&] {
     dataset = open_dataset(file_, shape.path, path_);
     expected = read_checksums_attribute(dataset, "crc32", path_);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
@@ -50,21 +49,21 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   });
   std::uint32_t crc = 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    together(comm_, [&] {
-      read_part(dataset, shape, rank_, static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
+    comm_.together([&] {
+      read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
     });
     crc = checksum(bytes_of(buffers[part]), crc);
   }
-  together(comm_, [&] {
-    HALOGRAD_REQUIRE(crc == expected[rank_], path_, ": ", shape.path, ", row ", rank_,
+  comm_.together([&] {
+    HALOGRAD_REQUIRE(crc == expected[comm_.rank()], path_, ": ", shape.path, ", row ", comm_.rank(),
                      ": the checksum is wrong; the file is damaged");
   });
 }
 
 void ParallelFile::close() {
   const Hdf5Session session;
-  together(comm_, [&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
-  together(comm_, [&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
+  comm_.together([&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
+  comm_.together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
 }
 
 }  // namespace halograd

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <string>
 #include <vector>
 
 #include "hdf5/handles.hpp"
 #include "io/checkpoint_layout.hpp"
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 
@@ -14,7 +13,7 @@ namespace halograd {
 /// where it failed on any, so that they close the file together.
 class ParallelFile {
  public:
-  ParallelFile(MPI_Comm comm, std::string path, unsigned flags);
+  ParallelFile(const Communicator& comm, std::string path, unsigned flags);
 
   /// Each rank its own row: `buffers` are the row's parts.
   void write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
@@ -26,9 +25,8 @@ class ParallelFile {
   void close();
 
  private:
-  MPI_Comm comm_;
+  Communicator comm_;
   std::string path_;
-  int rank_ = 0;
   Hdf5File file_;
   Hdf5PropertyList transfer_;
 };

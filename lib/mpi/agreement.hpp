@@ -1,9 +1,10 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <chrono>
+
+#include "mpi/communicator.hpp"
+#include "mpi/wait.hpp"
 
 namespace halograd {
 
@@ -18,10 +19,7 @@ class Agreement {
   static constexpr long least_lag = 4, most_lag = 64;
 
   /// Collective.
-  explicit Agreement(MPI_Comm comm);
-  ~Agreement();
-  Agreement(const Agreement&) = delete;
-  Agreement& operator=(const Agreement&) = delete;
+  explicit Agreement(const Communicator& comm);
 
   /// After each step, by every rank. Returns the largest that any rank had asked for when the last reduction began, or
   /// 0 where no answer is due: the same on all ranks at the same step, at most 2 * most_lag steps after it was asked
@@ -37,11 +35,9 @@ class Agreement {
  private:
   using Clock = std::chrono::steady_clock;
 
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int ranks_ = 1;
-  int exceptions_;
-  MPI_Request request_ = MPI_REQUEST_NULL;
-  std::array<double, 2> answer_{};  ///< largest of the ranks: asked for, seconds a step
+  OwnedComm comm_;
+  std::array<double, 2> answer_{};  ///< largest of the ranks: asked for, seconds per step
+  OwnedRequest reduction_;
   long lag_ = least_lag, left_ = 0;
   double step_seconds_ = 0;   ///< of the slowest rank
   double shortest_step_ = 0;  ///< of this rank in this round: evaluations between two steps do not count

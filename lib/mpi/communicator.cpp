@@ -1,19 +1,70 @@
 #include "mpi/communicator.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
-#include "mpi/node_comm.hpp"
+#include "kernels/error.hpp"
+#include "mpi/kept_with.hpp"
 #include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
 
-double reduce(MPI_Comm comm, double value, MPI_Op operation) {
+constexpr std::size_t most = std::size_t{1} << 28U;  // values of one call of MPI, whose counts are int
+
+/// A value of so many bytes, as MPI sees it.
+class BytesType {
+ public:
+  explicit BytesType(std::size_t bytes) {
+    MPI_Type_contiguous(static_cast<int>(bytes), MPI_BYTE, &type_);
+    MPI_Type_commit(&type_);
+  }
+  ~BytesType() { MPI_Type_free(&type_); }
+  BytesType(const BytesType&) = delete;
+  BytesType& operator=(const BytesType&) = delete;
+  operator MPI_Datatype() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+/// Starts one call of MPI and waits for it.
+template <class Start>
+void run(const Start& start) {
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, operation, comm, &request);
+  start(&request);
   wait_politely(request);
-  return value;
+}
+
+/// The same for each piece of a range, of `bytes` each: start(first byte, count, request).
+template <class Byte, class Start>
+void run_in_pieces(Byte* values, std::size_t count, std::size_t bytes, const Start& start) {
+  for (std::size_t begin = 0; begin < count; begin += most) {
+    const int piece = static_cast<int>(std::min(most, count - begin));
+    run([&](MPI_Request* request) { start(values + begin * bytes, piece, request); });
+  }
+}
+
+struct Nodes {
+  explicit Nodes(const Communicator& comm);
+  OwnedComm own;
+  std::vector<int> of_rank;
+  int count = 0;
+};
+
+OwnedComm split_by_memory(const Communicator& comm) {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm.handle(), MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node);
+  return OwnedComm::taken(node);
+}
+
+Nodes::Nodes(const Communicator& comm) : own(split_by_memory(comm)), of_rank(comm.gather(own.broadcast(comm.rank()))) {
+  for (int rank = 0; rank < comm.ranks(); ++rank) count += of_rank[static_cast<std::size_t>(rank)] == rank ? 1 : 0;
+}
+
+const Nodes& nodes_of(const Communicator& comm) {
+  return kept_with(comm.handle(), [&comm] { return Nodes(comm); });
 }
 
 /// "line 3: 'epochs = 6' instead of 'epochs = 7'", or empty where the texts are equal.
@@ -32,40 +83,40 @@ std::string first_difference(const std::string& mine, const std::string& referen
 
 }  // namespace
 
-int rank_of(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
 Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &ranks_);
-  const MPI_Comm node = node_comm(comm_);
-  MPI_Comm_rank(node, &node_rank_);
-  MPI_Comm_size(node, &node_ranks_);
-  int lowest = rank_;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&lowest, 1, MPI_INT, 0, node, &request);
-  wait_politely(request);
-  for (const double rank : gather(lowest)) node_of_rank_.push_back(static_cast<int>(rank));
-  nodes_ = static_cast<int>(sum(node_rank_ == 0 ? 1 : 0));
 }
 
-void Communicator::sum(double* values, int count) const {
-  sum_over_ranks(comm_, values, count);
+const Communicator& Communicator::node() const {
+  return nodes_of(*this).own;
 }
 
-double Communicator::sum(double value) const {
-  return reduce(comm_, value, MPI_SUM);
+int Communicator::nodes() const {
+  return nodes_of(*this).count;
 }
 
-double Communicator::largest(double value) const {
-  return reduce(comm_, value, MPI_MAX);
+const std::vector<int>& Communicator::node_of_rank() const {
+  return nodes_of(*this).of_rank;
 }
 
-double Communicator::smallest(double value) const {
-  return reduce(comm_, value, MPI_MIN);
+OwnedComm Communicator::split(int color, int key) const {
+  MPI_Comm part = MPI_COMM_NULL;
+  MPI_Comm_split(comm_, color, key, &part);
+  return OwnedComm::taken(part);
+}
+
+void Communicator::barrier() const {
+  run([&](MPI_Request* request) { MPI_Ibarrier(comm_, request); });
+}
+
+void Communicator::reduce(void* values, std::size_t count, MPI_Datatype type, MPI_Op operation) const {
+  int bytes = 0;
+  MPI_Type_size(type, &bytes);
+  run_in_pieces(static_cast<std::byte*>(values), count, static_cast<std::size_t>(bytes),
+                [&](std::byte* piece, int length, MPI_Request* request) {
+                  MPI_Iallreduce(MPI_IN_PLACE, piece, length, type, operation, comm_, request);
+                });
 }
 
 void Communicator::mean(HostVector<float> values) const {
@@ -76,35 +127,117 @@ void Communicator::mean(HostVector<float> values) const {
     float* const from = values.data() + begin;
     const std::size_t count = std::min(piece, values.size() - begin);
     std::copy(from, from + count, sums.begin());
-    sum(sums.data(), static_cast<int>(count));
+    sum(std::span(sums).first(count));
     for (std::size_t i = 0; i < count; ++i) from[i] = static_cast<float>(sums[i] / ranks_);
   }
 }
 
-std::vector<double> Communicator::gather(double value) const {
-  std::vector<double> values(static_cast<std::size_t>(ranks_));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(&value, 1, MPI_DOUBLE, values.data(), 1, MPI_DOUBLE, comm_, &request);
-  wait_politely(request);
-  return values;
+std::vector<float> Communicator::mean_on_root(HostVector<const float> values) const {
+  const std::size_t length = values.size(), ranks = static_cast<std::size_t>(ranks_);
+  const std::size_t block = std::max<std::size_t>(1, (std::size_t{1} << 22U) / ranks);
+  std::vector<float> mean(rank_ == 0 ? length : 0), gathered, sums;
+  std::vector<int> counts(ranks), starts(ranks), mine(ranks), mine_starts(ranks);
+  for (std::size_t begin = 0; begin < length; begin += block * ranks) {
+    for (std::size_t other = 0; other < ranks; ++other) {
+      const std::size_t first = std::min(length, begin + other * block);
+      counts[other] = static_cast<int>(std::min(block, length - first));
+      starts[other] = static_cast<int>(first - begin);
+    }
+    const int share = counts[static_cast<std::size_t>(rank_)];
+    for (std::size_t other = 0; other < ranks; ++other) {
+      mine[other] = share;
+      mine_starts[other] = static_cast<int>(other) * share;
+    }
+    gathered.resize(static_cast<std::size_t>(share) * ranks);
+    run([&](MPI_Request* request) {
+      MPI_Ialltoallv(values.data() + begin, counts.data(), starts.data(), MPI_FLOAT, gathered.data(), mine.data(),
+                     mine_starts.data(), MPI_FLOAT, comm_, request);
+    });
+    sums.resize(static_cast<std::size_t>(share));
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      double sum = 0;
+      for (std::size_t other = 0; other < ranks; ++other) sum += gathered[other * sums.size() + i];
+      sums[i] = static_cast<float>(sum / ranks_);
+    }
+    run([&](MPI_Request* request) {
+      MPI_Igatherv(sums.data(), share, MPI_FLOAT, rank_ == 0 ? mean.data() + begin : nullptr, counts.data(),
+                   starts.data(), MPI_FLOAT, 0, comm_, request);
+    });
+  }
+  return mean;
 }
 
-std::string Communicator::broadcast(std::string text) const {
-  long length = static_cast<long>(text.size());
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&length, 1, MPI_LONG, 0, comm_, &request);
-  wait_politely(request);
-  text.resize(static_cast<std::size_t>(length));
-  MPI_Ibcast(text.data(), static_cast<int>(length), MPI_CHAR, 0, comm_, &request);
-  wait_politely(request);
+void Communicator::gather_bytes(const void* values, std::size_t count, std::size_t bytes, void* all) const {
+  const BytesType type(bytes);
+  const int length = static_cast<int>(count);
+  run([&](MPI_Request* request) { MPI_Iallgather(values, length, type, all, length, type, comm_, request); });
+}
+
+void Communicator::gather_bytes_on_root(const void* values, std::size_t count, std::size_t bytes, void* all) const {
+  const BytesType type(bytes);
+  const int length = static_cast<int>(count);
+  run([&](MPI_Request* request) { MPI_Igather(values, length, type, all, length, type, 0, comm_, request); });
+}
+
+void Communicator::join_bytes_on_root(const void* values, std::size_t count, std::size_t bytes,
+                                      const std::vector<int>& counts, void* all) const {
+  const BytesType type(bytes);
+  std::vector<int> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
+  run([&](MPI_Request* request) {
+    MPI_Igatherv(values, static_cast<int>(count), type, all, counts.data(), starts.data(), type, 0, comm_, request);
+  });
+}
+
+void Communicator::broadcast_bytes(void* values, std::size_t bytes, int root) const {
+  run_in_pieces(static_cast<std::byte*>(values), bytes, 1, [&](std::byte* piece, int length, MPI_Request* request) {
+    MPI_Ibcast(piece, length, MPI_BYTE, root, comm_, request);
+  });
+}
+
+std::string Communicator::broadcast(std::string text, int root) const {
+  text.resize(broadcast(text.size(), root));
+  broadcast(std::span(text), root);
   return text;
+}
+
+void Communicator::send_bytes(const void* values, std::size_t bytes, int to) const {
+  run_in_pieces(static_cast<const std::byte*>(values), bytes, 1,
+                [&](const std::byte* piece, int length, MPI_Request* request) {
+                  MPI_Isend(piece, length, MPI_BYTE, to, 0, comm_, request);
+                });
+}
+
+void Communicator::receive_bytes(void* values, std::size_t bytes, int from) const {
+  run_in_pieces(static_cast<std::byte*>(values), bytes, 1, [&](std::byte* piece, int length, MPI_Request* request) {
+    MPI_Irecv(piece, length, MPI_BYTE, from, 0, comm_, request);
+  });
+}
+
+void Communicator::fail_together(const std::string& message) const {
+  const int speaker = smallest(message.empty() ? ranks_ : rank_);
+  if (speaker < ranks_) throw CollectiveError(broadcast(message, speaker));
 }
 
 void Communicator::require_same(const std::string& text, const std::string& what) const {
   const std::string difference = first_difference(text, broadcast(text));
-  fail_together(comm_, difference.empty() ? ""
-                                          : "rank " + std::to_string(rank_) + " was started with another " + what +
-                                                " than rank 0: " + difference);
+  fail_together(difference.empty() ? ""
+                                   : "rank " + std::to_string(rank_) + " was started with another " + what +
+                                         " than rank 0: " + difference);
+}
+
+OwnedComm::OwnedComm(const Communicator& comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  run([&](MPI_Request* request) { MPI_Comm_idup(comm.handle(), &copy, request); });
+  static_cast<Communicator&>(*this) = Communicator(copy);
+}
+
+OwnedComm OwnedComm::taken(MPI_Comm comm) {
+  return OwnedComm(Taken{comm});
+}
+
+OwnedComm::~OwnedComm() {
+  if (!unwinding_.now()) MPI_Comm_free(&comm_);
 }
 
 }  // namespace halograd

@@ -4,17 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "mpi/communicator.hpp"
-
 namespace halograd {
 
-NodeGroup node_group(MPI_Comm comm, int ranks_per_node) {
-  const Communicator communicator(comm);
-  std::vector<int> lowest = communicator.node_of_rank();
-  for (int rank = 0; ranks_per_node > 0 && rank < communicator.ranks(); ++rank) {
+NodeGroup node_group(const Communicator& comm, int ranks_per_node) {
+  std::vector<int> lowest = comm.node_of_rank();
+  for (int rank = 0; ranks_per_node > 0 && rank < comm.ranks(); ++rank) {
     lowest[static_cast<std::size_t>(rank)] = rank / ranks_per_node * ranks_per_node;
   }
-  const auto own = static_cast<std::size_t>(communicator.rank());
+  const auto own = static_cast<std::size_t>(comm.rank());
   const auto count_of = [&](int node) { return static_cast<int>(std::count(lowest.begin(), lowest.end(), node)); };
   NodeGroup group;
   group.nodes = 0;
@@ -29,9 +26,9 @@ NodeGroup node_group(MPI_Comm comm, int ranks_per_node) {
                "; expected the same number on each";
     }
   }
-  fail_together(comm, uneven);
-  group.ranks_a_node = count_of(lowest[own]);
-  group.rank = static_cast<int>(std::count(lowest.begin(), lowest.begin() + communicator.rank(), lowest[own]));
+  comm.fail_together(uneven);
+  group.ranks_per_node = count_of(lowest[own]);
+  group.rank = static_cast<int>(std::count(lowest.begin(), lowest.begin() + comm.rank(), lowest[own]));
   return group;
 }
 

@@ -1,17 +1,17 @@
 #pragma once
 
-#include <mpi.h>
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 
 /// Where a rank stands among nodes that hold the same number of ranks each.
 struct NodeGroup {
-  int nodes = 1, node = 0;         ///< how many, and which one is this rank's, by their lowest ranks
-  int ranks_a_node = 1, rank = 0;  ///< of a node, and this rank's place there
+  int nodes = 1, node = 0;           ///< how many, and which one is this rank's, by their lowest ranks
+  int ranks_per_node = 1, rank = 0;  ///< and this rank's place on its node
 };
 
 /// Collective. `ranks_per_node` consecutive ranks count as a node; 0: ranks that share memory. Throws CollectiveError
 /// where nodes differ in their number of ranks.
-NodeGroup node_group(MPI_Comm comm, int ranks_per_node);
+NodeGroup node_group(const Communicator& comm, int ranks_per_node);
 
 }  // namespace halograd

@@ -14,8 +14,6 @@
 #include <cerrno>
 #include <random>
 
-#include "mpi/wait.hpp"
-
 namespace halograd {
 namespace {
 
@@ -100,10 +98,8 @@ void send_number(int socket, int number) {
 
 }  // namespace
 
-NodeLinks::NodeLinks(MPI_Comm leaders, int rank) {
-  int number = 0, nodes = 0;
-  MPI_Comm_rank(leaders, &number);
-  MPI_Comm_size(leaders, &nodes);
+NodeLinks::NodeLinks(const Communicator& leaders, int rank) {
+  const int number = leaders.rank(), nodes = leaders.ranks();
   complete_ = nodes == 1;
   if (complete_) return;
   Invitation invitation;
@@ -114,9 +110,7 @@ NodeLinks::NodeLinks(MPI_Comm leaders, int rank) {
     add_addresses(invitation);
     socket = listening_socket(invitation);
   }
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&invitation, sizeof invitation, MPI_BYTE, 0, leaders, &request);
-  wait_politely(request);
+  invitation = leaders.broadcast(invitation);
   if (number == 0) {
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(accept_milliseconds);
     while (socket >= 0 && static_cast<int>(links_.size()) < nodes - 1 && Clock::now() < end) {

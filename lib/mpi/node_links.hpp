@@ -1,20 +1,21 @@
 #pragma once
 
-#include <mpi.h>
 #include <poll.h>
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "mpi/communicator.hpp"
+
 namespace halograd {
 
-/// TCP links between the first ranks of the nodes of a job: a star around that of the first node. They carry a beat a
-/// second both ways and, where a rank has died, its number.
+/// TCP links between the first ranks of the nodes of a job: a star around that of the first node. They carry one beat
+/// per second both ways and, where a rank has died, its number.
 class NodeLinks {
  public:
   /// Collective over `leaders`, the nodes' first ranks; `rank` is this one's number in the job.
-  NodeLinks(MPI_Comm leaders, int rank);
+  NodeLinks(const Communicator& leaders, int rank);
   ~NodeLinks();
   NodeLinks(const NodeLinks&) = delete;
   NodeLinks& operator=(const NodeLinks&) = delete;

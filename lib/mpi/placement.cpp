@@ -1,6 +1,5 @@
 #include "mpi/placement.hpp"
 
-#include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "kernels/accelerator.hpp"
@@ -119,11 +119,7 @@ std::vector<RankPlace> gather_places(const Communicator& comm, int device) {
   const std::array<std::string, 4> texts{own_node(), own_cores(), own_device(device),
                                          device < 0 ? "" : accelerator_address(device)};
   for (std::size_t i = 0; i < texts.size(); ++i) std::strncpy(mine.data() + i * longest, texts[i].c_str(), longest - 1);
-  std::vector<char> all(comm.rank() == 0 ? mine.size() * static_cast<std::size_t>(comm.ranks()) : 0);
-  const int length = static_cast<int>(mine.size());
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Igather(mine.data(), length, MPI_CHAR, all.data(), length, MPI_CHAR, 0, comm.handle(), &request);
-  wait_politely(request);
+  const std::vector<char> all = comm.gather_on_root(std::span<const char>(mine));
   std::vector<RankPlace> places;
   for (std::size_t at = 0; at < all.size(); at += mine.size())
     places.push_back({&all[at], &all[at + longest], &all[at + 2 * longest], &all[at + 3 * longest]});

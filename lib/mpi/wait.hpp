@@ -3,8 +3,8 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <exception>
-#include <string>
+
+#include "mpi/unwinding.hpp"
 
 namespace halograd {
 
@@ -26,26 +26,32 @@ class PolitePause {
 /// Waits for a request without holding the core. Returns the seconds waited.
 double wait_politely(MPI_Request& request);
 
-/// MPI_Barrier, MPI_Comm_dup and MPI_Allreduce in place (sum of doubles), waited for politely.
-void barrier(MPI_Comm comm);
-[[nodiscard]] MPI_Comm duplicate(MPI_Comm comm);
-void sum_over_ranks(MPI_Comm comm, double* values, int count);
-
-/// Collective. Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the
-/// lowest such rank. A rank that threw alone would leave the others waiting for it.
-void fail_together(MPI_Comm comm, const std::string& message);
-
-/// Collective. Runs `action` on each rank and throws CollectiveError on all of them where it threw on any.
-template <class Action>
-void together(MPI_Comm comm, Action&& action) {
-  std::string message;
-  try {
-    action();
-  } catch (const std::exception& exception) {
-    message = exception.what();
-    if (message.empty()) message = "unknown error";
+/// A request that is waited for at the end of this object's life; but while an exception unwinds this rank alone, it is
+/// left to the abort that follows. What MPI reads or writes for it must live longer.
+class OwnedRequest {
+ public:
+  OwnedRequest() = default;
+  ~OwnedRequest() {
+    if (!unwinding_.now()) wait_politely(request_);
   }
-  fail_together(comm, message);
-}
+  OwnedRequest(const OwnedRequest&) = delete;
+  OwnedRequest& operator=(const OwnedRequest&) = delete;
+
+  /// For the call of MPI that starts an operation; the last one must be complete.
+  [[nodiscard]] MPI_Request* start() { return &request_; }
+  [[nodiscard]] bool is_under_way() const { return request_ != MPI_REQUEST_NULL; }
+  /// Moves the operation on. Whether it is complete, or there is none.
+  bool test() {
+    int done = 0;
+    MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  }
+  /// Returns the seconds waited.
+  double wait() { return wait_politely(request_); }
+
+ private:
+  Unwinding unwinding_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
 
 }  // namespace halograd

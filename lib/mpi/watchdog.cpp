@@ -13,9 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "mpi/node_comm.hpp"
 #include "mpi/node_links.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/owned_window.hpp"
 
 namespace halograd {
 namespace {
@@ -51,18 +50,14 @@ bool is_gone(std::int64_t id) {
 
 class Watchdog::Implementation {
  public:
-  Implementation(MPI_Comm comm, int status) : comm_(duplicate(comm)), node_(node_comm(comm)), status_(status) {
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm leaders = MPI_COMM_NULL;
-    int node_rank = 0;
-    MPI_Comm_rank(node_, &node_rank);
-    MPI_Comm_split(comm_, node_rank == 0 ? 0 : MPI_UNDEFINED, rank_, &leaders);
-    find_processes(node_);
-    share_word(node_rank == 0);
-    if (leaders != MPI_COMM_NULL) {
-      links_ = std::make_unique<NodeLinks>(leaders, rank_);
-      MPI_Comm_free(&leaders);
-    }
+  Implementation(const Communicator& comm, int status)
+      : comm_(comm), node_(comm.node()), rank_(comm.rank()), status_(status) {
+    const bool leads = node_.rank() == 0;
+    const OwnedComm peers = comm.split(leads ? 0 : 1);
+    find_processes();
+    word_window_ = OwnedWindow::on_node(comm, sizeof(std::int64_t));
+    share_word(leads);
+    if (leads) links_ = std::make_unique<NodeLinks>(peers, rank_);
     stop_ = ::eventfd(0, EFD_CLOEXEC);
     thread_ = std::thread([this] { watch(); });
   }
@@ -81,9 +76,7 @@ class Watchdog::Implementation {
 
   void end() {
     stop();
-    barrier(comm_);  // who leaves it may end: nobody takes that for a death any more
-    MPI_Win_free(&word_window_);
-    MPI_Comm_free(&comm_);
+    comm_.barrier();  // who leaves it may end: nobody takes that for a death any more
   }
 
  private:
@@ -96,26 +89,14 @@ class Watchdog::Implementation {
 
   /// The node's first rank hears first who has died elsewhere, and leaves word for those who only see it end.
   void share_word(bool first) {
-    MPI_Aint size = 0;
-    int unit = 0;
-    void* memory = nullptr;
-    MPI_Win_allocate_shared(first ? static_cast<MPI_Aint>(sizeof(std::int64_t)) : 0, 1, MPI_INFO_NULL, node_, &memory,
-                            &word_window_);
-    MPI_Win_shared_query(word_window_, 0, &size, &unit, &memory);
-    word_ = static_cast<std::int64_t*>(memory);
+    word_ = static_cast<std::int64_t*>(word_window_.memory_of(0));
     if (first) *word_ = nobody;
-    barrier(node_);
+    node_.barrier();
   }
 
-  void find_processes(MPI_Comm node) {
-    int ranks = 0;
-    MPI_Comm_size(node, &ranks);
+  void find_processes() {
     const Process own{rank_, ::getpid(), own_name_space()};
-    std::vector<Process> all(static_cast<std::size_t>(ranks));
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, node, &request);
-    wait_politely(request);
-    for (const Process& process : all) {
+    for (const Process& process : node_.gather(own)) {
       if (process.rank == rank_ || process.name_space != own.name_space) continue;
       processes_.push_back(process);
       descriptors_.push_back(open_process(process.id));
@@ -174,10 +155,11 @@ class Watchdog::Implementation {
     });
   }
 
-  MPI_Comm comm_ = MPI_COMM_NULL, node_ = MPI_COMM_NULL;
-  MPI_Win word_window_ = MPI_WIN_NULL;
+  OwnedComm comm_;
+  Communicator node_;
+  OwnedWindow word_window_;
   std::int64_t* word_ = nullptr;  // the rank that has died elsewhere; nobody: none has
-  int rank_ = 0, status_, stop_ = -1;
+  int rank_, status_, stop_ = -1;
   std::vector<Process> processes_;
   std::vector<int> descriptors_, dead_;
   std::unique_ptr<NodeLinks> links_;  // of a node's first rank
@@ -185,7 +167,8 @@ class Watchdog::Implementation {
   std::thread thread_;
 };
 
-Watchdog::Watchdog(MPI_Comm comm, int status) : implementation_(std::make_unique<Implementation>(comm, status)) {}
+Watchdog::Watchdog(const Communicator& comm, int status)
+    : implementation_(std::make_unique<Implementation>(comm, status)) {}
 Watchdog::~Watchdog() = default;
 
 bool Watchdog::reaches_all_nodes() const {

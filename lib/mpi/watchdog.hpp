@@ -1,8 +1,8 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
+
+#include "mpi/communicator.hpp"
 
 namespace halograd {
 
@@ -16,7 +16,7 @@ namespace halograd {
 class Watchdog {
  public:
   /// Collective. `status`: what the process ends with.
-  Watchdog(MPI_Comm comm, int status);
+  Watchdog(const Communicator& comm, int status);
   /// Deaths are no news from here on.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

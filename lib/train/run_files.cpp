@@ -6,7 +6,6 @@
 
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
 #include "train/checkpoint_model.hpp"
@@ -64,7 +63,7 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
   });
   std::string reasons;
   for (const std::string& path : split(comm.broadcast(list))) {
-    const std::string damage = checkpoint_damage(comm.handle(), path);
+    const std::string damage = checkpoint_damage(comm, path);
     if (damage.empty()) {
       start.checkpoint = path;
       break;
@@ -124,8 +123,8 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
                      const Optimizer& optimizer) {
   const bool own_rows = start.header.ranks == comm.ranks();
   const StateCopy copy(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
-  const EpochSums sums = own_rows ? read_checkpoint(comm.handle(), start.checkpoint, copy.state)
-                                  : read_checkpoint_as_mean(comm.handle(), start.checkpoint, copy.state);
+  const EpochSums sums = own_rows ? read_checkpoint(comm, start.checkpoint, copy.state)
+                                  : read_checkpoint_as_mean(comm, start.checkpoint, copy.state);
   Kokkos::deep_copy(replica.parameters, copy.state.parameters);
   Kokkos::deep_copy(replica.statistics, copy.state.statistics);
   for (std::size_t i = 0; i < copy.state.optimizer.size(); ++i) {
@@ -146,7 +145,7 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
       parameters_(network.parameters()),
       statistics_(network.statistics()),
       copy_(network.parameter_count(), network.statistic_count(), optimizer.state().size()),
-      worker_(comm.handle()) {
+      worker_(comm) {
   if (start.checkpoint.empty()) {
     begin(folder, overwrite);
   } else {
@@ -214,7 +213,7 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
   header.config = to_toml(config_);
   worker_.post([this, rows = std::move(rows_), header = std::move(header), failure] {
     const Clock::time_point begin = Clock::now();
-    together(worker_.comm(), [&] {
+    worker_.comm().together([&] {
       if (!failure.empty()) fail(failure);
     });
     // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
@@ -222,7 +221,7 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
     metrics_->flush();
     const std::string path = folder_.checkpoint(header.step);
     write_checkpoint(worker_.comm(), path, header, copy_.state, parameters_, statistics_, config_.output.compress);
-    together(worker_.comm(), [&] {
+    worker_.comm().together([&] {
       if (comm_.rank() == 0) publish(path, header);
     });
     const double bytes = copy_.bytes() * comm_.ranks();

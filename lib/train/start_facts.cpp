@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "averagers/averager.hpp"
+#include "graph/spectral_gap.hpp"
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"

@@ -45,7 +45,7 @@ std::string to_string(StopReason reason) {
 }
 
 Stop::Stop(const Communicator& comm, double time_limit, double checkpoint_seconds)
-    : comm_(comm), agreement_(comm.handle()), evaluating_(comm.handle()), checkpoint_seconds_(checkpoint_seconds) {
+    : comm_(comm), agreement_(comm), evaluating_(comm), checkpoint_seconds_(checkpoint_seconds) {
   const double of_job = slurm_seconds_left();
   limited_ = time_limit > 0 || of_job > 0;
   if (!limited_) return;

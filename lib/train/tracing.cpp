@@ -12,7 +12,7 @@
 
 namespace halograd {
 
-Tracing::Tracing(const Communicator& comm) : comm_(comm), clock_(std::make_unique<RankClock>(comm.handle())) {
+Tracing::Tracing(const Communicator& comm) : comm_(comm), clock_(std::make_unique<RankClock>(comm)) {
   trace::start();
 }
 
@@ -31,13 +31,12 @@ void Tracing::write(const std::string& path) {
   std::ostringstream facts;
   facts << R"({"program":"halograd","ranks":)" << comm_.ranks() << R"(,"clock_offset_ns":[)";
   const char* separator = "";
-  for (const double offset : comm_.gather(static_cast<double>(clock_->offset()))) {
-    facts << separator << static_cast<std::int64_t>(offset);
+  for (const std::int64_t offset : comm_.gather(clock_->offset())) {
+    facts << separator << offset;
     separator = ",";
   }
-  facts << R"(],"spans_without_room":)" << static_cast<std::int64_t>(comm_.sum(static_cast<double>(trace::lost())))
-        << "}";
-  write_trace(comm_.handle(), path, trace::chrome_events(events, comm_.rank(), clock_->offset(), zero), facts.str());
+  facts << R"(],"spans_without_room":)" << comm_.sum(trace::lost()) << "}";
+  write_trace(comm_, path, trace::chrome_events(events, comm_.rank(), clock_->offset(), zero), facts.str());
 }
 
 }  // namespace halograd

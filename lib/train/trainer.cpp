@@ -101,7 +101,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
     : config(run_file), comm(communicator) {
   comm.require_same(to_toml(config), "run file");
   const bool of_nodes = config.averager.name == "hierarchical";
-  const int nodes = of_nodes ? node_group(comm.handle(), config.comm.ranks_per_node).nodes : 0;
+  const int nodes = of_nodes ? node_group(comm, config.comm.ranks_per_node).nodes : 0;
   comm.together([&] {
     const int slow_rank = config.comm.inject.slow_rank;
     HALOGRAD_REQUIRE(slow_rank < comm.ranks(), "comm.inject.slow_rank is ", slow_rank, ", expected a rank below ",
@@ -112,9 +112,9 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
                                                    : make_topology(config.topology, comm.ranks(), comm.node_of_rank()));
   });
   // A rank's share of a batch, and so the size and number of its test batches, may differ from its neighbour's.
-  whole_batches = std::lround(comm.largest(static_cast<double>(whole_test->steps())));
-  shared_batches = std::lround(comm.largest(static_cast<double>(shared_test->steps())));
-  halos = choose_halo_memory(config.comm, config.averager, *topology, comm.handle(), network->parameter_count());
+  whole_batches = comm.largest(whole_test->steps());
+  shared_batches = comm.largest(shared_test->steps());
+  halos = choose_halo_place(config.comm, config.averager, *topology, comm, network->parameter_count());
 }
 
 StartFacts Trainer::facts() const {
@@ -245,7 +245,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       averager_(start_averager()),
       progress_(config_.averager.name == "none"
                     ? nullptr
-                    : make_progress_thread(config_.comm, comm_.handle(), comm_.nodes(), setup.halos.memory)),
+                    : make_progress_thread(config_.comm, comm_, comm_.nodes(), setup.halos.memory)),
       files_(comm_, config_, folder_, network_, optimizer_, options.overwrite, start_),
       stop_(comm_, config_.training.time_limit,
             4 * static_cast<double>(network_.parameter_count() * (1 + optimizer_.state().size())) * comm_.ranks() /
@@ -298,8 +298,7 @@ EpochSums Training::restore() {
 
 /// Collective.
 std::unique_ptr<Averager> Training::start_averager() {
-  AveragerContext context{config_.averager,           config_.comm, *setup_.topology, comm_.handle(),
-                          network_.parameter_count(), step_};
+  AveragerContext context{config_.averager, config_.comm, *setup_.topology, comm_, network_.parameter_count(), step_};
   for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.emplace_back(state);
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
     optimizer_.step(exec, rate_, step_ + 1, 0, weights, gradient);
@@ -322,7 +321,7 @@ std::string Training::restore_averager(Averager& averager) {
   difference = comm_.broadcast(difference);
   const bool same_ranks = start_.header.ranks == comm_.ranks();
   if (difference.empty() && same_ranks && averaging(start_.before) == averaging(config_)) {
-    read_averager_state(comm_.handle(), start_.checkpoint, state);
+    read_averager_state(comm_, start_.checkpoint, state);
     averager.restored();
     return "";
   }
@@ -628,7 +627,7 @@ TrainingResult Training::run() {
   result.images_per_second = training_seconds > 0 ? images / training_seconds : 0;
   result.wait_share = training_seconds > 0 ? waited / training_seconds : 0;
   result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before)) / (steps * comm_.ranks());
-  result.skipped = static_cast<std::int64_t>(comm_.sum(static_cast<double>(skipped_)));
+  result.skipped = comm_.sum(skipped_);
   const RunFolder& folder = folder_.folder();
   result.checkpoint = folder.holds_checkpoint() ? folder.newest() : "";
   result.metrics = folder.metrics();

@@ -10,7 +10,7 @@
 #include "nn/network.hpp"
 #include "optimizers/optimizer.hpp"
 #include "train/report.hpp"
-#include "window/halo_memory.hpp"
+#include "window/halo_place.hpp"
 
 namespace halograd {
 

@@ -5,8 +5,6 @@
 #include <string>
 
 #include "kernels/random.hpp"
-#include "mpi/communicator.hpp"
-#include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
@@ -41,15 +39,11 @@ HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of
   }
 }
 
-std::vector<int> checked_nodes(MPI_Comm comm, const Topology& topology, std::size_t length,
+std::vector<int> checked_nodes(const Communicator& comm, const Topology& topology, std::size_t length,
                                const HaloWindow::Options& options) {
-  const Communicator all(comm);
-  const int ranks = all.ranks();
+  const int ranks = comm.ranks();
   const std::int64_t mine = fingerprint(topology, length, options);
-  std::int64_t range[2] = {mine, -mine};
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, comm, &request);
-  wait_politely(request);
+  const bool same = comm.smallest(mine) == comm.largest(mine);
 
   std::string message;
   if (topology.ranks() != ranks) {
@@ -57,11 +51,11 @@ std::vector<int> checked_nodes(MPI_Comm comm, const Topology& topology, std::siz
               std::to_string(ranks);
   } else if (options.slots < 2) {
     message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
-  } else if (range[0] != -range[1]) {
+  } else if (!same) {
     message = "halo window: ranks differ in topology, length, slots, force_put or the halos' memory";
   }
-  fail_together(comm, message);
-  std::vector<int> nodes = all.node_of_rank();
+  comm.fail_together(message);
+  std::vector<int> nodes = comm.node_of_rank();
   if (options.force_put) std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;
 }

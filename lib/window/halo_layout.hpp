@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -56,7 +54,7 @@ class HaloLayout {
 /// Collective. For each rank, what stands for its node: the same for ranks that share memory, each its own where
 /// `force_put`. Throws Error on all ranks where layouts would make them write past each other's memory: arguments that
 /// differ between ranks, a topology for another number of ranks, too few slots.
-std::vector<int> checked_nodes(MPI_Comm comm, const Topology& topology, std::size_t length,
+std::vector<int> checked_nodes(const Communicator& comm, const Topology& topology, std::size_t length,
                                const HaloWindow::Options& options);
 
 }  // namespace halograd

@@ -26,16 +26,14 @@ void copy(std::byte* to, const HostVector<const float>& values) {
 
 }  // namespace
 
-HaloTransport::HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options,
+HaloTransport::HaloTransport(const Communicator& comm, std::size_t bytes, const TransportOptions& options,
                              std::optional<std::size_t> device_bytes)
     : device_(device_bytes ? std::make_unique<DeviceWindow>(comm, *device_bytes) : nullptr),
       segment_(comm, bytes, options.force_put),
       force_put_(options.force_put),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
       uses_mpi_(device_ != nullptr),
-      report_seconds_(options.report_seconds) {
-  MPI_Comm_rank(comm, &rank_);
-}
+      report_seconds_(options.report_seconds) {}
 
 HaloTransport::Peer HaloTransport::peer(int rank) {
   std::byte* shared = force_put_ ? nullptr : segment_.of(rank);
@@ -77,7 +75,7 @@ Vector<const float> HaloTransport::device_values(std::size_t offset, std::size_t
 
 void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values) {
   if (values.memory() == HaloMemory::device) {
-    put(peer, offset, values, device_->get());
+    put(peer, offset, values, device_->window());
   } else if (peer.shared != nullptr) {
     copy(peer.shared + offset, values);
   } else {
@@ -85,11 +83,12 @@ void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const
   }
 }
 
-void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values, MPI_Win window) {
+void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values,
+                        const OwnedWindow& window) {
   for (std::size_t begin = 0; begin < values.length(); begin += put_floats_) {
     const int count = static_cast<int>(std::min(put_floats_, values.length() - begin));
     const auto place = static_cast<MPI_Aint>(offset + begin * sizeof(float));
-    MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, window,
+    MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, window.handle(),
              &puts_.emplace_back());
   }
 }
@@ -101,7 +100,7 @@ void HaloTransport::write(const Peer& peer, std::size_t offset, std::span<const 
   }
   const int count = static_cast<int>(numbers.size());
   MPI_Rput(numbers.data(), count, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), count, MPI_INT64_T,
-           segment_.window(), &puts_.emplace_back());
+           segment_.window().handle(), &puts_.emplace_back());
 }
 
 void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {
@@ -113,7 +112,7 @@ void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t val
   complete(peer);  // before its origin is written to again
   peer.message = value;
   MPI_Accumulate(&peer.message, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, MPI_REPLACE,
-                 segment_.window());
+                 segment_.window().handle());
   peer.in_flight = true;
 }
 
@@ -128,8 +127,8 @@ void HaloTransport::wait_for_puts() {
 void HaloTransport::flush(const Peer& peer) {
   if (peer.shared != nullptr && !device_) return;
   const PolitePause time;
-  if (device_) MPI_Win_flush(peer.rank, device_->get());
-  if (peer.shared == nullptr) MPI_Win_flush(peer.rank, segment_.window());
+  if (device_) MPI_Win_flush(peer.rank, device_->window().handle());
+  if (peer.shared == nullptr) MPI_Win_flush(peer.rank, segment_.window().handle());
   wait_seconds_ += time.seconds();
 }
 
@@ -161,7 +160,7 @@ double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_
 
 void HaloTransport::report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
                                 double seconds) const {
-  std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank_, peer.rank, purpose,
+  std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank(), peer.rank, purpose,
                static_cast<long long>(version), static_cast<long long>(load(counter)), seconds);
 }
 
@@ -179,7 +178,7 @@ double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {
 void HaloTransport::make_progress() {
   if (!uses_mpi_) return;
   int found = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm(), &found, MPI_STATUS_IGNORE);
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm().handle(), &found, MPI_STATUS_IGNORE);
 }
 
 // Of the device window this relies on: MPI_Win_flush has completed a put at its target before the origin sets the
@@ -187,7 +186,7 @@ void HaloTransport::make_progress() {
 // after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was
 // in the device's memory before the launch, whoever wrote it (CUDA documents this of GPUDirect RDMA; assumed of HIP).
 void HaloTransport::sync(const Peer& peer) {
-  if (device_) MPI_Win_sync(device_->get());
+  if (device_) device_->window().sync();
   if (peer.shared != nullptr) {
     segment_.sync_node();
   } else {
@@ -198,7 +197,7 @@ void HaloTransport::sync(const Peer& peer) {
 void HaloTransport::start() {
   segment_.sync();
   segment_.sync_node();
-  barrier(segment_.comm());  // no neighbour's first write may come before
+  segment_.comm().barrier();  // no neighbour's first write may come before
 }
 
 }  // namespace halograd

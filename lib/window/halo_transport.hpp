@@ -24,7 +24,8 @@ namespace halograd {
 /// there on both sides: these always go by MPI_Put. No call but construction, start() and destruction is collective.
 class HaloTransport {
  public:
-  /// Another rank, as this one reaches it. One for each counter that this rank may have on its way to that rank.
+  /// Another rank, as this one reaches it. There is one for each counter that this rank may have on its way to that
+  /// rank.
   struct Peer {
     int rank = 0;
     std::byte* shared = nullptr;  ///< the rank's region; null: by MPI
@@ -34,11 +35,11 @@ class HaloTransport {
 
   /// Collective; throws what SharedSegment and DeviceWindow throw. `bytes` of this rank, and of its device region where
   /// the ranks have one: all or none.
-  HaloTransport(MPI_Comm comm, std::size_t bytes, const TransportOptions& options,
+  HaloTransport(const Communicator& comm, std::size_t bytes, const TransportOptions& options,
                 std::optional<std::size_t> device_bytes = {});
 
   Peer peer(int rank);
-  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int rank() const { return segment_.comm().rank(); }
   /// Whether some peer, or its device region, is reached by MPI.
   [[nodiscard]] bool uses_mpi() const { return uses_mpi_; }
 
@@ -85,13 +86,12 @@ class HaloTransport {
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }  ///< in await and wait_for_puts and flush
 
  private:
-  void put(const Peer& peer, std::size_t offset, HaloValues<const float> values, MPI_Win window);
+  void put(const Peer& peer, std::size_t offset, HaloValues<const float> values, const OwnedWindow& window);
 
   std::unique_ptr<DeviceWindow> device_;  // null: none
   SharedSegment segment_;
   bool force_put_;
   std::size_t put_floats_;
-  int rank_ = 0;
   bool uses_mpi_;
   std::vector<MPI_Request> puts_;  // since the last wait_for_puts
   double wait_seconds_ = 0, report_seconds_;

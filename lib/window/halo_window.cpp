@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/rank_clock.hpp"
-#include "mpi/wait.hpp"
 #include "support/trace.hpp"
 #include "window/halo_layout.hpp"
 #include "window/halo_transport.hpp"
@@ -50,7 +48,7 @@ void copy(HaloValues<const float> from, HaloValues<float> to) {
 
 class HaloWindow::Implementation {
  public:
-  Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
+  Implementation(const Communicator& comm, const Topology& topology, std::size_t length, Options options);
 
   void put(std::int64_t version, HaloValues<const float> weights);
   HostVector<float> next_slot();
@@ -113,10 +111,11 @@ class HaloWindow::Implementation {
   std::int64_t sent_ = 0;  // when the last put began
 };
 
-HaloWindow::Implementation::Implementation(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
+HaloWindow::Implementation::Implementation(const Communicator& comm, const Topology& topology, std::size_t length,
+                                           Options options)
     : memory_(options.memory),
       nodes_(checked_nodes(comm, topology, length, options)),
-      layout_(topology, nodes_, rank_of(comm), length, options.slots, memory_),
+      layout_(topology, nodes_, comm.rank(), length, options.slots, memory_),
       transport_(comm, layout_.bytes(), options,
                  memory_ == HaloMemory::device ? std::optional(layout_.device_bytes()) : std::nullopt),
       length_(length),
@@ -295,7 +294,7 @@ void HaloWindow::Implementation::start_at(std::int64_t version) {
   transport_.start();
 }
 
-HaloWindow::HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options)
+HaloWindow::HaloWindow(const Communicator& comm, const Topology& topology, std::size_t length, Options options)
     : implementation_(std::make_unique<Implementation>(comm, topology, length, options)) {}
 HaloWindow::~HaloWindow() = default;
 void HaloWindow::put(std::int64_t version, HaloValues<const float> weights) {

@@ -1,19 +1,18 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "graph/topology.hpp"
 #include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
 #include "window/edge_log.hpp"
 #include "window/halo_values.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {
 
-/// The neighbours' weights as a rank mixes them: one flat RMA window a rank for all parameters and all edges
+/// The neighbours' weights as a rank mixes them: one flat RMA window per rank for all parameters and all edges
 /// (docs/algorithms.md, "Halo window"). It holds `slots` versions of the rank's own weights, which neighbours that
 /// share memory read there, and of each other in-neighbour's; per in-edge the latest version, and per out-edge an
 /// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's
@@ -28,13 +27,13 @@ class HaloWindow {
  public:
   struct Options : TransportOptions {
     bool exact = true;                     ///< readers take every version
-    HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see window/halo_memory.hpp
+    HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see window/halo_place.hpp
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
   /// another number of ranks, a node has too little shared memory or a device too little of its own, or MPI grants no
   /// unified memory model.
-  HaloWindow(MPI_Comm comm, const Topology& topology, std::size_t length, Options options);
+  HaloWindow(const Communicator& comm, const Topology& topology, std::size_t length, Options options);
   /// Collective, except while an exception unwinds this rank's stack.
   ~HaloWindow();
   HaloWindow(const HaloWindow&) = delete;

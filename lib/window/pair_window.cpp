@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "mpi/communicator.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
@@ -66,9 +65,9 @@ Sides two_sides(const Graph& graph) {
   return {odd, kept};
 }
 
-PairWindow::PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const TransportOptions& options)
+PairWindow::PairWindow(const Communicator& comm, Sides sides, std::size_t length, const TransportOptions& options)
     : sides_(std::move(sides)),
-      rank_(rank_of(comm)),
+      rank_(comm.rank()),
       length_(length),
       slot_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
       transport_(comm, slot_at(rank_, slots_of(rank_)), options),

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -34,7 +32,7 @@ Sides two_sides(const Graph& graph);
 class PairWindow {
  public:
   /// Collective. `length` floats. Throws Error on all ranks where a node has too little shared memory.
-  PairWindow(MPI_Comm comm, Sides sides, std::size_t length, const TransportOptions& options);
+  PairWindow(const Communicator& comm, Sides sides, std::size_t length, const TransportOptions& options);
 
   // For a rank that asks.
   [[nodiscard]] bool is_asking() const { return asking_; }

@@ -8,7 +8,6 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
@@ -31,7 +30,7 @@ std::uint64_t fingerprint(const DynamicTopology& topology) {
 
 }  // namespace
 
-PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
+PortWindow::PortWindow(const Communicator& comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
                        TransportOptions options)
     : topology_(std::move(topology)),
       ranks_(topology_.ranks()),
@@ -54,17 +53,13 @@ PortWindow::PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t leng
   }
 }
 
-std::size_t PortWindow::checked_bytes(MPI_Comm comm) const {
-  int ranks = 0;
-  MPI_Comm_size(comm, &ranks);
+std::size_t PortWindow::checked_bytes(const Communicator& comm) const {
+  const int ranks = comm.ranks();
   std::uint64_t hash = random_bits(fingerprint(topology_), length_);
   hash = random_bits(hash, static_cast<std::uint64_t>(slots_ * 2 + (options_.force_put ? 1 : 0)));
   hash = random_bits(hash, static_cast<std::uint64_t>(first_step_));
   const auto mine = static_cast<std::int64_t>(hash >> 1U);
-  std::array<std::int64_t, 2> range{mine, -mine};
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, range.data(), 2, MPI_INT64_T, MPI_MAX, comm, &request);
-  wait_politely(request);
+  const bool same = comm.smallest(mine) == comm.largest(mine);
 
   std::string message;
   if (ranks_ != ranks) {
@@ -72,10 +67,10 @@ std::size_t PortWindow::checked_bytes(MPI_Comm comm) const {
         "port window: the topology has " + std::to_string(ranks_) + " ranks, the communicator " + std::to_string(ranks);
   } else if (slots_ < 2) {
     message = "comm.slots is " + std::to_string(slots_) + "; expected at least 2";
-  } else if (range[0] != -range[1]) {
+  } else if (!same) {
     message = "port window: ranks differ in topology, length, first step, slots or force_put";
   }
-  fail_together(comm, message);
+  comm.fail_together(message);
   return cleared(ranks_) + port_bytes_ * static_cast<std::size_t>(slots_ * topology_.most_in());
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -34,7 +32,7 @@ class PortWindow {
   /// Collective. `length` floats a halo; `first_step` comes first. Throws Error on all ranks where their arguments
   /// differ, the topology is for another number of ranks, a node has too little shared memory, or MPI grants no unified
   /// memory model. Destruction is collective too, except while an exception unwinds this rank's stack.
-  PortWindow(MPI_Comm comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
+  PortWindow(const Communicator& comm, DynamicTopology topology, std::size_t length, std::int64_t first_step,
              TransportOptions options);
 
   /// Writes this step's halo, with a number beside it, to the step's out-neighbours; waits, giving up the core, for
@@ -61,7 +59,7 @@ class PortWindow {
   [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
   [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
   [[nodiscard]] std::size_t port(std::int64_t version, std::size_t number) const;
-  [[nodiscard]] std::size_t checked_bytes(MPI_Comm comm) const;
+  [[nodiscard]] std::size_t checked_bytes(const Communicator& comm) const;
 
   DynamicTopology topology_;
   int ranks_;

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <vector>
 
-#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "window/device_window.hpp"
 #include "window/shared_segment.hpp"
@@ -32,69 +30,63 @@ double processor_seconds() {
 
 }  // namespace
 
-bool progresses_by_itself(MPI_Comm comm, bool force_put, HaloMemory memory) {
-  int ranks = 1;
-  MPI_Comm_size(comm, &ranks);
-  if (ranks == 1) return true;
-  const int rank = rank_of(comm), target = ranks - 1;
+bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory) {
+  if (comm.ranks() == 1) return true;
+  const int rank = comm.rank(), target = comm.ranks() - 1;
   constexpr std::size_t bytes = floats * sizeof(float);
   SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put);
   std::optional<DeviceWindow> device;
   if (memory == HaloMemory::device) device.emplace(comm, bytes);
-  if (segment.window() == MPI_WIN_NULL && !device) return true;  // stores
-  const MPI_Win put_window = device ? device->get() : segment.window();
+  if (!segment.window() && !device) return true;  // stores
+  const MPI_Win put_window = (device ? device->window() : segment.window()).handle();
   const std::vector<float> host_values(device ? 0 : floats, 1);
   const Buffer<float> device_values("halograd::probe", device ? floats : 0);
   const float* const values = device ? device_values.data() : host_values.data();
   const std::int64_t version = 1;
   int slow = 0;
   for (int i = 0; i < tries; ++i) {
-    barrier(comm);
+    comm.barrier();
     if (rank == target) {
-      MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, segment.comm());
+      MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, segment.comm().handle());
       const auto end = std::chrono::steady_clock::now() + computing;
       while (std::chrono::steady_clock::now() < end) continue;  // outside of MPI, as a rank that computes
     } else if (rank == 0) {
-      MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, segment.comm(), MPI_STATUS_IGNORE);
+      MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, segment.comm().handle(), MPI_STATUS_IGNORE);
       const PolitePause time;
       MPI_Put(values, floats, MPI_FLOAT, target, 0, floats, MPI_FLOAT, put_window);
       MPI_Win_flush(target, put_window);
-      if (segment.window() != MPI_WIN_NULL) {
+      if (segment.window()) {
         // Open MPI copies a put straight into the memory of a process of this node, but sends it the accumulate.
-        MPI_Accumulate(&version, 1, MPI_INT64_T, target, bytes, 1, MPI_INT64_T, MPI_REPLACE, segment.window());
-        MPI_Win_flush(target, segment.window());
+        MPI_Accumulate(&version, 1, MPI_INT64_T, target, bytes, 1, MPI_INT64_T, MPI_REPLACE, segment.window().handle());
+        MPI_Win_flush(target, segment.window().handle());
       }
       if (time.seconds() > 0.5 * std::chrono::duration<double>(computing).count()) ++slow;
     }
   }
-  double all = slow;
-  sum_over_ranks(comm, &all, 1);
-  return all <= 1;  // a try may be slow because ranks share cores
+  return comm.sum(slow) <= 1;  // a try may be slow because ranks share cores
 }
 
-ProgressThread::ProgressThread(MPI_Comm comm, int interval_us) : exceptions_(std::uncaught_exceptions()) {
-  MPI_Comm_dup(comm, &comm_);
+ProgressThread::ProgressThread(const Communicator& comm, int interval_us) : comm_(comm) {
   thread_ = std::thread([this, interval_us] { run(interval_us); });
 }
 
 ProgressThread::~ProgressThread() {
   end_ = true;
   thread_.join();
-  if (std::uncaught_exceptions() == exceptions_) MPI_Comm_free(&comm_);
 }
 
 void ProgressThread::run(int interval_us) {
   while (!end_) {
     for (int i = 0; i < probes_a_burst; ++i) {
       int found = 0;
-      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &found, MPI_STATUS_IGNORE);
+      MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.handle(), &found, MPI_STATUS_IGNORE);
     }
     seconds_.store(processor_seconds(), std::memory_order_relaxed);
     std::this_thread::sleep_for(std::chrono::microseconds(interval_us));
   }
 }
 
-std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes,
+std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, const Communicator& comm, int nodes,
                                                      HaloMemory memory) {
   const bool stores_only = nodes == 1 && !config.force_put && memory == HaloMemory::host;
   if (config.progress_us == 0 || stores_only || progresses_by_itself(comm, config.force_put, memory)) return nullptr;

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <atomic>
 #include <memory>
 #include <thread>
 
 #include "config/comm_config.hpp"
+#include "mpi/communicator.hpp"
 #include "window/halo_values.hpp"
 
 namespace halograd {
@@ -15,15 +14,15 @@ namespace halograd {
 /// from rank 0 to the last rank.
 /// Where it does not, as on most MPIs without a network that writes memory by itself, the halos of a step arrive when
 /// their reader next calls MPI. `force_put` as in HaloTransport; `memory`: what the put is from and to.
-bool progresses_by_itself(MPI_Comm comm, bool force_put, HaloMemory memory = HaloMemory::host);
+bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory = HaloMemory::host);
 
 /// Keeps MPI going while a rank computes: looks into it in bursts, which cost little and yet let a put of many pieces
 /// through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
 class ProgressThread {
  public:
   /// Collective: duplicates `comm`.
-  ProgressThread(MPI_Comm comm, int interval_us);
-  /// Collective; but while an exception unwinds the stack of this rank alone, the duplicate is left to the abort.
+  ProgressThread(const Communicator& comm, int interval_us);
+  /// Collective, except while an exception unwinds this rank's stack.
   ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
@@ -34,8 +33,7 @@ class ProgressThread {
  private:
   void run(int interval_us);
 
-  int exceptions_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  OwnedComm comm_;
   std::atomic<bool> end_ = false;
   std::atomic<double> seconds_ = 0;
   std::thread thread_;
@@ -43,7 +41,7 @@ class ProgressThread {
 
 /// Collective: a thread where comm.progress_us asks for one, some ranks are reached by MPI only, and MPI does not
 /// progress by itself; otherwise none. `nodes`: of the communicator; `memory`: of the halos.
-std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, MPI_Comm comm, int nodes,
+std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, const Communicator& comm, int nodes,
                                                      HaloMemory memory = HaloMemory::host);
 
 }  // namespace halograd

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/spectral_gap.hpp"
 #include "kernels/error.hpp"
 #include "kernels/optimizer.hpp"
 #include "kernels/random.hpp"

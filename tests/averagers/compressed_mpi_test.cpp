@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "graph/spectral_gap.hpp"
 #include "tests/averagers/replicas.hpp"
 
 namespace halograd {

@@ -18,7 +18,7 @@ struct Case {
 };
 
 /// Nodes of two ranks where there is an even number of them, for hierarchical averages.
-int ranks_a_node(const AveragerConfig& config) {
+int ranks_per_node(const AveragerConfig& config) {
   return config.name == "hierarchical" && all_ranks() % 2 == 0 ? 2 : 1;
 }
 
@@ -28,11 +28,11 @@ class EveryAverager : public testing::TestWithParam<Case> {
     config_.name = GetParam().name;
     config_.codec = GetParam().codec;
     config_.overlap = GetParam().overlap;
-    transport_.ranks_per_node = ranks_a_node(config_);
+    transport_.ranks_per_node = ranks_per_node(config_);
     TopologyConfig topology;
     topology.kind = GetParam().topology;
     if (config_.name == "push_sum" && !DynamicTopology::has_kind(topology.kind)) topology.weights = "out_degree";
-    topology_ = make_topology(topology, all_ranks() / ranks_a_node(config_));
+    topology_ = make_topology(topology, all_ranks() / ranks_per_node(config_));
   }
   [[nodiscard]] std::unique_ptr<Averager> make() const {
     AveragerContext context{config_, transport_, topology_, MPI_COMM_WORLD, length};
@@ -53,7 +53,7 @@ class EveryAverager : public testing::TestWithParam<Case> {
   }
   /// Halos that come to this rank in so many exchanges; of pairs at their own pace nobody knows.
   [[nodiscard]] std::int64_t halos(std::int64_t exchanges) const {
-    const int place = config_.name == "hierarchical" ? this_rank() / ranks_a_node(config_) : this_rank();
+    const int place = config_.name == "hierarchical" ? this_rank() / ranks_per_node(config_) : this_rank();
     if (topology_.dynamic() == nullptr) {
       return exchanges * static_cast<std::int64_t>(topology_.in_neighbours(place).size());
     }
@@ -97,14 +97,14 @@ TEST_P(EveryAverager, CountsWhatComesFromWhomAndNoneSoonerThanTheInjectedLatency
     for (const EdgeRecord& record : averager->take_edges()) EXPECT_EQ(record.halos, 0);
     if (config_.name == "ad_psgd") {  // nothing is under way after settle()
       double sent_and_came[2] = {static_cast<double>(averager->bytes_sent()), static_cast<double>(bytes)};
-      sum_over_ranks(MPI_COMM_WORLD, sent_and_came, 2);
+      Communicator(MPI_COMM_WORLD).sum(std::span<double>(sent_and_came));
       EXPECT_EQ(sent_and_came[0], sent_and_came[1]);
       EXPECT_EQ(sent_and_came[0] > 0, all_ranks() > 1);
     } else {
       EXPECT_EQ(came, halos(steps));
     }
     if (config_.name == "hierarchical") {  // the rank with the same part of the weights
-      for (const int rank : from) EXPECT_EQ(rank % ranks_a_node(config_), this_rank() % ranks_a_node(config_));
+      for (const int rank : from) EXPECT_EQ(rank % ranks_per_node(config_), this_rank() % ranks_per_node(config_));
     }
   }
 }
@@ -126,7 +126,7 @@ TEST_P(EveryAverager, ExchangesEveryHthStepAndKeepsTheMean) {
   } else {
     idle(*averager, weights, 0, 2);
   }
-  const double exchange = 3 * bytes_per_step(config_, topology_, this_rank(), length, 0, ranks_a_node(config_));
+  const double exchange = 3 * bytes_per_step(config_, topology_, this_rank(), length, 0, ranks_per_node(config_));
   if (config_.name == "ad_psgd") {  // a question a round, or the answers to those of the partners
     const std::vector<int> partners = topology_.graph()[static_cast<std::size_t>(this_rank())];
     EXPECT_LE(sent(2, 29), 9 * exchange * static_cast<double>(std::max<std::size_t>(1, partners.size())));

@@ -88,12 +88,12 @@ TEST(NodeGroup, CountsNodesAndRefusesUnevenOnes) {
   const NodeGroup one = node_group(MPI_COMM_WORLD, 1);
   EXPECT_EQ(one.nodes, all_ranks());
   EXPECT_EQ(one.node, this_rank());
-  EXPECT_EQ(one.ranks_a_node, 1);
+  EXPECT_EQ(one.ranks_per_node, 1);
   EXPECT_EQ(one.rank, 0);
   const NodeGroup machine = node_group(MPI_COMM_WORLD, 0);
   EXPECT_EQ(machine.nodes, 1);
   EXPECT_EQ(machine.rank, this_rank());
-  EXPECT_EQ(machine.ranks_a_node, all_ranks());
+  EXPECT_EQ(machine.ranks_per_node, all_ranks());
   if (all_ranks() > 2 && all_ranks() % 3 != 0) {
     EXPECT_THROW(node_group(MPI_COMM_WORLD, 3), CollectiveError);
   }

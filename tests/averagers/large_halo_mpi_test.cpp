@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "averagers/averager.hpp"
+#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "support/memory.hpp"
 #include "tests/mpi/ranks.hpp"
@@ -48,10 +49,10 @@ class LargeHalo : public testing::TestWithParam<bool> {
       GTEST_SKIP() << "needs two ranks and HALOGRAD_TEST_LARGE";
     }
     double ranks_with_memory = available_memory() > 16e9 ? 1 : 0;
-    sum_over_ranks(MPI_COMM_WORLD, &ranks_with_memory, 1);
+    ranks_with_memory = Communicator(MPI_COMM_WORLD).sum(ranks_with_memory);
     if (ranks_with_memory < 2) GTEST_SKIP() << "needs 16 GB of memory";
   }
-  void TearDown() override { barrier(MPI_COMM_WORLD); }
+  void TearDown() override { Communicator(MPI_COMM_WORLD).barrier(); }
   const int other_ = 1 - this_rank();
 };
 

@@ -8,9 +8,9 @@
 
 #include "averagers/averager.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "tests/window/device_halos.hpp"
-#include "window/halo_memory.hpp"
+#include "window/halo_place.hpp"
 #include "window/halo_window.hpp"
 #include "window/port_window.hpp"
 
@@ -105,7 +105,7 @@ TEST_P(OneSided, StepsOfTheWindowSynchroniseWithNobodyButTheNeighbours) {
   }
   EXPECT_EQ(synchronising_calls, 0);
   EXPECT_EQ(put_calls, 2 * 20 * (edges - window.stored_edges()));  // a ring has as many out- as in-edges
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
 }
 
 TEST_P(OneSided, StepsOfTheWindowInDeviceMemoryPutEachHaloAndSynchroniseWithNobodyElse) {
@@ -126,7 +126,7 @@ TEST_P(OneSided, StepsOfTheWindowInDeviceMemoryPutEachHaloAndSynchroniseWithNobo
   }
   EXPECT_EQ(synchronising_calls, 0);
   EXPECT_EQ(put_calls, 20 * (2 * edges - stored_times));  // halos, and times that are not stored
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
 }
 
 TEST(DeviceWindows, TheSelfTestFindsAnMpiThatDoesNotWriteDeviceMemory) {
@@ -175,7 +175,7 @@ TEST_P(OneSided, StepsOfThePortWindowSynchroniseWithNobodyButThePeers) {
     if (GetParam()) {
       EXPECT_EQ(put_calls, 2 * sent) << kind;  // the halo and the number
     }
-    barrier(MPI_COMM_WORLD);
+    Communicator(MPI_COMM_WORLD).barrier();
   }
 }
 
@@ -196,7 +196,7 @@ TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbour
       averager->after_update(exec, step, weights);
     }
     EXPECT_EQ(synchronising_calls, 0) << order;
-    barrier(MPI_COMM_WORLD);
+    Communicator(MPI_COMM_WORLD).barrier();
   }
 }
 

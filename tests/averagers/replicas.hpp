@@ -11,7 +11,7 @@
 
 #include "averagers/averager.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
 
 /// Replicas of a problem whose steps can be followed in double by one process, for tests of averagers.
@@ -178,7 +178,7 @@ class Kept {
 /// The number of ranks whose vectors differ; the same on all ranks.
 inline int ranks_that_differ(const std::vector<float>& a, const std::vector<float>& b) {
   double differ = a == b ? 0 : 1;
-  sum_over_ranks(MPI_COMM_WORLD, &differ, 1);
+  differ = Communicator(MPI_COMM_WORLD).sum(differ);
   return static_cast<int>(differ);
 }
 
@@ -189,14 +189,14 @@ struct Consensus {
 
 inline Consensus consensus_of(const std::vector<float>& x) {
   std::vector<double> mean(x.begin(), x.end());
-  sum_over_ranks(MPI_COMM_WORLD, mean.data(), static_cast<int>(mean.size()));
+  Communicator(MPI_COMM_WORLD).sum(std::span(mean));
   Consensus consensus;
   for (std::size_t i = 0; i < x.size(); ++i) {
     mean[i] /= all_ranks();
     consensus.mean += mean[i];
     consensus.error += (x[i] - mean[i]) * (x[i] - mean[i]);
   }
-  sum_over_ranks(MPI_COMM_WORLD, &consensus.error, 1);
+  consensus.error = Communicator(MPI_COMM_WORLD).sum(consensus.error);
   consensus.error = std::sqrt(consensus.error);
   return consensus;
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "graph/spectral_gap.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {

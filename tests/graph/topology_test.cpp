@@ -1,4 +1,5 @@
 #include "graph/topology.hpp"
+#include "graph/spectral_gap.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
 namespace halograd {
@@ -20,7 +20,7 @@ TEST(FileWorker, TasksRunInOrderBesideTheTraining) {
   FileWorker worker(MPI_COMM_WORLD);
   for (int task = 0; task < 50; ++task) {
     worker.post([&, task] {
-      barrier(worker.comm());  // collective, while the training is in collective calls of its own
+      worker.comm().barrier();  // collective, while the training is in collective calls of its own
       done.push_back(task);
     });
     std::this_thread::sleep_for(std::chrono::microseconds((rank_of() + 1) * 50));
@@ -37,7 +37,7 @@ TEST(FileWorker, AFailureIsKeptAndEndsIt) {
   bool later = false;
   FileWorker worker(MPI_COMM_WORLD);
   worker.post([&] {
-    together(worker.comm(), [] {
+    worker.comm().together([] {
       if (rank_of() == ranks_of() - 1) fail("the disk is full");
     });
   });

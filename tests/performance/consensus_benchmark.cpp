@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "averagers/averager.hpp"
+#include "graph/spectral_gap.hpp"
 #include "kernels/random.hpp"
 #include "mpi/communicator.hpp"
 

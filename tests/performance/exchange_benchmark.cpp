@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
 
@@ -22,13 +23,10 @@ template <class Exchange>
 double median_time(int repetitions, const Exchange& exchange) {
   std::vector<double> times(repetitions);
   for (double& time : times) {
-    halograd::barrier(MPI_COMM_WORLD);  // MPI_Barrier would spin, at the cost of ranks on the same core
+    halograd::Communicator(MPI_COMM_WORLD).barrier();  // MPI_Barrier would spin, at the cost of ranks on the same core
     const double start = MPI_Wtime();
     exchange();
-    time = (MPI_Wtime() - start) * 1e3;
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallreduce(MPI_IN_PLACE, &time, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request);
-    halograd::wait_politely(request);
+    time = halograd::Communicator(MPI_COMM_WORLD).largest((MPI_Wtime() - start) * 1e3);
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];

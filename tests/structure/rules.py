@@ -28,7 +28,7 @@ MAY_INCLUDE = {folder: {folder}.union(*FLOORS[:level]) for level, floor in enume
 
 # Headers of libraries: which files may include them (paths from the root, as regular expressions).
 LIBRARY_HEADERS = {
-    r"mpi(-ext)?\.h": r"(lib/(mpi|hdf5|window|averagers|io)|app)/",
+    r"mpi(-ext)?\.h": r"lib/(mpi|window|averagers)/",
     r"(hdf5|hdf5_hl|H5\w*)\.h": r"lib/hdf5/",
     r"toml(11)?(/.*)?\.hpp": r"lib/config/toml11\.hpp",
     r"CLI(11)?(/.*)?\.hpp": r"app/",

@@ -68,7 +68,9 @@ class Violations(unittest.TestCase):
         self.assert_found(found, "train may not include app")
 
     def test_mpi_outside_its_places(self):
-        self.assert_found(self.complaints(lib__nn__layer="#pragma once\n#include <mpi.h>\n"), "<mpi.h>", "lib/nn/layer.hpp:2")
+        for folder in ("lib/nn", "lib/io", "lib/hdf5", "lib/train", "app"):
+            found = self.complaints(**{folder.replace("/", "__") + "__file": "#pragma once\n#include <mpi.h>\n"})
+            self.assert_found(found, "<mpi.h>", f"{folder}/file.hpp:2")
 
     def test_hdf5_outside_its_places(self):
         self.assert_found(self.complaints(lib__train__trainer="#pragma once\n#include <hdf5.h>\n"), "<hdf5.h>")

@@ -10,7 +10,7 @@
 
 #include "io/checkpoint.hpp"
 #include "kernels/error.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "run/read.hpp"
 
 namespace halograd {
@@ -25,10 +25,10 @@ class SharedFolder {
     const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     path_ = fs::path(::testing::TempDir()) / ("halograd_trainer_" + test + "_" + std::to_string(comm.ranks()));
     if (comm_.rank() == 0) fs::remove_all(path_);
-    barrier(comm_.handle());
+    comm_.barrier();
   }
   ~SharedFolder() {
-    barrier(comm_.handle());
+    comm_.barrier();
     if (comm_.rank() == 0) fs::remove_all(path_);
   }
   SharedFolder(const SharedFolder&) = delete;

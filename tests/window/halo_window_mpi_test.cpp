@@ -13,7 +13,7 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 
@@ -32,7 +32,7 @@ bool on_one_node() {
 /// Sums over ranks, so that all ranks judge the same number.
 long total(long mine) {
   auto sum = static_cast<double>(mine);
-  sum_over_ranks(MPI_COMM_WORLD, &sum, 1);
+  sum = Communicator(MPI_COMM_WORLD).sum(sum);
   return static_cast<long>(sum);
 }
 

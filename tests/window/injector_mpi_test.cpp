@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "averagers/averager.hpp"
+#include "mpi/communicator.hpp"
 #include "mpi/rank_clock.hpp"
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
@@ -73,7 +74,7 @@ TEST(RankClock, FindsTheOffsetOfAnotherClock) {
   EXPECT_NEAR(static_cast<double>(offset), 1e11 * this_rank(), 1e8);
   const RankClock clock(MPI_COMM_WORLD);
   std::int64_t before = clock.now(), after = 0;
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, &before, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD, &request);
   wait_politely(request);
@@ -116,7 +117,7 @@ TEST_P(Latency, NoHaloIsTakenBeforeItIsOver) {
     EXPECT_GE(record.delay, 10 * latency);
   }
   for (const EdgeRecord& record : window.edges().take()) EXPECT_EQ(record.halos, 0);
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, Latency, testing::Values("store", "put", "device"),
@@ -148,7 +149,7 @@ TEST(Latency, HoldsForStaleReadsToo) {
     EXPECT_EQ(record.halos + record.skipped, 3);
     EXPECT_GE(record.least_delay, 2e-3);
   }
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
 }
 
 TEST(LostHalos, AreCountedAndTheRestIsMixed) {
@@ -168,7 +169,7 @@ TEST(LostHalos, AreCountedAndTheRestIsMixed) {
       averager->before_gradient(exec, step, weights);
       averager->before_update(exec, step, weights, gradient, 1.0 / all_ranks());
       averager->after_update(exec, step, weights);
-      barrier(MPI_COMM_WORLD);  // so that what is not lost is read
+      Communicator(MPI_COMM_WORLD).barrier();  // so that what is not lost is read
     }
     const Injector injector(transport.inject);
     for (const EdgeRecord& record : averager->take_edges()) {

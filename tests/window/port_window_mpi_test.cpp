@@ -11,7 +11,7 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
+#include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
 
 namespace halograd {
@@ -19,7 +19,7 @@ namespace {
 
 long total(long mine) {
   auto sum = static_cast<double>(mine);
-  sum_over_ranks(MPI_COMM_WORLD, &sum, 1);
+  sum = Communicator(MPI_COMM_WORLD).sum(sum);
   return static_cast<long>(sum);
 }
 

@@ -47,7 +47,7 @@ bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds
     transport.set_counter(peer[0], 0, 1);
     transport.complete(peer[0]);
   }
-  barrier(comm.handle());
+  comm.barrier();
   return arrived;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
+#include "mpi/communicator.hpp"
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
@@ -97,7 +98,7 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
     }
   }
   double sums[3] = {mine.done, mine.torn, mine.fresh};
-  sum_over_ranks(MPI_COMM_WORLD, sums, 3);
+  Communicator(MPI_COMM_WORLD).sum(std::span<double>(sums));
   EXPECT_EQ(sums[1], 0) << "of " << sums[0] << " reads, " << sums[2] << " of them fresh";
   if (all_ranks() > 1) {
     EXPECT_GT(sums[2], 100) << "hardly ever was there anything new to read: this tests nothing";
@@ -136,8 +137,7 @@ TEST(OneSlotUnchecked, IsTorn) {
           torn += std::count_if(copy.begin(), copy.end(), [&](float x) { return x != copy[0]; }) > 0 ? 1 : 0;
       }
     }
-    seen = torn;
-    sum_over_ranks(MPI_COMM_WORLD, &seen, 1);
+    seen = Communicator(MPI_COMM_WORLD).sum(torn);
   }
   EXPECT_GT(seen, 0);
 }
@@ -194,7 +194,7 @@ TEST(StaleNeighbourAverager, ReplicasAgreeAndStayBetweenTheirStarts) {
     const Buffer<float> weights("weights", 100);
     Kokkos::deep_copy(weights, static_cast<float>(this_rank()));
     steps(*averager, weights, 0, 20);
-    barrier(MPI_COMM_WORLD);  // everybody has published
+    Communicator(MPI_COMM_WORLD).barrier();  // everybody has published
     steps(*averager, weights, 20, 20 + c.steps);
     const float mine = first_value(weights);
     double extremes[2] = {mine, -mine};
@@ -214,7 +214,7 @@ TEST(StaleNeighbourAverager, WithoutABoundNobodyWaitsForASlowRank) {
   const Buffer<float> weights("weights", 10);
   if (this_rank() != 0) steps(*averager, weights, 0, 500);  // rank 0 has not begun
   EXPECT_EQ(averager->wait_seconds(), 0);
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   if (this_rank() == 0) steps(*averager, weights, 0, 5);  // and ends before the others have
 }
 
@@ -227,16 +227,16 @@ TEST(StaleNeighbourAverager, LeavesALateRankOutAndTakesItBack) {
     steps(*averager, weights, 0, 20);
     EXPECT_FLOAT_EQ(first_value(weights), 1);  // its share went to those who are there
   }
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   if (this_rank() == 0) steps(*averager, weights, 0, 1);  // publishes 5 as its version 1, far behind the others
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   if (this_rank() != 0) {
     steps(*averager, weights, 20, 21);
     EXPECT_FLOAT_EQ(first_value(weights), 1 + 4.0F / static_cast<float>(all_ranks()));
   }
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   steps(*averager, weights, this_rank() == 0 ? 1 : 21, 60);
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   EXPECT_GE(first_value(weights), 1);
   EXPECT_LT(first_value(weights), 5);
 }
@@ -249,7 +249,7 @@ TEST(StaleNeighbourAverager, AHalosWeightFallsWithItsAge) {
   const Buffer<float> weights("weights", 10);
   Kokkos::deep_copy(weights, this_rank() == 0 ? 0.0F : 1.0F);
   if (this_rank() == 1) steps(*averager, weights, 0, 1);  // publishes 1 as its version 1; nothing there to mix yet
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
   if (this_rank() == 0) {
     double expected = 0;
     for (int age = 0; age < 4; ++age) {
@@ -259,7 +259,7 @@ TEST(StaleNeighbourAverager, AHalosWeightFallsWithItsAge) {
       EXPECT_FLOAT_EQ(first_value(weights), static_cast<float>(expected)) << age;
     }
   }
-  barrier(MPI_COMM_WORLD);
+  Communicator(MPI_COMM_WORLD).barrier();
 }
 
 TEST(StaleNeighbourAverager, GoesOnFromAnyStep) {

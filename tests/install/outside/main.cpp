@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "graph/spectral_gap.hpp"
 #include "graph/topology.hpp"
 #include "kernels/types.hpp"
 #include "version.hpp"

@@ -4,11 +4,7 @@
 
 namespace halograd {
 
-/// The ranks of `comm` that share memory with this one, in the same order. Collective the first time; kept with `comm`
-/// and freed with it.
-[[nodiscard]] MPI_Comm node_comm(MPI_Comm comm);
-
-/// A value that make() gives once a communicator: kept as an attribute of it, deleted when it is freed. One value for
+/// A value that make() gives once per communicator: kept as an attribute of it, deleted when it is freed. One value for
 /// each type of `make`.
 template <class Make>
 auto& kept_with(MPI_Comm comm, const Make& make) {

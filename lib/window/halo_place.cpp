@@ -1,4 +1,4 @@
-#include "window/halo_memory.hpp"
+#include "window/halo_place.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -6,9 +6,7 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/communicator.hpp"
 #include "mpi/gpu_aware_mpi.hpp"
-#include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
 
 namespace halograd {
@@ -26,17 +24,16 @@ std::string missing_here(int rank) {
 
 }  // namespace
 
-HaloPlace choose_halo_memory(const CommConfig& config, const AveragerConfig& averager, const Topology& topology,
-                             MPI_Comm comm, std::size_t length) {
-  const Communicator all(comm);
-  const bool on_some_device = all.largest(runs_on_host ? 0 : 1) > 0;
+HaloPlace choose_halo_place(const CommConfig& config, const AveragerConfig& averager, const Topology& topology,
+                            const Communicator& comm, std::size_t length) {
+  const bool on_some_device = comm.largest(runs_on_host ? 0 : 1) > 0;
   const auto in_host_memory = [&](const std::string& reason) {
     return HaloPlace{HaloMemory::host, on_some_device ? reason : ""};
   };
   if (averager.name != "neighbour" || averager.codec != "fp32" || topology.dynamic() != nullptr) return {};
   if (config.device_windows == "off") return in_host_memory("comm.device_windows is \"off\"");
   try {
-    fail_together(comm, missing_here(all.rank()));
+    comm.fail_together(missing_here(comm.rank()));
     require_device_windows(comm, topology, config, length);
   } catch (const CollectiveError& error) {
     if (config.device_windows == "auto") return in_host_memory(error.what());
@@ -45,13 +42,14 @@ HaloPlace choose_halo_memory(const CommConfig& config, const AveragerConfig& ave
   return {HaloMemory::device};
 }
 
-void require_device_windows(MPI_Comm comm, const Topology& topology, const CommConfig& config, std::size_t length) {
+void require_device_windows(const Communicator& comm, const Topology& topology, const CommConfig& config,
+                            std::size_t length) {
   length = std::min(length, most_floats);
   HaloWindow::Options options{transport_options(config)};
   options.slots = 2;
   options.inject = {};
   options.memory = HaloMemory::device;
-  const int rank = rank_of(comm);
+  const int rank = comm.rank();
   std::string fault;
   {  // the window goes before an exception may
     HaloWindow window(comm, topology, length, options);
@@ -72,7 +70,7 @@ void require_device_windows(MPI_Comm comm, const Topology& topology, const CommC
     }
   }
   const std::string where = "the self-test of device windows failed on rank " + std::to_string(rank) + ": ";
-  fail_together(comm, fault.empty() ? "" : where + fault);
+  comm.fail_together(fault.empty() ? "" : where + fault);
 }
 
 float pattern_value(int origin, std::int64_t version, std::size_t i) {

@@ -1,6 +1,4 @@
-#include "window/link.hpp"
-
-#include <mpi.h>
+#include "window/network_speed.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -21,7 +19,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double half_round_trip(MPI_Comm pair, int rank) {
+double half_round_trip(const Communicator& comm) {
+  const MPI_Comm pair = comm.handle();
+  const int rank = comm.rank();
   std::vector<double> times;
   double number = 0;
   for (int i = 0; i < round_trips; ++i) {
@@ -34,7 +34,7 @@ double half_round_trip(MPI_Comm pair, int rank) {
   return median(times);
 }
 
-double put_bandwidth(MPI_Comm pair) {
+double put_bandwidth(const Communicator& pair) {
   TopologyConfig config;
   HaloWindow::Options options;
   options.force_put = true;
@@ -42,7 +42,7 @@ double put_bandwidth(MPI_Comm pair) {
   const std::vector<float> weights(floats, 1.0F);
   std::vector<double> times;
   for (std::int64_t version = 1; version <= exchanges; ++version) {
-    barrier(pair);
+    pair.barrier();
     const double start = MPI_Wtime();
     window.put(version, HostVector<const float>(weights.data(), weights.size()));
     window.flush();
@@ -55,21 +55,16 @@ double put_bandwidth(MPI_Comm pair) {
 
 }  // namespace
 
-Link measure_link(const Communicator& comm) {
-  HALOGRAD_REQUIRE(comm.ranks() >= 2, "a link is measured between two ranks, but there is only one");
+NetworkSpeed measure_network_speed(const Communicator& comm) {
+  HALOGRAD_REQUIRE(comm.ranks() >= 2, "the speed of the network is measured between two ranks, but there is only one");
   const bool at_an_end = comm.rank() == 0 || comm.rank() == comm.ranks() - 1;
-  MPI_Comm pair = MPI_COMM_NULL;
-  MPI_Comm_split(comm.handle(), at_an_end ? 0 : MPI_UNDEFINED, comm.rank(), &pair);
-  Link link;
+  const OwnedComm pair = comm.split(at_an_end ? 0 : 1);
+  NetworkSpeed speed;
   if (at_an_end) {
-    link.latency = half_round_trip(pair, comm.rank() == 0 ? 0 : 1);
-    link.bandwidth = put_bandwidth(pair);
-    MPI_Comm_free(&pair);
+    speed.latency = half_round_trip(pair);
+    speed.bandwidth = put_bandwidth(pair);
   }
-  if (comm.rank() != 0) link = {};
-  link.latency = comm.sum(link.latency);
-  link.bandwidth = comm.sum(link.bandwidth);
-  return link;
+  return comm.broadcast(speed);
 }
 
 }  // namespace halograd

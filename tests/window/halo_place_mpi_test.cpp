@@ -1,4 +1,4 @@
-#include "window/halo_memory.hpp"
+#include "window/halo_place.hpp"
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -26,7 +26,7 @@ HaloPlace chosen(const std::string& device_windows, const AveragerConfig& averag
                  const std::string& topology = "ring") {
   CommConfig config;
   config.device_windows = device_windows;
-  return choose_halo_memory(config, averager, topology_of(topology), MPI_COMM_WORLD, length);
+  return choose_halo_place(config, averager, topology_of(topology), MPI_COMM_WORLD, length);
 }
 
 TEST(HaloMemory, PatternsComeThroughDeviceWindows) {

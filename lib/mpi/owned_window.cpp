@@ -1,0 +1,97 @@
+#include "mpi/owned_window.hpp"
+
+#include <array>
+#include <string>
+
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+#ifdef OPEN_MPI
+// Its component for plain networks takes no MPI_THREAD_MULTIPLE; UCX does, but Debian leaves it out and UCX itself
+// only accepts fast networks unless told.
+constexpr auto remedy =
+    "; over TCP, have Open MPI take UCX (docs/building.md): OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx "
+    "OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any";
+#else
+constexpr auto remedy = "";
+#endif
+
+std::string error_text(int error) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(error, text.data(), &length);
+  return text.data();
+}
+
+/// Calls `make`, which is to return an error code instead of ending the job.
+template <class Make>
+int returning_errors(const Communicator& comm, const Make& make) {
+  MPI_Comm_set_errhandler(comm.handle(), MPI_ERRORS_RETURN);
+  const int result = make();
+  MPI_Comm_set_errhandler(comm.handle(), MPI_ERRORS_ARE_FATAL);
+  return result;
+}
+
+}  // namespace
+
+OwnedWindow OwnedWindow::over(const Communicator& comm, void* memory, std::size_t bytes) {
+  MPI_Win window = MPI_WIN_NULL;
+  const int result = returning_errors(comm, [&] {
+    return MPI_Win_create(memory, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, comm.handle(), &window);
+  });
+  comm.fail_together(result == MPI_SUCCESS ? ""
+                                           : "this MPI has no one-sided communication between these ranks "
+                                             "(MPI_Win_create: " +
+                                                 error_text(result) + ")" + remedy);
+  return {comm, window};
+}
+
+OwnedWindow OwnedWindow::on_node(const Communicator& comm, std::size_t bytes) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "alloc_shared_noncontig", "true");
+  void* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  const int result = returning_errors(comm.node(), [&] {
+    return MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm.node().handle(), &memory, &window);
+  });
+  MPI_Info_free(&info);
+  comm.fail_together(result == MPI_SUCCESS ? ""
+                                           : "MPI_Win_allocate_shared failed for " + std::to_string(bytes) +
+                                                 " bytes on rank " + std::to_string(comm.rank()));
+  return {comm, window};
+}
+
+OwnedWindow::OwnedWindow(const Communicator& comm, MPI_Win window) : window_(window) {
+  int* model = nullptr;
+  int found = 0;
+  MPI_Win_get_attr(window_, MPI_WIN_MODEL, &model, &found);
+  try {
+    comm.fail_together(found != 0 && *model == MPI_WIN_UNIFIED
+                           ? ""
+                           : "this MPI offers one-sided communication only with separate public and private memory "
+                             "(MPI_WIN_SEPARATE); neighbour averaging needs MPI_WIN_UNIFIED");
+  } catch (const CollectiveError&) {
+    MPI_Win_free(&window_);
+    throw;
+  }
+  MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
+}
+
+OwnedWindow::~OwnedWindow() {
+  if (window_ == MPI_WIN_NULL || unwinding_.now()) return;
+  MPI_Win_unlock_all(window_);
+  MPI_Win_free(&window_);
+}
+
+void* OwnedWindow::memory_of(int rank) const {
+  MPI_Aint size = 0;
+  int unit = 0;
+  void* memory = nullptr;
+  MPI_Win_shared_query(window_, rank, &size, &unit, &memory);
+  return memory;
+}
+
+}  // namespace halograd

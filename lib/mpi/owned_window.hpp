@@ -1,0 +1,48 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "mpi/communicator.hpp"
+
+namespace halograd {
+
+/// An RMA window in a lock_all epoch for its whole life, of the unified memory model. It is freed with this object,
+/// which is collective; while an exception unwinds this rank alone, it is left to the abort that follows.
+class OwnedWindow {
+ public:
+  /// No window.
+  OwnedWindow() = default;
+  /// Collective. Over `bytes` of memory of each rank, with displacements in bytes, for MPI_Put and MPI_Accumulate from
+  /// all ranks of `comm`, whose error handler is changed meanwhile. The memory must live longer. Throws CollectiveError
+  /// where MPI makes no such window.
+  static OwnedWindow over(const Communicator& comm, void* memory, std::size_t bytes);
+  /// Collective over `comm`: `bytes` of new memory of each rank, which the ranks of its node reach by load and store.
+  /// Throws CollectiveError on all ranks of `comm` where MPI makes no such window on some node.
+  static OwnedWindow on_node(const Communicator& comm, std::size_t bytes);
+  ~OwnedWindow();
+  OwnedWindow(OwnedWindow&& other) noexcept : window_(std::exchange(other.window_, MPI_WIN_NULL)) {}
+  OwnedWindow& operator=(OwnedWindow&& other) noexcept {
+    std::swap(window_, other.window_);
+    return *this;
+  }
+
+  [[nodiscard]] MPI_Win handle() const { return window_; }
+  [[nodiscard]] explicit operator bool() const { return window_ != MPI_WIN_NULL; }
+  /// Of a window made by on_node(): where the memory of a rank of the node lies in this process.
+  [[nodiscard]] void* memory_of(int rank) const;
+  /// Orders loads and stores of this rank with what others do to its memory; nothing where there is no window.
+  void sync() const {
+    if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
+  }
+
+ private:
+  OwnedWindow(const Communicator& comm, MPI_Win window);
+
+  Unwinding unwinding_;
+  MPI_Win window_ = MPI_WIN_NULL;
+};
+
+}  // namespace halograd
