@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A rank is killed while others put, flush, wait or sum: every other one ends in time, says which rank it was, and asks
-to be queued again."""
+"""A rank is killed, or falls silent, while others put, flush, wait or sum: every other one ends in time, says which rank it
+was, and asks to be queued again."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def rank_of(process):
 
 @unittest.skipUnless(IS_MPICH or IS_OPEN_MPI, "needs a launcher that lets the other ranks live: MPICH's or Open MPI's")
 class Death(ProgramTest):
-    def check(self, environment=None, **settings):
+    def check(self, environment=None, fate=signal.SIGKILL, **settings):
         run = self.write("run.toml", RUN_FILE)
         words = launched(["train", run, "--overwrite", *sets(training__epochs=1000000, **settings)], 0)
         script = self.write("rank.sh", f'trap : USR1 TERM\n"$@"\necho $? > status.${RANK}\n')
@@ -43,7 +43,7 @@ class Death(ProgramTest):
         victims = [process for process in ranks_below(job.pid) if rank_of(process) == KILLED]
         self.assertEqual(len(victims), 1, self.log())
         time.sleep(0.5)
-        os.kill(victims[0], signal.SIGKILL)
+        os.kill(victims[0], fate)
         begin = time.monotonic()
         others = [rank for rank in range(RANKS) if rank != KILLED]
         while time.monotonic() - begin < LIMIT and not all(os.path.exists(self.path(f"status.{r}")) for r in others):
@@ -55,6 +55,8 @@ class Death(ProgramTest):
         self.assertIn(f"halograd: rank {KILLED} has died", self.log())
         for rank in others:
             self.assertNotIn(f"halograd: rank {rank} has died", self.log())
+        if fate == signal.SIGSTOP:
+            os.kill(victims[0], signal.SIGKILL)
         job.wait(TIMEOUT)
 
     def log(self):
@@ -80,6 +82,11 @@ class Death(ProgramTest):
     def test_between_nodes(self):
         """MPICH is told that each rank has a node of its own: then they only have TCP to know of each other."""
         self.check(environment={"MPIR_CVAR_NOLOCAL": "1"})
+
+    @unittest.skipUnless(IS_MPICH, "MPICH's switch")
+    def test_a_silent_node(self):
+        """Nothing ends, so that no launcher notices: a stopped rank stands for a host that no longer answers."""
+        self.check(environment={"MPIR_CVAR_NOLOCAL": "1"}, fate=signal.SIGSTOP)
 
 
 if __name__ == "__main__":
