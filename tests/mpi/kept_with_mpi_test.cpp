@@ -28,7 +28,7 @@ TEST(KeptWith, IsMadeOncePerCommunicatorAndEndsWithIt) {
   Counted& kept = get(first->handle());
   EXPECT_EQ(&get(first->handle()), &kept);
   EXPECT_EQ(made, 1);
-  std::optional<OwnedComm> second(*first);  // does not inherit it
+  std::optional<OwnedComm> second(first->handle());  // does not inherit it
   EXPECT_NE(&get(second->handle()), &kept);
   EXPECT_EQ(made, 2);
   EXPECT_EQ(alive, 2);
