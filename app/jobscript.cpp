@@ -8,6 +8,7 @@
 
 #include "app/commands.hpp"
 #include "app/jobscript_text.hpp"
+#include "averagers/averager_table.hpp"
 #include "graph/topology.hpp"
 #include "kernels/error.hpp"
 #include "run/read.hpp"
@@ -32,7 +33,8 @@ void require_trainable(const RunConfig& config, const JobDescription& job) {
   const int ranks = job.nodes * layout_of(job).ranks_per_node;
   HALOGRAD_REQUIRE(config.training.batch >= ranks, job.config, ": training.batch is ", config.training.batch,
                    " images, fewer than the ", ranks, " ranks of this job");
-  if (config.averager.name == "neighbour") make_topology(config.topology, ranks);
+  const AveragerRow& averager = row_of(config.averager);
+  if (averager.graphs != Graphs::none && !averager.of_nodes) make_topology(config.topology, ranks);
 }
 
 void write_script(const std::string& path, const std::string& text) {

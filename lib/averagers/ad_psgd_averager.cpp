@@ -106,10 +106,41 @@ class AdPsgdAverager final : public Averager {
   double waited_ = 0;
 };
 
+std::unique_ptr<Averager> make_ad_psgd(const AveragerContext& context) {
+  return std::make_unique<AdPsgdAverager>(context, sides_of(context.topology));
+}
+
+/// A question or an answer.
+double bytes_of_ad_psgd(const ExchangeSize& size) {
+  return size.topology.ranks() > 1 ? static_cast<double>(size.length * sizeof(float)) : 0;
+}
+
+Pace always_free(const AveragerConfig& /*averager*/) {
+  return Pace::free;
+}
+
 }  // namespace
 
-std::unique_ptr<Averager> make_ad_psgd_averager(const AveragerContext& context) {
-  return std::make_unique<AdPsgdAverager>(context, sides_of(context.topology));
+AveragerRow ad_psgd_row() {
+  return {
+      .name = "ad_psgd",
+      .meaning = "the mean of the weights of two neighbours, at their own pace",
+      .make = make_ad_psgd,
+      .bytes_per_exchange = bytes_of_ad_psgd,
+      .exchanges = Exchange::pairs,
+      .graphs = Graphs::fixed_undirected,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = always_free,
+      .always_under_way = true,
+      .survives_losses = false,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{},
+  };
 }
 
 }  // namespace halograd

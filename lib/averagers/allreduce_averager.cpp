@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t bucket_floats = std::size_t{1} << 20;
 constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallreduce, whose counts are int
 
+/// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the
+/// batches of all.
 class AllreduceAverager final : public Averager {
  public:
   AllreduceAverager(const Communicator& comm, std::size_t length, double latency)
@@ -60,7 +62,6 @@ class AllreduceAverager final : public Averager {
     Kokkos::deep_copy(exec, gradient, sum_);
   }
 
-  [[nodiscard]] bool shares_gradients() const override { return true; }
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 
@@ -107,14 +108,40 @@ class AllreduceAverager final : public Averager {
   std::int64_t bytes_sent_ = 0;
 };
 
+std::unique_ptr<Averager> make_allreduce(const AveragerContext& context) {
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
+}
+
 }  // namespace
 
 std::int64_t allreduce_bytes(int ranks, std::size_t length) {
   return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
 }
 
-std::unique_ptr<Averager> make_allreduce_averager(const AveragerContext& context) {
-  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
+double sends_allreduce(const ExchangeSize& size) {
+  return static_cast<double>(allreduce_bytes(size.topology.ranks(), size.length));
+}
+
+AveragerRow allreduce_row() {
+  return {
+      .name = "allreduce",
+      .meaning = "the mean of the gradients of all ranks",
+      .make = make_allreduce,
+      .bytes_per_exchange = sends_allreduce,
+      .exchanges = Exchange::gradients,
+      .graphs = Graphs::none,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = always_lockstep,
+      .always_under_way = false,
+      .survives_losses = false,
+      .beside_gradient = true,
+      .shares_gradients = true,
+      .local_steps = false,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{},
+  };
 }
 
 }  // namespace halograd

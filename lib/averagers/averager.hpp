@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "averagers/averager_table.hpp"
 #include "config/comm_config.hpp"
 #include "graph/topology.hpp"
 #include "kernels/types.hpp"
@@ -46,7 +47,7 @@ class Averager {
   virtual void before_gradient(const ExecutionSpace&, std::int64_t /*step*/, Vector<const float> /*weights*/) {}
   /// During the gradient computation, by all ranks with the same values of `begin`: the gradient's values from `begin`
   /// to its end are complete. `share`: this rank's share of the global batch (images / images of all ranks). Only an
-  /// averager that works_beside_gradient is sure to be told.
+  /// averager that works beside the gradient (AveragerRow::beside_gradient) is sure to be called.
   virtual void gradient_ready(const ExecutionSpace&, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                               double /*share*/) {}
   /// The gradient g_k is complete. `share` as above, or 0 where this rank's gradient was left out and is zero now.
@@ -77,9 +78,6 @@ class Averager {
     return false;
   }
 
-  /// Whether before_update makes the gradient the same on all ranks: then all make the optimizer's step, or none.
-  [[nodiscard]] virtual bool shares_gradients() const { return false; }
-
   /// What the coming steps depend on beside weights and optimizer, as it is between two steps: a checkpoint keeps it,
   /// so that a resumed run goes on with the same bits. Valid until the next step. After a resume the ranges are filled
   /// with what the same averager on the same number of ranks had there, and restored() is called.
@@ -96,15 +94,13 @@ class Averager {
   virtual std::vector<EdgeRecord> take_edges() { return {}; }
 };
 
-/// Whether an averager has gradient_ready move a sum over all ranks, which then travels beside the computation.
-bool works_beside_gradient(const AveragerConfig& averager);
-
-/// The one factory. Collective.
+/// The one factory: the averager of averager_table.hpp that the configuration names, in every step or as often as it
+/// asks for. Collective. Throws Error for an unknown name.
 std::unique_ptr<Averager> make_averager(const AveragerContext& context);
 
-/// Bytes that `rank` sends a step, on average, for `length` weights and as many values in each optimizer buffer. With a
-/// consensus target: what it would send with the longest period. `ranks_per_node`: 1, but of the hierarchical averager,
-/// whose topology is of nodes, and for which what stays in a node does not count.
+/// Bytes that `rank` sends per step, on average, for `length` weights and as many values in each optimizer buffer. With
+/// a consensus target: what it would send with the longest period. `ranks_per_node`: 1, unless the topology is one of
+/// nodes; what stays in a node does not count.
 double bytes_per_step(const AveragerConfig& averager, const Topology& topology, int rank, std::size_t length,
                       std::size_t optimizer_buffers = 0, int ranks_per_node = 1);
 

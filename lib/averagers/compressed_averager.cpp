@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "averagers/averagers.hpp"
+#include "averagers/codec_table.hpp"
 #include "averagers/weight_averager.hpp"
 #include "kernels/codec.hpp"
 #include "kernels/mix.hpp"
@@ -13,21 +13,13 @@
 namespace halograd {
 namespace {
 
-Codec codec_of(const AveragerConfig& averager) {
-  if (averager.codec == "bf16") return {CodecKind::bf16};
-  if (averager.codec == "int8") return {CodecKind::int8};
-  const auto kept = static_cast<int>(std::lround(averager.kept_share * codec_block));
-  return {CodecKind::top_k, std::clamp(kept, 1, static_cast<int>(codec_block))};
-}
-
 /// A halo of the window is of floats; this one holds a code.
 std::size_t words_of(std::size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
 double step_of(const AveragerConfig& averager) {
-  if (averager.consensus_step > 0) return averager.consensus_step;
-  return averager.codec == "top_k" ? std::min(1.0, 2 * averager.kept_share) : 1.0;
+  return averager.consensus_step > 0 ? averager.consensus_step : codec_row_of(averager).consensus_step(averager);
 }
 
 /// CHOCO-SGD (Koloskova, Stich, Jaggi, 2019). Every rank keeps an estimate of its own replica and of each neighbour's.
@@ -38,13 +30,13 @@ class CompressedNeighbourAverager final : public WeightAverager {
  public:
   explicit CompressedNeighbourAverager(const AveragerContext& context)
       : WeightAverager(context),
-        codec_(codec_of(context.averager)),
+        codec_(codec_row_of(context.averager).codec(context.averager)),
         consensus_step_(step_of(context.averager)),
         length_(context.length),
         code_bytes_(codec_.bytes(length_)),
         neighbours_(context.topology.in_neighbours(context.comm.rank())),
         out_neighbours_(context.topology.out_neighbours(context.comm.rank())),
-        others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
+        others_(averages_momentum(context.averager) ? context.optimizer_state : std::vector<Vector<float>>()),
         total_(length_ * (1 + others_.size())),
         words_(words_of(code_bytes_ * (1 + others_.size()))),
         code_("halograd::code", words_),
@@ -158,10 +150,6 @@ class CompressedNeighbourAverager final : public WeightAverager {
 };
 
 }  // namespace
-
-std::size_t halo_bytes(const AveragerConfig& averager, std::size_t length) {
-  return averager.codec == "fp32" ? length * sizeof(float) : codec_of(averager).bytes(length);
-}
 
 std::unique_ptr<Averager> make_compressed_averager(const AveragerContext& context) {
   return std::make_unique<CompressedNeighbourAverager>(context);

@@ -96,10 +96,32 @@ class ElasticAverager final : public Averager {
   std::int64_t bytes_sent_ = 0;
 };
 
+std::unique_ptr<Averager> make_elastic(const AveragerContext& context) {
+  return std::make_unique<ElasticAverager>(context);
+}
+
 }  // namespace
 
-std::unique_ptr<Averager> make_elastic_averager(const AveragerContext& context) {
-  return std::make_unique<ElasticAverager>(context);
+AveragerRow elastic_row() {
+  return {
+      .name = "easgd",
+      .meaning = "replicas and a common centre are drawn to each other",
+      .make = make_elastic,
+      .bytes_per_exchange = sends_allreduce,
+      .exchanges = Exchange::weights,
+      .graphs = Graphs::none,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = always_lockstep,
+      .always_under_way = false,
+      .survives_losses = false,
+      .beside_gradient = true,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{"elasticity"},
+  };
 }
 
 }  // namespace halograd

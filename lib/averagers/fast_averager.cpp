@@ -93,11 +93,38 @@ class FastAverager final : public Averager {
   std::int64_t bytes_sent_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<Averager> make_fast_averager(const AveragerContext& context) {
+std::unique_ptr<Averager> make_fast(const AveragerContext& context) {
   HALOGRAD_REQUIRE(context.optimizer_step, "the averager fast needs an optimizer");
   return std::make_unique<FastAverager>(context);
+}
+
+/// The gradient and whether it counts.
+double bytes_of_fast(const ExchangeSize& size) {
+  return size.topology.mean_out(size.rank) * static_cast<double>((size.length + 1) * sizeof(float));
+}
+
+}  // namespace
+
+AveragerRow fast_row() {
+  return {
+      .name = "fast",
+      .meaning = "a further step of the optimizer with the gradient of each in-neighbour",
+      .make = make_fast,
+      .bytes_per_exchange = bytes_of_fast,
+      .exchanges = Exchange::gradients,
+      .graphs = Graphs::fixed,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = always_lockstep,
+      .always_under_way = false,
+      .survives_losses = false,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{"sync_epochs"},
+  };
 }
 
 }  // namespace halograd

@@ -43,14 +43,36 @@ class GossipGradAverager final : public Averager {
   std::vector<WeightedHalo> halos_;  // of one step
 };
 
-}  // namespace
-
-std::unique_ptr<Averager> make_gossip_grad_averager(const AveragerContext& context) {
+std::unique_ptr<Averager> make_gossip_grad(const AveragerContext& context) {
   const DynamicTopology* dynamic = context.topology.dynamic();
-  HALOGRAD_REQUIRE(dynamic != nullptr && !dynamic->is_constant(), "averager gossip_grad takes one other partner a ",
+  HALOGRAD_REQUIRE(dynamic != nullptr && !dynamic->is_constant(), "averager gossip_grad takes one other partner per ",
                    "step: topology.kind is \"", context.topology.kind(),
                    "\"; expected rotating_exponential, one_peer_exponential or random_matching");
   return std::make_unique<GossipGradAverager>(context);
+}
+
+}  // namespace
+
+AveragerRow gossip_grad_row() {
+  return {
+      .name = "gossip_grad",
+      .meaning = "the mean of the gradients of two ranks, with another partner in each step",
+      .make = make_gossip_grad,
+      .bytes_per_exchange = sends_weights,
+      .exchanges = Exchange::gradients,
+      .graphs = Graphs::changing,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = always_lockstep,
+      .always_under_way = false,
+      .survives_losses = false,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = false,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{},
+  };
 }
 
 }  // namespace halograd

@@ -140,13 +140,42 @@ class HierarchicalAverager final : public WeightAverager {
   double wait_seconds_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<Averager> make_hierarchical_averager(const AveragerContext& context) {
+std::unique_ptr<Averager> make_hierarchical(const AveragerContext& context) {
   const NodeGroup group = node_group(context.comm, context.transport.ranks_per_node);
   HALOGRAD_REQUIRE(context.topology.ranks() == group.nodes, "averager hierarchical: the topology is for ",
                    context.topology.ranks(), " nodes, there are ", group.nodes);
   return std::make_unique<HierarchicalAverager>(context, group);
+}
+
+/// The rank's slice, to its peers on the neighbour nodes.
+double bytes_of_hierarchical(const ExchangeSize& size) {
+  const auto slices = static_cast<std::size_t>(size.ranks_per_node);
+  const std::size_t slice = (size.length + slices - 1) / slices;
+  return size.topology.mean_out(size.rank / size.ranks_per_node) * static_cast<double>(slice * sizeof(float));
+}
+
+}  // namespace
+
+AveragerRow hierarchical_row() {
+  return {
+      .name = "hierarchical",
+      .meaning = "the exact mean in a node, and weights of neighbour nodes",
+      .make = make_hierarchical,
+      .bytes_per_exchange = bytes_of_hierarchical,
+      .exchanges = Exchange::weights,
+      .graphs = Graphs::fixed,
+      .of_nodes = true,
+      .out_degree = false,
+      .pace = always_lockstep,
+      .always_under_way = false,
+      .survives_losses = false,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{},
+      .adjusted_by = std::vector<const char*>{"order"},
+  };
 }
 
 }  // namespace halograd

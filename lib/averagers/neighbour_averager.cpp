@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "averagers/averagers.hpp"
+#include "averagers/codec_table.hpp"
 #include "averagers/halo_mixer.hpp"
 #include "averagers/weight_averager.hpp"
 #include "kernels/error.hpp"
@@ -28,7 +29,7 @@ class NeighbourAverager : public WeightAverager {
       : WeightAverager(context),
         out_degree_(context.topology.out_neighbours(context.comm.rank()).size()),
         length_(context.length),
-        others_(context.averager.momentum == "averaged" ? context.optimizer_state : std::vector<Vector<float>>()),
+        others_(averages_momentum(context.averager) ? context.optimizer_state : std::vector<Vector<float>>()),
         on_device_(options.memory == HaloMemory::device),
         staging_(on_device_ ? 0 : length_ * (1 + others_.size())),
         window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
@@ -46,7 +47,7 @@ class NeighbourAverager : public WeightAverager {
               double share, const OptimizeSlice& optimize) override {
     if (!runs_on_host || !others_.empty()) return Averager::update(exec, step, weights, gradient, share, optimize);
     double self_weight = 1;
-    if (combines_first()) {
+    if (combine_first()) {
       window_.flush();
       self_weight = take_halos(step);
     }
@@ -56,12 +57,12 @@ class NeighbourAverager : public WeightAverager {
     for (std::size_t begin = 0; begin < length_; begin += most) {
       const std::size_t length = std::min(most, length_ - begin);
       const Vector<float> values = slice(weights, begin, length);
-      if (combines_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
+      if (combine_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
       optimize(begin, length);
       if (slot.extent(0) > 0) publish_ahead(exec, values, slice(slot, begin, length), length_ > most);
     }
     exec.fence();
-    if (combines_first()) release_halos(step);
+    if (combine_first()) release_halos(step);
     after_update(exec, step, weights);
   }
 
@@ -241,16 +242,55 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   double waited_ = 0;
 };
 
-}  // namespace
+Pace pace_of(const AveragerConfig& averager) {
+  if (averager.staleness < 0 || averager.patience > 0) return Pace::free;
+  return averager.staleness > 0 ? Pace::bounded : Pace::lockstep;
+}
 
-std::unique_ptr<Averager> make_neighbour_averager(const AveragerContext& context) {
+std::unique_ptr<Averager> make_neighbour(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
-  if (averager.codec != "fp32") return make_compressed_averager(context);
+  if (context.topology.dynamic() != nullptr) return make_dynamic_neighbour_averager(context);
+  if (is_coded(averager)) return make_compressed_averager(context);
   HaloWindow::Options options{transport_options(context.transport)};
   options.memory = context.halo_memory;
-  options.exact = averager.staleness == 0 && averager.patience == 0;
+  options.exact = pace_of(averager) == Pace::lockstep;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);
+}
+
+double bytes_of_neighbour(const ExchangeSize& size) {
+  const std::size_t halo = codec_row_of(size.averager).bytes(size.averager, size.length);
+  return size.topology.mean_out(size.rank) * static_cast<double>(size.parts * halo);
+}
+
+}  // namespace
+
+AveragerRow neighbour_row() {
+  return {
+      .name = "neighbour",
+      .meaning = "weights of in-neighbours",
+      .make = make_neighbour,
+      .bytes_per_exchange = bytes_of_neighbour,
+      .exchanges = Exchange::weights,
+      .graphs = Graphs::any,
+      .of_nodes = false,
+      .out_degree = false,
+      .pace = pace_of,
+      .always_under_way = false,
+      .survives_losses = true,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = true,
+      .options =
+          std::vector<AveragerOption>{
+              {.key = "staleness", .fixed_graph = true, .apart = true},
+              {.key = "patience", .fixed_graph = true, .apart = true},
+              {.key = "codec", .fixed_graph = true, .every_message = true},
+              {.key = "momentum", .fixed_graph = true},
+          },
+      .adjusted_by = std::vector<const char*>{"order", "age_factor", "kept_share", "consensus_step"},
+  };
 }
 
 }  // namespace halograd

@@ -34,7 +34,7 @@ class PeriodicAverager final : public Averager {
         round_(context_.first_step),
         period_(config_.every),
         due_((round_ + 1) * config_.every - 1),
-        averages_momentum_(config_.momentum == "averaged") {
+        averages_momentum_(averages_momentum(config_)) {
     if (config_.consensus_target > 0) {
       control_ = std::make_unique<ConsensusControl>(context.comm, config_.consensus_target, config_.every);
       before_ = Buffer<float>("halograd::before_update", context.length);
@@ -42,13 +42,13 @@ class PeriodicAverager final : public Averager {
       period_ = 1;
       due_ = context.first_step;
     }
-    inner_ = make_every_step_averager(context_);
+    inner_ = row_of(config_).make(context_);
   }
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
     exchanges_ = step == due_;
     if (!exchanges_) return;
-    if (control_ && config_.order == "combine_then_adapt") project(exec, weights);
+    if (control_ && combines_first(config_)) project(exec, weights);
     inner_->before_gradient(exec, round_, weights);
   }
   void gradient_ready(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin,
@@ -82,7 +82,6 @@ class PeriodicAverager final : public Averager {
     return inner_->after_epoch(exec, epochs, weights, score);
   }
 
-  [[nodiscard]] bool shares_gradients() const override { return inner_->shares_gradients(); }
   [[nodiscard]] std::int64_t period() const override { return inner_->period() * period_; }
 
   [[nodiscard]] std::vector<SavedState> state() override {
@@ -109,7 +108,7 @@ class PeriodicAverager final : public Averager {
     }
     inner_.reset();
     context_.first_step = round_;
-    inner_ = make_every_step_averager(context_);
+    inner_ = row_of(config_).make(context_);
     const std::vector<SavedState> states = inner_->state();
     for (std::size_t i = 0; i < kept.size(); ++i) {
       std::copy(kept[i].begin(), kept[i].end(), bytes_of(states[i].values).begin());
@@ -131,7 +130,7 @@ class PeriodicAverager final : public Averager {
   }
 
   void choose_period(const ExecutionSpace& exec, Vector<const float> weights) {
-    if (config_.order != "combine_then_adapt") project(exec, weights);
+    if (!combines_first(config_)) project(exec, weights);
     period_ = control_->next_period(period_, projections_, squared_distance(exec, weights, before_));
   }
 

@@ -127,10 +127,32 @@ class PushSumAverager final : public Averager {
   std::vector<WeightedHalo> terms_;  // of one step
 };
 
+std::unique_ptr<Averager> make_push_sum(const AveragerContext& context) {
+  return std::make_unique<PushSumAverager>(context);
+}
+
 }  // namespace
 
-std::unique_ptr<Averager> make_push_sum_averager(const AveragerContext& context) {
-  return std::make_unique<PushSumAverager>(context);
+AveragerRow push_sum_row() {
+  return {
+      .name = "push_sum",
+      .meaning = "weights of in-neighbours by push-sum, which takes any directed graph",
+      .make = make_push_sum,
+      .bytes_per_exchange = sends_weights,
+      .exchanges = Exchange::weights,
+      .graphs = Graphs::any,
+      .of_nodes = false,
+      .out_degree = true,
+      .pace = always_lockstep,
+      .always_under_way = true,
+      .survives_losses = false,
+      .beside_gradient = false,
+      .shares_gradients = false,
+      .local_steps = true,
+      .device_windows = false,
+      .options = std::vector<AveragerOption>{{"overlap"}},
+      .adjusted_by = std::vector<const char*>{},
+  };
 }
 
 }  // namespace halograd

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "averagers/averager.hpp"
-#include "kernels/error.hpp"
 
 namespace halograd {
 
@@ -11,11 +10,7 @@ namespace halograd {
 class WeightAverager : public Averager {
  public:
   /// Throws Error for an unknown order.
-  explicit WeightAverager(const AveragerContext& context)
-      : combine_first_(context.averager.order == "combine_then_adapt") {
-    HALOGRAD_REQUIRE(combine_first_ || context.averager.order == "adapt_then_combine", "averager.order is \"",
-                     context.averager.order, "\"; expected combine_then_adapt or adapt_then_combine");
-  }
+  explicit WeightAverager(const AveragerContext& context) : combine_first_(combines_first(context.averager)) {}
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) final {
     if (combine_first_) publish(exec, step, weights);
@@ -31,7 +26,7 @@ class WeightAverager : public Averager {
   }
 
  protected:
-  [[nodiscard]] bool combines_first() const { return combine_first_; }
+  [[nodiscard]] bool combine_first() const { return combine_first_; }
 
  private:
   /// Begins to send this step's weights.

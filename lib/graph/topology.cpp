@@ -100,6 +100,9 @@ const std::vector<Neighbour>& Topology::out_neighbours(int rank) const {
 double Topology::self_weight(int rank) const {
   return self_.at(rank);
 }
+double Topology::mean_out(int rank) const {
+  return dynamic_ ? dynamic_->mean_out(rank) : static_cast<double>(out_neighbours(rank).size());
+}
 
 Graph Topology::graph() const {
   return without_weights(in_);

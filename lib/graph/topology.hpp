@@ -38,6 +38,8 @@ class Topology {
   /// The ranks whose average `rank` enters, in ascending order; `weight` is the weight there.
   [[nodiscard]] const std::vector<Neighbour>& out_neighbours(int rank) const;
   [[nodiscard]] double self_weight(int rank) const;
+  /// Out-neighbours per step, in the mean over the steps.
+  [[nodiscard]] double mean_out(int rank) const;
   /// The in-neighbours alone.
   [[nodiscard]] Graph graph() const;
   /// The mixing matrix W, row major (ranks, ranks).

@@ -1,141 +1,236 @@
 #include "run/averager_checks.hpp"
 
+#include <vector>
+
+#include "averagers/averager_table.hpp"
+#include "config/number.hpp"
+#include "config/suggest.hpp"
 #include "graph/dynamic_topology.hpp"
+#include "run/keys.hpp"
+#include "window/transport_options.hpp"
 
 namespace halograd {
-
 namespace {
 
-/// What goes with which graph.
-std::optional<AveragerConflict> graph_conflict(const AveragerConfig& averager, const TopologyConfig& topology) {
-  const std::string& kind = topology.kind;
-  const std::string is = "; the averager is \"" + averager.name + "\"", of = "; topology.kind is \"" + kind + "\"";
-  const bool changes = DynamicTopology::has_kind(kind);
-  if (topology.weights == "out_degree" && averager.name != "push_sum") {
-    return {{"weights", "topology.weights = \"out_degree\" is push_sum's" + is,
-             "any other averager would let the mean of the replicas drift with them", "topology"}};
+std::string quoted(const std::string& text) {
+  return "\"" + text + "\"";
+}
+
+/// A key of [averager] and its value, as a message shows it: averager.staleness, "-1".
+struct Setting {
+  std::string key, value;
+  [[nodiscard]] std::string text() const { return "averager." + key + " = " + value; }
+};
+
+/// A visitor that collects the settings of a table.
+class Settings {
+ public:
+  template <class Member>
+  void operator()(const char* key, const Member& member, const std::string&, const Allowed&) {
+    all.push_back({key, text_of(member)});
   }
-  if (averager.name == "gossip_grad" && !changes) {
-    return {{"kind", "the averager gossip_grad takes another partner each step" + of,
-             "expected rotating_exponential (as published), one_peer_exponential or random_matching", "topology"}};
+  std::vector<Setting> all;
+
+ private:
+  static std::string text_of(bool value) { return value ? "true" : "false"; }
+  static std::string text_of(int value) { return std::to_string(value); }
+  static std::string text_of(double value) { return short_number(value); }
+  static std::string text_of(const std::string& value) { return quoted(value); }
+};
+
+/// Those that are not at their defaults.
+std::vector<Setting> changed_settings(AveragerConfig averager) {
+  AveragerConfig standard;
+  Settings given, defaults;
+  visit(given, averager);
+  visit(defaults, standard);
+  std::vector<Setting> changed;
+  for (std::size_t i = 0; i < given.all.size(); ++i) {
+    if (given.all[i].value != defaults.all[i].value) changed.push_back(given.all[i]);
   }
-  if (averager.name == "ad_psgd" && (changes || kind == "exponential")) {
-    return {{"kind", "the averager ad_psgd needs a graph that stays, with edges both ways" + of,
-             "for example complete, torus2d or ring: the pairs are drawn among its edges", "topology"}};
+  return changed;
+}
+
+/// The averagers of which something holds: averager.name = "a" or "b".
+template <class Condition>
+std::string averagers_with(const Condition& holds) {
+  std::string names;
+  for (const AveragerRow& row : averagers()) {
+    if (holds(row)) names += (names.empty() ? "" : " or ") + quoted(row.name);
   }
-  if (!changes) return std::nullopt;
-  if (averager.name == "fast" || averager.name == "hierarchical") {
-    return {{"kind", "the averager " + averager.name + " needs neighbours that stay the same" + of,
-             "for example ring or torus2d", "topology"}};
+  return "averager.name = " + names;
+}
+
+/// A run file whose [averager], [topology] and [comm] are checked.
+struct Checked {
+  const RunConfig& config;
+  const AveragerConfig& averager = config.averager;
+  const AveragerRow& row = row_of(config.averager);
+  std::vector<Setting> settings = changed_settings(config.averager);
+  bool graph_changes = DynamicTopology::has_kind(config.topology.kind);
+
+  [[nodiscard]] std::string found() const { return " (found " + quoted(averager.name) + ")"; }
+  [[nodiscard]] std::string graph() const { return "topology.kind is " + quoted(config.topology.kind); }
+  /// The keys that make all ranks wait for each other from time to time; empty where none is set.
+  [[nodiscard]] std::string waiting_key() const {
+    return averager.global_every > 0 ? "global_every" : averager.consensus_target > 0 ? "consensus_target" : "";
   }
-  if (averager.codec != "fp32") {
-    return {{"codec", "averager.codec \"" + averager.codec + "\" needs neighbours that stay the same" + of,
-             "take another graph, or codec = \"fp32\""}};
-  }
-  if (averager.momentum == "averaged" && averager.name == "neighbour") {
-    return {{"momentum", "averager.momentum = \"averaged\" needs neighbours that stay the same" + of,
-             "take another graph, or momentum = \"local\""}};
+};
+
+using Conflict = std::optional<AveragerConflict>;
+
+/// Keys that ask for what this averager does not do.
+Conflict foreign_option(const Checked& run) {
+  for (const Setting& setting : run.settings) {
+    const auto takes = [&](const AveragerRow& row) { return find_option(row, setting.key) != nullptr; };
+    const bool exact = exact_average_reads(setting.key);
+    if (takes(run.row) || (exact && run.averager.global_every > 0)) continue;
+    const std::string takers = averagers_with(takes);
+    bool is_option = false;
+    for (const AveragerRow& row : averagers()) is_option = is_option || takes(row);
+    if (!is_option) continue;
+    return {{setting.key,
+             "averager." + setting.key + " applies only to " + takers +
+                 (exact ? ", and to the exact averages of averager.global_every" : "") + run.found(),
+             "leave averager." + setting.key + " out, or choose another averager"}};
   }
   return std::nullopt;
 }
 
-/// Ranks that run apart, and what needs them together.
-std::optional<AveragerConflict> staleness_conflict(const RunConfig& config) {
-  const AveragerConfig& averager = config.averager;
-  const std::string is = "; the averager is \"" + averager.name + "\"";
-  const std::string key = averager.staleness != 0 ? "staleness" : "patience";
-  const bool stale = averager.staleness != 0 || averager.patience > 0;
-  if (config.comm.inject.drop_fraction > 0 &&
-      (averager.name != "neighbour" || (averager.staleness >= 0 && averager.patience == 0))) {
-    return {{"inject",
-             "comm.inject.drop_fraction loses halos, but " +
-                 (averager.name != "neighbour" ? "the averager \"" + averager.name + "\" needs all that is sent"
-                                               : "with averager.staleness = " + std::to_string(averager.staleness) +
-                                                     " and no averager.patience a rank waits for them without end"),
-             "expected averager.name = \"neighbour\" with staleness = -1, or with patience above 0", "comm"}};
+/// Keys that this averager takes, but not together with others.
+Conflict option_conflict(const Checked& run) {
+  const Setting* apart = nullptr;
+  for (const Setting& setting : run.settings) {
+    const AveragerOption* option = find_option(run.row, setting.key);
+    if (option != nullptr && option->apart && apart == nullptr) apart = &setting;
   }
-  if (!stale) return std::nullopt;
-  if (averager.name != "neighbour") {
-    return {{key, "averager." + key + " is neighbour's, whose ranks need not wait for each other" + is, ""}};
+  for (const Setting& setting : run.settings) {
+    const AveragerOption* option = find_option(run.row, setting.key);
+    if (option == nullptr) continue;
+    if (option->fixed_graph && run.graph_changes) {
+      return {{setting.key, setting.text() + " needs neighbours that stay the same; " + run.graph(),
+               "choose another topology.kind, or leave averager." + setting.key + " out"}};
+    }
+    if (option->every_message && apart != nullptr) {
+      return {{setting.key,
+               setting.text() + " needs everything that neighbours send, but " + apart->text() +
+                   " lets ranks miss some of it",
+               "leave one of them out"}};
+    }
   }
-  if (DynamicTopology::has_kind(config.topology.kind)) {
-    return {
-        {key,
-         "averager." + key + " needs neighbours that stay the same; topology.kind is \"" + config.topology.kind + "\"",
-         "take another graph, or weights of the same step (staleness = 0, patience = 0)"}};
-  }
-  if (averager.global_every > 0 || averager.consensus_target > 0) {
-    const std::string waiting = averager.global_every > 0 ? "global_every" : "consensus_target";
-    return {{key, "averager." + key + " lets ranks run apart, averager." + waiting + " waits for all of them",
+  if (apart != nullptr && !run.waiting_key().empty()) {
+    return {{apart->key,
+             apart->text() + " lets ranks run apart, but averager." + run.waiting_key() + " waits for all of them",
              "leave one of them out"}};
   }
-  if (averager.codec != "fp32") {
-    return {{"codec",
-             "averager.codec \"" + averager.codec + "\" sends differences, of which none may be missed, but averager." +
-                 key + " lets ranks miss some",
-             "codec = \"fp32\", or staleness = 0 and patience = 0"}};
-  }
   return std::nullopt;
+}
+
+/// Halos that are lost on purpose, where ranks wait for them.
+Conflict loss_conflict(const Checked& run) {
+  if (run.config.comm.inject.drop_fraction == 0) return std::nullopt;
+  const bool survives = run.row.survives_losses;
+  if (survives && run.row.pace(run.averager) == Pace::free) return std::nullopt;
+  return {{"inject",
+           "comm.inject.drop_fraction loses halos, but " +
+               (survives ? "with averager.staleness = " + std::to_string(run.averager.staleness) +
+                               " and no averager.patience a rank waits for them without end"
+                         : "the averager " + quoted(run.averager.name) + " needs everything that is sent"),
+           "expected " + averagers_with([](const AveragerRow& row) -> bool { return row.survives_losses; }) +
+               " with staleness = -1, or with patience above 0",
+           "comm"}};
 }
 
 /// Halos in device memory, asked for where there are none.
-std::optional<AveragerConflict> device_conflict(const RunConfig& config) {
-  if (config.comm.device_windows != "on") return std::nullopt;
-  const AveragerConfig& averager = config.averager;
-  const std::string& kind = config.topology.kind;
-  const bool changes = DynamicTopology::has_kind(kind);
-  if (averager.name == "neighbour" && averager.codec == "fp32" && !changes) return std::nullopt;
-  return {
-      {"device_windows",
-       "comm.device_windows is for the averager \"neighbour\" with codec \"fp32\" and neighbours that stay the same; " +
-           (averager.name != "neighbour" ? "the averager is \"" + averager.name + "\""
-            : changes                    ? "topology.kind is \"" + kind + "\""
-                                         : "the codec is \"" + averager.codec + "\""),
-       "leave it at \"auto\"", "comm"}};
+Conflict device_conflict(const Checked& run) {
+  const std::string& asked = run.config.comm.device_windows;
+  if (!row_of(device_windows, asked, "comm.device_windows").required) return std::nullopt;
+  if (may_use_device_windows(run.averager, run.graph_changes)) return std::nullopt;
+  return {{"device_windows",
+           "comm.device_windows applies only to " + averagers_with([](const AveragerRow& row) -> bool {
+             return row.device_windows;
+           }) + " with weights as they are and neighbours that stay the same; " +
+               (!run.row.device_windows ? "the averager is " + quoted(run.averager.name)
+                : run.graph_changes     ? run.graph()
+                                        : "the codec is " + quoted(run.averager.codec)),
+           "leave it at \"auto\"", "comm"}};
+}
+
+/// What goes with which graph.
+Conflict graph_conflict(const Checked& run) {
+  const TopologyConfig& topology = run.config.topology;
+  const std::string needs = "averager.name = " + quoted(run.averager.name) + " needs ";
+  const auto refused = [&](const std::string& what, const std::string& hint) {
+    return Conflict{{"kind", needs + what + "; " + run.graph(), hint, "topology"}};
+  };
+  if (topology.weights == "out_degree" && !run.row.out_degree) {
+    return {{"weights",
+             "topology.weights = \"out_degree\" applies only to " +
+                 averagers_with([](const AveragerRow& row) -> bool { return row.out_degree; }) + run.found(),
+             "with any other averager the mean of the replicas would drift", "topology"}};
+  }
+  switch (*run.row.graphs) {
+    case Graphs::none:
+    case Graphs::any:
+      return std::nullopt;
+    case Graphs::changing:
+      if (run.graph_changes) return std::nullopt;
+      return refused("another partner in each step", "expected one of " + listed(DynamicTopology::kinds()));
+    case Graphs::fixed_undirected:
+      if (!run.graph_changes && topology.kind != "exponential") return std::nullopt;
+      return refused("a graph that stays, with edges both ways",
+                     "for example complete, torus2d or ring: the pairs are drawn among its edges");
+    case Graphs::fixed:
+      if (!run.graph_changes) return std::nullopt;
+      return refused("neighbours that stay the same", "for example ring or torus2d");
+  }
+  return std::nullopt;
+}
+
+/// How often ranks exchange.
+Conflict period_conflict(const Checked& run) {
+  const AveragerConfig& averager = run.averager;
+  if (run.row.always_under_way && !run.waiting_key().empty()) {
+    const std::string key = run.waiting_key();
+    return {{key,
+             "averager." + key + " looks at all replicas at once, but with averager.name = " + quoted(averager.name) +
+                 " something is always under way between them",
+             "averager.name = \"neighbour\" can do it"}};
+  }
+  if (!run.row.local_steps && (averager.every > 1 || averager.consensus_target > 0)) {
+    const std::string key = averager.every > 1 ? "every" : "consensus_target";
+    return {{key, "averager." + key + " applies only to " + averagers_with([](const AveragerRow& row) -> bool {
+                    return row.local_steps;
+                  }) + run.found(),
+             "local SGD is averager.name = \"none\" with averager.global_every"}};
+  }
+  if (averager.global_every > 0 && run.row.shares_gradients) {
+    return {{"global_every", "averager.global_every applies only to replicas that differ" + run.found(),
+             "leave it out: these replicas are equal"}};
+  }
+  if (averager.consensus_target > 0 && averager.every == 1) {
+    return {{"consensus_target",
+             "averager.consensus_target chooses the steps between exchanges, averager.every = 1 leaves no choice",
+             "set averager.every to the most steps, for example 32"}};
+  }
+  return std::nullopt;
+}
+
+/// Averaged buffers of an optimizer that has none.
+Conflict momentum_conflict(const Checked& run) {
+  const OptimizerConfig& optimizer = run.config.optimizer;
+  if (!averages_momentum(run.averager) || optimizer.name != "sgd" || optimizer.momentum != 0) return std::nullopt;
+  return {{"momentum", "averager.momentum = \"averaged\" averages the optimizer's buffers, but sgd has none",
+           "set optimizer.momentum, or leave averager.momentum out"}};
 }
 
 }  // namespace
 
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
-  if (auto conflict = staleness_conflict(config)) return conflict;
-  if (auto conflict = device_conflict(config)) return conflict;
-  if (auto conflict = graph_conflict(config.averager, config.topology)) return conflict;
-  const AveragerConfig& averager = config.averager;
-  const std::string is = "; the averager is \"" + averager.name + "\"";
-  const bool under_way = averager.name == "push_sum" || averager.name == "ad_psgd";
-  const bool of_weights = averager.name != "allreduce" && averager.name != "none" && averager.name != "gossip_grad";
-  if (averager.overlap && averager.name != "push_sum") {
-    return {{"overlap", "averager.overlap is push_sum's" + is, ""}};
-  }
-  if (under_way && (averager.global_every > 0 || averager.consensus_target > 0)) {
-    const std::string key = averager.global_every > 0 ? "global_every" : "consensus_target";
-    return {{key,
-             "averager." + key + " looks at all replicas at once, between which something is always under way" + is,
-             "averager.name = \"neighbour\" can do it"}};
-  }
-  if (!of_weights && (averager.every > 1 || averager.consensus_target > 0)) {
-    const std::string key = averager.every > 1 ? "every" : "consensus_target";
-    return {{key, "averager." + key + " is for averagers of weights" + is,
-             "local SGD is averager.name = \"none\" with averager.global_every"}};
-  }
-  if (averager.global_every > 0 && averager.name == "allreduce") {
-    return {{"global_every", "averager.global_every is for replicas that differ" + is, "leave it out"}};
-  }
-  if (averager.consensus_target > 0 && averager.every == 1) {
-    return {{"consensus_target",
-             "averager.consensus_target chooses the steps between exchanges, averager.every = 1 "
-             "leaves no choice",
-             "set averager.every to the most steps, for example 32"}};
-  }
-  if (averager.codec != "fp32" && averager.name != "neighbour") {
-    return {{"codec", "averager.codec \"" + averager.codec + "\" is for the averager \"neighbour\"" + is, ""}};
-  }
-  if (averager.momentum == "averaged") {
-    const bool weights = averager.name == "neighbour" || averager.global_every > 0;
-    if (!weights) return {{"momentum", "averager.momentum = \"averaged\" is for averagers of weights" + is, ""}};
-    if (config.optimizer.name == "sgd" && config.optimizer.momentum == 0) {
-      return {{"momentum", "averager.momentum is \"averaged\", but sgd without optimizer.momentum keeps none", ""}};
-    }
+  const Checked run{config};
+  for (const auto check : {loss_conflict, foreign_option, option_conflict, device_conflict, graph_conflict,
+                           period_conflict, momentum_conflict}) {
+    if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;
 }

@@ -24,4 +24,12 @@ std::string to_string(const Allowed& allowed) {
   return text;
 }
 
+std::string readers(const char* key) {
+  std::string names;
+  for (const AveragerRow& row : averagers()) {
+    if (reads(row, key)) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return names + ": ";
+}
+
 }  // namespace halograd

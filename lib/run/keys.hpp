@@ -7,17 +7,20 @@
 #include <utility>
 #include <vector>
 
+#include "averagers/averager_table.hpp"
+#include "averagers/codec_table.hpp"
 #include "config/config.hpp"
 #include "nn/layer_types.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/text.hpp"
+#include "window/transport_options.hpp"
 
 /// Every key of a run file: its name, member, meaning and what it may be, each on one line of a visit() below and
 /// nowhere else. Reader, writer, the check for unknown keys and the test of docs/run-files.md are visitors. A new key
 /// is a member with its default in a header of config.hpp and a line here.
 ///
 /// A visitor has these members:
-///   void operator()(key, T& member, meaning, Allowed)       for a value
+///   void operator()(key, T& member, meaning, Allowed)       for a value; the meaning is a std::string
 ///   void section(key, Struct& member, meaning)              for a table
 ///   void list(key, std::vector<Struct>& member, meaning)    for an array of tables
 namespace halograd {
@@ -91,6 +94,9 @@ inline const char* type_name(const std::vector<std::string>&) {
 inline const char* type_name(const std::vector<int>&) {
   return "an integer or a list of integers";
 }
+
+/// "neighbour, hierarchical: ", the averagers that read a key of [averager], to begin its meaning with.
+std::string readers(const char* key);
 
 template <class Visitor>
 void visit(Visitor& v, TrainingConfig& c) {
@@ -220,21 +226,18 @@ void visit(Visitor& v, ScheduleConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, AveragerConfig& c) {
-  v("name", c.name,
-    "none; gradients of all ranks (allreduce); weights of neighbours (neighbour), by push-sum on directed graphs "
-    "(push_sum), of pairs at their own pace (ad_psgd); gradients of a rotating partner (gossip_grad); a common centre "
-    "(easgd); neighbours' gradients (fast); exact in a node, neighbours between nodes (hierarchical)",
-    one_of({"none", "allreduce", "neighbour", "push_sum", "ad_psgd", "gossip_grad", "easgd", "fast", "hierarchical"}));
-  v("order", c.order, "neighbour: mix while the gradient is computed, or after the step",
-    one_of({"combine_then_adapt", "adapt_then_combine"}));
-  v("staleness", c.staleness, "neighbour: steps that a neighbour's weights may be behind; 0: none, -1: any number",
-    at_least(-1));
-  v("age_factor", c.age_factor, "neighbour: factor on the mixing weight for each step that the neighbour is behind",
+  v("name", c.name, meanings_of(averagers()), one_of(names_of(averagers())));
+  v("order", c.order, readers("order") + "when weights are mixed; " + meanings_of(orders), one_of(names_of(orders)));
+  v("staleness", c.staleness,
+    readers("staleness") + "steps that a neighbour's weights may be behind; 0: none, -1: any number", at_least(-1));
+  v("age_factor", c.age_factor,
+    readers("age_factor") + "factor on the mixing weight for each step that the neighbour is behind",
     above_and_at_most(0, 1));
   v("patience", c.patience,
-    "neighbour: seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
+    readers("patience") + "seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
     at_least(0));
-  v("overlap", c.overlap, "push_sum: add up what was sent in the step before, so that the exchange hides behind a step",
+  v("overlap", c.overlap,
+    readers("overlap") + "add up what was sent in the step before, so that the exchange hides behind a step",
     Allowed{});
   v("every", c.every, "steps from one exchange to the next; with consensus_target the most that it may choose",
     at_least(1));
@@ -245,18 +248,19 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
     at_least(0));
   v("codec", c.codec,
-    "neighbour: weights travel as they are (fp32), or as differences from what was sent before, coded and with the "
-    "error kept for the next one",
-    one_of({"fp32", "bf16", "int8", "top_k"}));
+    readers("codec") + "how weights travel; differences are those from what was sent before, and what a code loses " +
+        "is sent with the next one; " + meanings_of(codecs()),
+    one_of(names_of(codecs())));
   v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
   v("consensus_step", c.consensus_step,
     "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k twice kept_share",
     between(0, 1));
-  v("elasticity", c.elasticity, "easgd: share of the way to the replicas' mean that the centre goes in an exchange",
+  v("elasticity", c.elasticity,
+    readers("elasticity") + "share of the way to the replicas' mean that the centre goes in an exchange",
     above_and_at_most(0, 1));
-  v("sync_epochs", c.sync_epochs, "fast: epochs after which all go on from the best replica; 0: never", at_least(0));
-  v("momentum", c.momentum, "the optimizer's buffers stay with their rank, or are averaged with the weights",
-    one_of({"local", "averaged"}));
+  v("sync_epochs", c.sync_epochs,
+    readers("sync_epochs") + "epochs after which all go on from the best replica; 0: never", at_least(0));
+  v("momentum", c.momentum, meanings_of(momenta), one_of(names_of(momenta)));
 }
 
 template <class Visitor>
@@ -299,9 +303,8 @@ void visit(Visitor& v, CommConfig& c) {
   v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
     above(0));
   v("device_windows", c.device_windows,
-    "neighbour, on devices: halos go from device memory to device memory; auto: where MPI says that it can and a "
-    "self-test reads back what it put; on: or refuse to start; off: through host memory",
-    one_of({"auto", "on", "off"}));
+    "neighbour, on devices: halos go from device memory to device memory; " + meanings_of(device_windows),
+    one_of(names_of(device_windows)));
   v.section("inject", c.inject, "What goes wrong on purpose: repeatable stragglers, latency and losses.");
 }
 

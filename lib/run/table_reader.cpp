@@ -19,7 +19,7 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
 class KeyHomes {
  public:
   template <class Member>
-  void operator()(const char*, Member&, const char*, const Allowed&) {}
+  void operator()(const char*, Member&, const std::string&, const Allowed&) {}
 
   template <class Struct>
   void section(const char* name, Struct& member, const char*) {

@@ -16,7 +16,7 @@ namespace halograd {
 class KeyList {
  public:
   template <class Member>
-  void operator()(const char* key, Member&, const char*, const Allowed&) {
+  void operator()(const char* key, Member&, const std::string&, const Allowed&) {
     keys.push_back(key);
   }
   template <class Member>
@@ -56,7 +56,7 @@ class TableReader {
       : table_(table), prefix_(std::move(prefix)), folder_(std::move(folder)) {}
 
   template <class Member>
-  void operator()(const char* key, Member& member, const char* meaning, const Allowed& allowed) {
+  void operator()(const char* key, Member& member, const std::string& meaning, const Allowed& allowed) {
     const Node* node = table_.find(key);
     if (node != nullptr) {
       read(*node, prefix_ + key, member, allowed);

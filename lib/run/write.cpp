@@ -61,9 +61,9 @@ class TableWriter {
   TableWriter(std::string prefix, bool with_meaning) : prefix_(std::move(prefix)), with_meaning_(with_meaning) {}
 
   template <class Member>
-  void operator()(const char* key, const Member& member, const char* meaning, const Allowed&) {
+  void operator()(const char* key, const Member& member, const std::string& meaning, const Allowed&) {
     text += std::string(key) + " = " + toml_value(member);
-    text += with_meaning_ ? std::string("  # ") + meaning + "\n" : "\n";
+    text += with_meaning_ ? "  # " + meaning + "\n" : "\n";
   }
 
   template <class Struct>

@@ -74,12 +74,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
   const AveragerConfig& averager = config.averager;
-  if (averager.name == "none" || averager.name == "allreduce" || averager.name == "easgd") {
-    add("averager", averager.name);
-  } else {
-    add("averager", averager.name + (averager.name == "neighbour" ? ", " + averager.order : "") +
-                        (averager.overlap ? ", overlap by one step" : ""));
-    add("topology", describe(topology, comm, averager.name == "hierarchical"));
+  const AveragerRow& row = row_of(averager);
+  add("averager", title_of(averager) + (averager.overlap ? ", overlap by one step" : ""));
+  if (row.graphs != Graphs::none) {
+    add("topology", describe(topology, comm, row.of_nodes));
     if (topology.kind() == "ring" && topology.ranks() > 16) {
       add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
     }
@@ -88,7 +86,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
                                       setup.optimizer->state().size(), comm.ranks() / topology.ranks());
   if (halos.memory == HaloMemory::device) add("halos", "in device memory, put there from device memory");
   if (!halos.reason.empty()) add("halos", "in host memory: " + halos.reason);
-  add("exchange", human_bytes(comm.largest(bytes)) + " sent a rank and step");
+  add("exchange", human_bytes(comm.largest(bytes)) + " sent per rank and step");
   return facts;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "averagers/averager.hpp"
+#include "averagers/codec_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
@@ -82,8 +83,8 @@ void make_model(TrainingSetup& setup) {
       std::make_unique<Network>(config.network, setup.train_set->shape(), target, setup.loader->largest_batch());
   Network& network = *setup.network;
   network.compute_in(precision_named(config.training.precision));
-  const bool told_early = works_beside_gradient(config.averager) && setup.comm.ranks() > 1;
-  network.replay_steps(config.training.step_recording == "auto" && !told_early);
+  const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
+  network.replay_steps(config.training.step_recording == "auto" && !called_during);
   const auto parameters = static_cast<double>(network.parameter_count());
   const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size());
   require_kernel_memory(
@@ -100,7 +101,7 @@ void make_model(TrainingSetup& setup) {
 TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& communicator)
     : config(run_file), comm(communicator) {
   comm.require_same(to_toml(config), "run file");
-  const bool of_nodes = config.averager.name == "hierarchical";
+  const bool of_nodes = row_of(config.averager).of_nodes;
   const int nodes = of_nodes ? node_group(comm, config.comm.ranks_per_node).nodes : 0;
   comm.together([&] {
     const int slow_rank = config.comm.inject.slow_rank;
@@ -114,7 +115,9 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   // A rank's share of a batch, and so the size and number of its test batches, may differ from its neighbour's.
   whole_batches = comm.largest(whole_test->steps());
   shared_batches = comm.largest(shared_test->steps());
-  halos = choose_halo_place(config.comm, config.averager, *topology, comm, network->parameter_count());
+  if (may_use_device_windows(config.averager, topology->dynamic() != nullptr)) {
+    halos = choose_halo_place(config.comm, *topology, comm, network->parameter_count());
+  }
 }
 
 StartFacts Trainer::facts() const {
@@ -147,11 +150,11 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 }
 
 std::string averaging(const RunConfig& config) {
-  const std::string& name = config.averager.name;
-  if (name == "none" || name == "allreduce" || name == "easgd") return name;
-  return name + (name == "neighbour" ? " " + config.averager.order : "") + (config.averager.overlap ? " overlap" : "") +
-         " on " + (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
-         (config.averager.codec == "fp32" ? "" : " with codec " + config.averager.codec);
+  const std::string title = title_of(config.averager);
+  if (row_of(config.averager).graphs == Graphs::none) return title;
+  return title + (config.averager.overlap ? " overlap" : "") + " on " +
+         (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
+         (is_coded(config.averager) ? " with codec " + config.averager.codec : "");
 }
 
 class Training {
@@ -243,7 +246,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       // Epochs are dealt in the same order on every number of ranks: only the size of a step can move the position.
       step_in_epoch_(std::min<std::int64_t>(start_.images_of_epoch() / config_.training.batch, loader_.steps())),
       averager_(start_averager()),
-      progress_(config_.averager.name == "none"
+      progress_(row_of(config_.averager).exchanges == Exchange::nothing
                     ? nullptr
                     : make_progress_thread(config_.comm, comm_, comm_.nodes(), setup.halos.memory)),
       files_(comm_, config_, folder_, network_, optimizer_, options.overwrite, start_),
@@ -349,7 +352,7 @@ StepMetrics Training::train_step(const Batch& batch) {
   guard_.keep(exec_);
   const double share = static_cast<double>(batch.size) / batch.global_size;
   // The mean of the replicas is to move by the gradient of the whole batch, sum_i share_i g_i.
-  const bool uneven = config_.training.shares == "measured" && !averager_->shares_gradients();
+  const bool uneven = config_.training.shares == "measured" && !row_of(config_.averager).shares_gradients;
   const double own_rate = uneven ? rate_ * share * comm_.ranks() : rate_;
   const LossSum loss = compute_gradient(batch, random_key, share);
   injector_.slow_down(comm_.rank(), seconds_now() - exchanged);
@@ -401,7 +404,7 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
 void Training::update(double rate, bool finite, double share) {
   const trace::Span span("update", "train");
   // With shared gradients all ranks make the same step, whoever's part is missing.
-  const bool steps = finite || averager_->shares_gradients();
+  const bool steps = finite || row_of(config_.averager).shares_gradients;
   const auto optimize = [&](std::size_t begin, std::size_t length) {
     if (!steps) return;
     optimizer_.step(exec_, rate, step_ + 1, begin, slice(replica_.parameters, begin, length),
@@ -521,7 +524,7 @@ StopReason Training::evaluate_epoch(EpochMetrics& row) {
   mean_over_ranks(replica_.parameters, mean_model.parameters);
   mean_over_ranks(replica_.statistics, mean_model.statistics);
   // Running statistics describe the weights' activations: replicas that are held together share them.
-  const bool apart = config_.averager.name == "none" && config_.averager.global_every == 0;
+  const bool apart = row_of(config_.averager).exchanges == Exchange::nothing && config_.averager.global_every == 0;
   if (!apart) Kokkos::deep_copy(replica_.statistics, mean_model.statistics);
 
   const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_batches, go_on);
@@ -554,8 +557,7 @@ void Training::save(CheckpointHeader header) {
   header.epoch = epoch_;
   header.step_in_epoch = step_in_epoch_;
   header.network = config_.network.name;
-  header.averager =
-      config_.averager.name == "neighbour" ? "neighbour " + config_.averager.order : config_.averager.name;
+  header.averager = title_of(config_.averager);
   header.topology = setup_.topology->kind();
   header.versions = options_.versions;
   header.input = to_string(setup_.train_set->shape());

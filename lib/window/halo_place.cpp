@@ -8,6 +8,7 @@
 #include "kernels/random.hpp"
 #include "mpi/gpu_aware_mpi.hpp"
 #include "window/halo_window.hpp"
+#include "window/transport_options.hpp"
 
 namespace halograd {
 namespace {
@@ -24,19 +25,18 @@ std::string missing_here(int rank) {
 
 }  // namespace
 
-HaloPlace choose_halo_place(const CommConfig& config, const AveragerConfig& averager, const Topology& topology,
-                            const Communicator& comm, std::size_t length) {
+HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm, std::size_t length) {
   const bool on_some_device = comm.largest(runs_on_host ? 0 : 1) > 0;
   const auto in_host_memory = [&](const std::string& reason) {
     return HaloPlace{HaloMemory::host, on_some_device ? reason : ""};
   };
-  if (averager.name != "neighbour" || averager.codec != "fp32" || topology.dynamic() != nullptr) return {};
-  if (config.device_windows == "off") return in_host_memory("comm.device_windows is \"off\"");
+  const DeviceWindows& asked = row_of(device_windows, config.device_windows, "comm.device_windows");
+  if (asked.forbidden) return in_host_memory("comm.device_windows is \"off\"");
   try {
     comm.fail_together(missing_here(comm.rank()));
     require_device_windows(comm, topology, config, length);
   } catch (const CollectiveError& error) {
-    if (config.device_windows == "auto") return in_host_memory(error.what());
+    if (!asked.required) return in_host_memory(error.what());
     throw CollectiveError("comm.device_windows is \"on\", but " + std::string(error.what()));
   }
   return {HaloMemory::device};

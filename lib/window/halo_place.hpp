@@ -17,12 +17,11 @@ struct HaloPlace {
   std::string reason{};  ///< why not in device memory, where some rank's kernels run on a device
 };
 
-/// Collective. Device memory where comm.device_windows does not forbid it, the averager is neighbour averaging of
-/// weights as they are on a topology that stays, every rank's kernels run on a device, every rank's MPI says that it
-/// reads and writes that device's memory, and require_device_windows() finds that it does. Throws CollectiveError, with
-/// what is missing, where comm.device_windows = "on" and they cannot. `length`: of the weights.
-HaloPlace choose_halo_place(const CommConfig& config, const AveragerConfig& averager, const Topology& topology,
-                            const Communicator& comm, std::size_t length);
+/// Collective. Where an averager's halos may lie in device memory: device memory where comm.device_windows does not
+/// forbid it, every rank's kernels run on a device, every rank's MPI says that it reads and writes that device's
+/// memory, and require_device_windows() finds that it does. Throws CollectiveError, with what is missing, where
+/// comm.device_windows = "on" and they cannot. `length`: of the weights.
+HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm, std::size_t length);
 
 /// Collective. The self-test of a start: every rank puts patterns from device memory through a HaloWindow to each of
 /// its out-neighbours, into every slot, and reads back what has come from the in-neighbours. Throws CollectiveError

@@ -3,8 +3,22 @@
 #include <cstddef>
 
 #include "config/comm_config.hpp"
+#include "support/table.hpp"
 
 namespace halograd {
+
+/// comm.device_windows.
+struct DeviceWindows {
+  const char* name;
+  Fact<const char*> meaning;
+  Fact<bool> forbidden;
+  Fact<bool> required;
+};
+inline constexpr DeviceWindows device_windows[] = {
+    {"auto", "where MPI says that it can and a self-test reads back what it put", false, false},
+    {"on", "or refuse to start", false, true},
+    {"off", "through host memory", true, false},
+};
 
 /// How halos travel, through whichever window.
 struct TransportOptions {

@@ -40,7 +40,7 @@ class Digits(ProgramTest):
         for line in (r"ranks +4 on 1 node", r"device +\S+, \d+ threads? a rank",
                      r"data .*digits\.h5: 1438 \+ 359 images", r"network +digits_net, 38330 parameters",
                      r"topology +ring, 8 edges, spectral gap 0\.6667",
-                     r"averager +neighbour", r"exchange +307 kB sent a rank and step"):
+                     r"averager +neighbour", r"exchange +307 kB sent per rank and step"):
             self.assertRegex(out, r"(?m)^  " + line)
         columns = rf"{FLOAT} +{FLOAT} +{FLOAT}-{FLOAT} +{FLOAT} +{FLOAT} +\d+ +{FLOAT}% +\d+:\d\d"
         rows = re.findall(rf"(?m)^ +(\d+)/20 +{columns}$", out)

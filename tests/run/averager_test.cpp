@@ -36,7 +36,7 @@ TEST(AveragerConfigTest, StalenessIsRefusedWithAveragersThatWaitForAll) {
   }
   expect_refused("staleness = -1\nglobal_every = 10", {"averager.staleness", "averager.global_every"});
   expect_refused("every = 8\nstaleness = 1\nconsensus_target = 2", {"averager.staleness", "averager.consensus_target"});
-  expect_refused("staleness = 1\ncodec = \"int8\"", {"averager.codec \"int8\"", "averager.staleness"});
+  expect_refused("staleness = 1\ncodec = \"int8\"", {"averager.codec = \"int8\"", "averager.staleness"});
 }
 
 TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
@@ -44,7 +44,7 @@ TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
   expect_refused("name = \"none\"\nevery = 4", {"averager.every", "\"none\""});
   expect_refused("name = \"allreduce\"\nglobal_every = 4", {"averager.global_every", "\"allreduce\""});
   expect_refused("consensus_target = 2", {"averager.consensus_target", "averager.every = 1"});
-  expect_refused("name = \"easgd\"\ncodec = \"bf16\"", {"averager.codec \"bf16\"", "\"easgd\""});
+  expect_refused("name = \"easgd\"\ncodec = \"bf16\"", {"averager.codec applies only", "\"easgd\""});
   for (const std::string name : {"none", "allreduce", "fast"}) {
     expect_refused("name = \"" + name + "\"\nmomentum = \"averaged\"", {"averager.momentum", "\"" + name + "\""});
   }
@@ -62,21 +62,22 @@ TEST(AveragerConfigTest, GraphsAndAveragersThatDoNotGoTogetherAreRefused) {
   const auto expect = [](const std::string& averager, const std::string& topology, const std::string& part) {
     expect_refused(averager + "\n[topology]\n" + topology, {part});
   };
-  expect("name = \"push_sum\"\npatience = 1.5", "", "averager.patience is neighbour's");
+  expect("name = \"push_sum\"\npatience = 1.5", "",
+         "averager.patience applies only to averager.name = \"neighbour\" (found \"push_sum\")");
   expect("staleness = 1", "kind = \"random_matching\"", "neighbours that stay the same");
-  expect("overlap = true", "", "averager.overlap is push_sum's");
-  expect("", "weights = \"out_degree\"", "topology.weights = \"out_degree\" is push_sum's");
-  expect("name = \"gossip_grad\"", "", "another partner each step; topology.kind is \"ring\"");
+  expect("overlap = true", "", "averager.overlap applies only to averager.name = \"push_sum\" (found \"neighbour\")");
+  expect("", "weights = \"out_degree\"",
+         "topology.weights = \"out_degree\" applies only to averager.name = \"push_sum\"");
+  expect("name = \"gossip_grad\"", "", "another partner in each step; topology.kind is \"ring\"");
   expect("name = \"ad_psgd\"", "kind = \"exponential\"", "edges both ways");
   expect("name = \"ad_psgd\"", "kind = \"random_matching\"", "a graph that stays");
   expect("name = \"fast\"", "kind = \"one_peer_exponential\"", "neighbours that stay the same");
-  expect("codec = \"int8\"", "kind = \"one_peer_exponential\"", "averager.codec \"int8\" needs neighbours that stay");
+  expect("codec = \"int8\"", "kind = \"one_peer_exponential\"", "averager.codec = \"int8\" needs neighbours that stay");
   expect("momentum = \"averaged\"", "kind = \"random_matching\"", "averager.momentum = \"averaged\" needs");
   expect("name = \"push_sum\"\nglobal_every = 8", "", "averager.global_every looks at all replicas at once");
-  expect("name = \"gossip_grad\"\nevery = 2", "kind = \"random_matching\"",
-         "averager.every is for averagers of weights");
+  expect("name = \"gossip_grad\"\nevery = 2", "kind = \"random_matching\"", "averager.every applies only to");
   expect("name = \"gossip_grad\"\nconsensus_target = 2", "kind = \"random_matching\"",
-         "averager.consensus_target is for averagers of weights");
+         "averager.consensus_target applies only to");
   expect("name = \"ad_pgsd\"", "", "did you mean \"ad_psgd\"?");
   for (const char* good : {"name = \"push_sum\"\noverlap = true\n[topology]\nkind = \"exponential\"",
                            "name = \"push_sum\"\n[topology]\nweights = \"out_degree\"",
@@ -91,7 +92,7 @@ TEST(AveragerConfigTest, HalosMayBeLostOnlyWhereNobodyWaitsForThem) {
   const std::string losses = "\n[comm]\ninject.drop_fraction = 0.1";
   expect_refused(losses, {"comm.inject.drop_fraction loses halos, but with averager.staleness = 0"});
   expect_refused("staleness = 3" + losses, {"a rank waits for them without end"});
-  expect_refused("name = \"allreduce\"" + losses, {"but the averager \"allreduce\" needs all that is sent"});
+  expect_refused("name = \"allreduce\"" + losses, {"but the averager \"allreduce\" needs everything that is sent"});
   EXPECT_EQ(message_of("staleness = -1" + losses), "");
   EXPECT_EQ(message_of("patience = 0.1" + losses), "");
 }

@@ -27,7 +27,7 @@ class RowWriter {
       : text_(std::move(text)), header_(std::move(header)), prefix_(std::move(prefix)) {}
 
   template <class Member>
-  void operator()(const char* key, Member& member, const char* meaning, const Allowed& allowed) {
+  void operator()(const char* key, Member& member, const std::string& meaning, const Allowed& allowed) {
     std::string standard = "`";
     standard.append(written_value(text_, header_, key)).append("`");
     if (allowed.required) standard = "required";

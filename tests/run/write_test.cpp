@@ -24,7 +24,7 @@ class Scrambler {
   explicit Scrambler(std::mt19937_64& random) : random_(random) {}
 
   template <class Member>
-  void operator()(const char*, Member& member, const char*, const Allowed& allowed) {
+  void operator()(const char*, Member& member, const std::string&, const Allowed& allowed) {
     set(member, allowed);
   }
   template <class Struct>

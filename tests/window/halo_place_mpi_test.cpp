@@ -22,11 +22,10 @@ Topology topology_of(const std::string& kind) {
   return make_topology(config, all_ranks());
 }
 
-HaloPlace chosen(const std::string& device_windows, const AveragerConfig& averager = {},
-                 const std::string& topology = "ring") {
+HaloPlace chosen(const std::string& asked) {
   CommConfig config;
-  config.device_windows = device_windows;
-  return choose_halo_place(config, averager, topology_of(topology), MPI_COMM_WORLD, length);
+  config.device_windows = asked;
+  return choose_halo_place(config, topology_of("ring"), MPI_COMM_WORLD, length);
 }
 
 TEST(HaloMemory, PatternsComeThroughDeviceWindows) {
@@ -77,16 +76,6 @@ TEST(HaloMemory, OfCoresIsTheHosts) {
     EXPECT_STREQ(error.what(),
                  "comm.device_windows is \"on\", but the program of rank 0 is a build for cores, not for devices");
   }
-}
-
-TEST(HaloMemory, OfOtherAveragersIsTheHosts) {
-  AveragerConfig averager;
-  averager.name = "fast";
-  EXPECT_EQ(chosen("auto", averager).memory, HaloMemory::host);
-  EXPECT_EQ(chosen("auto", {}, "one_peer_exponential").memory, HaloMemory::host);
-  averager = {};
-  averager.codec = "bf16";
-  EXPECT_EQ(chosen("auto", averager).memory, HaloMemory::host);
 }
 
 TEST(HaloMemory, KindsOfMemoryAreReadFromTheirList) {
