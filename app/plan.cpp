@@ -80,7 +80,7 @@ void print_candidates(const std::vector<Candidate>& all, int batch) {
 void print_recommendation(const std::vector<Candidate>& all, const Candidate& best, int ranks) {
   double fastest = 0, allreduce = 0;
   for (const Candidate& each : all) {
-    const bool sums = each.averager != "neighbour";
+    const bool sums = !each.on_topology();
     if (!sums && each.fits && each.mixing() >= least_mixing) fastest = std::max(fastest, each.images_per_second);
     if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
   }

@@ -6,6 +6,7 @@
 
 #include "graph/mixing.hpp"
 #include "graph/spectral_gap.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -41,8 +42,9 @@ void print(const SimulatedRow& row) {
   const std::string gap = row.gap < 0 ? "-" : (std::ostringstream() << row.gap).str();
   const std::string steps = row.steps < 0 ? "more" : std::to_string(row.steps);
   std::printf("%6d  %-15s %-21s %5d  %11s %6s  %10.2f %11.3f %11.3f %9.1f %%\n", row.ranks, row.averager.c_str(),
-              row.topology.c_str(), row.neighbours, gap.c_str(), steps.c_str(), 1e-6 * row.step.bytes,
-              1e3 * row.step.exchange_seconds, 1e3 * row.step.step_seconds, 100 * row.step.efficiency);
+              row.topology.empty() ? "-" : row.topology.c_str(), row.neighbours, gap.c_str(), steps.c_str(),
+              1e-6 * row.step.bytes, 1e3 * row.step.exchange_seconds, 1e3 * row.step.step_seconds,
+              100 * row.step.efficiency);
   std::fflush(stdout);
 }
 
@@ -50,13 +52,15 @@ void print(const SimulatedRow& row) {
 
 void require_possible(const SimulationOptions& options) {
   for (const std::string& kind : options.topologies) {
-    HALOGRAD_REQUIRE(kind != "file", "--topology file: a file's graph has one number of ranks; see halograd topology");
-    HALOGRAD_REQUIRE(!DynamicTopology::has_kind(kind), "--topology ", kind,
+    const TopologyRow& row = row_of(topologies(), kind, "--topology");
+    HALOGRAD_REQUIRE(!row.from_file, "--topology ", kind,
+                     ": a file's graph has one number of ranks; see halograd topology");
+    HALOGRAD_REQUIRE(!row.changes(), "--topology ", kind,
                      ": gossip on one_peer_exponential has a row of its own; see halograd topology for the others");
-    make_topology(config_of(options, kind), 4);  // knows the kind and the degree
+    make_topology(config_of(options, kind), 4);  // refuses a degree
     const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
-    HALOGRAD_REQUIRE(kind != "complete" || most <= most_complete_ranks, "--topology complete: ", most,
-                     " ranks have too many edges; expected at most ", most_complete_ranks, " ranks with this one");
+    HALOGRAD_REQUIRE(most <= row.most_simulated, "--topology ", kind, ": ", most,
+                     " ranks have too many edges; expected at most ", *row.most_simulated, " ranks with this one");
   }
 }
 
@@ -73,8 +77,8 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
     add({ranks, "gossip", "one_peer_exponential", 1, -1,
          steps_to_tolerance(options, sparse_mixing_matrices({config_of(options, "one_peer_exponential"), ranks})),
          gossip_step(options.machine, options.work, ranks)});
-    add({ranks, "ring_allreduce", "-", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, ranks)});
-    add({ranks, "tree_allreduce", "-", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, ranks)});
+    add({ranks, "ring_allreduce", "", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, ranks)});
+    add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, ranks)});
   }
   std::printf("steps: until the distance to the mean is %g of its start, \"more\" than %ld; MB sent a rank and step\n",
               options.tolerance, options.most_steps);
@@ -84,11 +88,11 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
 std::string csv_of(const std::vector<SimulatedRow>& rows) {
   std::ostringstream text;
   text.precision(10);
-  text << "ranks,averager,topology,neighbours,spectral_gap,steps_to_consensus,bytes_sent,exchange_seconds,step_seconds,"
+  text << "ranks,averager,topology,neighbours,spectral_gap,steps_to_consensus,bytes_sent,exchange_seconds,step_"
+          "seconds,"
           "efficiency\n";
   for (const SimulatedRow& row : rows) {
-    text << row.ranks << ',' << row.averager << ',' << (row.topology == "-" ? "" : row.topology) << ','
-         << row.neighbours << ',';
+    text << row.ranks << ',' << row.averager << ',' << row.topology << ',' << row.neighbours << ',';
     if (row.gap >= 0) text << row.gap;
     text << ',';
     if (row.steps >= 0) text << row.steps;

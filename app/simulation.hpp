@@ -8,7 +8,6 @@
 namespace halograd {
 
 constexpr int most_simulated_ranks = 65536;
-constexpr int most_complete_ranks = 1024;  ///< of the complete graph, whose edges grow with their square
 
 /// What `halograd simulate` is asked for.
 struct SimulationOptions {
@@ -25,7 +24,7 @@ struct SimulationOptions {
 struct SimulatedRow {
   int ranks = 0;
   std::string averager;  ///< neighbour, gossip, ring_allreduce, tree_allreduce
-  std::string topology;  ///< of a neighbour averager; one_peer_exponential of gossip
+  std::string topology;  ///< of a neighbour averager; one_peer_exponential of gossip; else empty
   int neighbours = 0;    ///< at most
   double gap = 0;        ///< -1: a dynamic graph has none
   long steps = 0;        ///< to the tolerance; -1: more than were simulated

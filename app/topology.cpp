@@ -11,7 +11,7 @@
 #include "app/commands.hpp"
 #include "app/json.hpp"
 #include "graph/spectral_gap.hpp"
-#include "graph/topology.hpp"
+#include "graph/topology_table.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -22,7 +22,6 @@ constexpr double bytes_of_a_parameter = 4;  // weights travel as 32-bit floats
 constexpr int rows_shown = 16;              // without --edges
 constexpr int neighbours_shown = 8;         // of a rank, without --edges
 constexpr int most_ranks = 8192;            // the dense mixing matrix is 512 MiB then
-constexpr int slow_ring = 16;               // ranks from which a ring mixes too slowly to be a good choice
 
 struct TopologyOptions {
   TopologyConfig config;
@@ -109,8 +108,9 @@ void print_text(const TopologyOptions& options, const Topology& topology) {
             << with_thousands(model) << " bytes\n";
   print_bytes("this topology    ", figures.neighbour_bytes, model);
   print_bytes("ring all-reduce  ", figures.allreduce_bytes, model);
-  if (topology.kind() == "ring" && options.ranks > slow_ring) {
-    std::cout << "note             a ring of " << options.ranks
+  const int slow_above = row_of(options.config).slow_above;
+  if (slow_above > 0 && options.ranks > slow_above) {
+    std::cout << "note             a " << topology.kind() << " of " << options.ranks
               << " ranks mixes slowly; torus2d and exponential need far fewer steps\n";
   }
   print_edges(topology, options.edges);
@@ -195,12 +195,9 @@ void add_topology(CLI::App& app) {
   auto options = std::make_shared<TopologyOptions>();
   CLI::App* command = app.add_subcommand("topology", "Edges, weights, spectral gap and bytes of a topology");
   command->add_option("--ranks", options->ranks, "Number of ranks")->required()->check(CLI::Range(1, most_ranks));
-  CLI::Option* kind = command->add_option(
-      "--kind", options->config.kind,
-      "ring, line, grid2d, torus2d, torus3d, hypercube, exponential, star, complete, random_regular, "
-      "one_peer_exponential, random_matching or rotating_exponential");
+  CLI::Option* kind = command->add_option("--kind", options->config.kind, listed(names_of(topologies())));
   command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
-  command->add_option("--weights", options->config.weights, "automatic, uniform or metropolis_hastings");
+  command->add_option("--weights", options->config.weights, listed(names_of(weight_rules())));
   command->add_option("--degree", options->config.degree, "random_regular: neighbours of a rank, an even number");
   command->add_option("--seed", options->config.seed, "Which random graph or graphs");
   command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes of so many ranks")

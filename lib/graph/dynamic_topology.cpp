@@ -5,40 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "config/suggest.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 
 namespace halograd {
 namespace {
-
-/// All ranks in an order that follows from the two numbers.
-std::vector<int> shuffled(int ranks, std::uint64_t seed, std::int64_t number) {
-  std::vector<int> order(static_cast<std::size_t>(ranks));
-  std::iota(order.begin(), order.end(), 0);
-  const std::uint64_t key = random_bits(seed, static_cast<std::uint64_t>(number));
-  for (std::size_t left = order.size(); left > 1; --left) {
-    std::swap(order[left - 1], order[random_bits(key, left) % left]);
-  }
-  return order;
-}
-
-/// ceil(log2 P), at least 1.
-std::int64_t hops(int ranks) {
-  std::int64_t count = 1;
-  while ((std::int64_t{1} << count) < ranks) ++count;
-  return count;
-}
-
-/// Each rank takes from the rank whose position is `hop` before its own.
-std::vector<int> hop_back(const std::vector<int>& rank_at, std::int64_t hop) {
-  const auto ranks = static_cast<std::int64_t>(rank_at.size());
-  std::vector<int> sources(rank_at.size());
-  for (std::int64_t position = 0; position < ranks; ++position) {
-    sources[static_cast<std::size_t>(rank_at[static_cast<std::size_t>(position)])] =
-        rank_at[static_cast<std::size_t>((position + ranks - hop % ranks) % ranks)];
-  }
-  return sources;
-}
 
 /// The graph in which rank i takes from sources[i], or from nobody where that is i.
 std::shared_ptr<const StepGraph> one_peer(const std::vector<int>& sources) {
@@ -72,7 +45,13 @@ void require_all_reached(const std::string& kind, const Graph& next, const char*
 }  // namespace
 
 const std::vector<std::string>& DynamicTopology::kinds() {
-  static const std::vector<std::string> names{"one_peer_exponential", "random_matching", "rotating_exponential"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const TopologyRow& row : topologies()) {
+      if (row.changes()) found.emplace_back(row.name);
+    }
+    return found;
+  }();
   return names;
 }
 
@@ -82,12 +61,15 @@ bool DynamicTopology::has_kind(const std::string& kind) {
 
 DynamicTopology::DynamicTopology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank)
     : kind_(config.kind), ranks_(ranks), seed_(config.seed) {
-  HALOGRAD_REQUIRE(has_kind(kind_), "topology.kind is \"", kind_,
-                   "\"; expected one_peer_exponential, random_matching or rotating_exponential");
+  const TopologyRow& row = row_of(config);
+  HALOGRAD_REQUIRE(row.changes(), "topology.kind is \"", kind_, "\", which does not change; expected one of ",
+                   listed(kinds()));
   HALOGRAD_REQUIRE(ranks_ >= 1, "topology ", kind_, ": ", ranks_, " ranks; expected at least 1");
-  if (kind_ != "one_peer_exponential") return;
+  if (*row.period == nullptr) return;
   const std::vector<int> rank_at = ranks_by_node(ranks_, node_of_rank);
-  for (std::int64_t k = 0; k < hops(ranks_); ++k) cycle_.push_back(one_peer(hop_back(rank_at, std::int64_t{1} << k)));
+  for (std::int64_t step = 0; step < row.period(ranks_); ++step) {
+    cycle_.push_back(one_peer(row.sources(StepRequest{rank_at, seed_, step})));
+  }
 }
 
 DynamicTopology::DynamicTopology(std::string kind, Graph in_neighbours)
@@ -105,33 +87,20 @@ DynamicTopology::DynamicTopology(std::string kind, Graph in_neighbours)
 }
 
 double DynamicTopology::mean_out(int rank) const {
-  if (cycle_.empty()) {  // one peer, but that of an odd number of ranks one pauses
-    return ranks_ == 1 ? 0 : kind_ == "random_matching" ? 1 - ranks_ % 2 / static_cast<double>(ranks_) : 1;
+  if (cycle_.empty()) {  // one peer
+    if (ranks_ == 1) return 0;
+    return row_of(topologies(), kind_, "topology.kind").pauses_one ? 1 - ranks_ % 2 / static_cast<double>(ranks_) : 1;
   }
   double sum = 0;
   for (const auto& graph : cycle_) sum += static_cast<double>(graph->out[static_cast<std::size_t>(rank)].size());
   return sum / static_cast<double>(cycle_.size());
 }
 
-std::vector<int> DynamicTopology::sources(std::int64_t step) const {
-  if (kind_ == "rotating_exponential") {
-    const std::int64_t round = step / hops(ranks_), hop = step % hops(ranks_);
-    return hop_back(shuffled(ranks_, seed_, round), std::int64_t{1} << hop);
-  }
-  const std::vector<int> order = shuffled(ranks_, seed_, step);
-  std::vector<int> sources(order.size());
-  std::iota(sources.begin(), sources.end(), 0);
-  for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
-    sources[static_cast<std::size_t>(order[i])] = order[i + 1];
-    sources[static_cast<std::size_t>(order[i + 1])] = order[i];
-  }
-  return sources;
-}
-
 std::shared_ptr<const StepGraph> DynamicTopology::at(std::int64_t step) const {
   HALOGRAD_REQUIRE(step >= 0, "topology ", kind_, ": step ", step, "; expected 0 or more");
   if (!cycle_.empty()) return cycle_[static_cast<std::size_t>(step % period())];
-  return one_peer(sources(step));
+  const std::vector<int> rank_at = ranks_by_node(ranks_, {});
+  return one_peer(row_of(topologies(), kind_, "topology.kind").sources(StepRequest{rank_at, seed_, step}));
 }
 
 long steps_to_consensus(const DynamicTopology& topology, double tolerance, long most) {

@@ -22,13 +22,9 @@ struct StepGraph {
 
 /// A directed graph on ranks that changes from step to step. Pure data, no MPI: the same on all ranks, for any number
 /// of them and any step.
-///
-/// one_peer_exponential: i takes from i - 2^k mod P in step k mod ceil(log2 P); replicas of 2^n ranks agree after n
-/// steps (Assran et al., 2019; Ying et al., 2021). random_matching: random pairs, of which an odd rank is left over.
-/// rotating_exponential: the first, on positions that are dealt anew after each round of ceil(log2 P) steps
-/// (GossipGraD, Daily et al., 2018).
 class DynamicTopology {
  public:
+  /// The rows of topology_table.hpp that change.
   static const std::vector<std::string>& kinds();
   static bool has_kind(const std::string& kind);
 
@@ -51,8 +47,6 @@ class DynamicTopology {
   [[nodiscard]] double mean_out(int rank) const;
 
  private:
-  [[nodiscard]] std::vector<int> sources(std::int64_t step) const;
-
   std::string kind_;
   int ranks_;
   std::uint64_t seed_ = 0;

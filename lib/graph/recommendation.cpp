@@ -4,17 +4,19 @@
 #include <cmath>
 
 #include "graph/spectral_gap.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 namespace {
 
 constexpr double small_cost = 0.02;
-constexpr int most_complete = 64;
 
 std::vector<std::string> kinds(int ranks) {
-  std::vector<std::string> all{"ring", "torus2d", "torus3d", "hypercube", "exponential"};
-  if (ranks <= most_complete) all.emplace_back("complete");
+  std::vector<std::string> all;
+  for (const TopologyRow& row : topologies()) {
+    if (ranks <= row.most_planned) all.emplace_back(row.name);
+  }
   return all;
 }
 
@@ -71,7 +73,7 @@ std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, co
 Candidate recommended(const std::vector<Candidate>& candidates) {
   std::vector<Candidate> possible;
   for (const Candidate& candidate : candidates) {
-    if (candidate.averager == "neighbour" && candidate.fits && candidate.mixing() >= least_mixing) {
+    if (candidate.on_topology() && candidate.fits && candidate.mixing() >= least_mixing) {
       possible.push_back(candidate);
     }
   }

@@ -32,6 +32,8 @@ struct Candidate {
   bool fits = true;
   StepEstimate step;
   double images_per_second = 0;  ///< of all ranks
+  /// Whether weights go to the neighbours on a topology, and not gradients to all ranks.
+  [[nodiscard]] bool on_topology() const { return !topology.empty(); }
   /// How much of the distance between replicas a step takes away.
   [[nodiscard]] double mixing() const { return gap / every; }
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/topology_file.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -143,20 +144,22 @@ std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& gra
   return weighted;
 }
 
-std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule) {
-  if (rule == "uniform" || (rule == "automatic" && !is_undirected(graph))) return uniform_weights(graph);
-  HALOGRAD_REQUIRE(rule == "automatic" || rule == "metropolis_hastings", "topology.weights is \"", rule,
-                   "\"; expected automatic, uniform, metropolis_hastings or out_degree");
-  return metropolis_hastings_weights(graph);
+std::vector<std::vector<Neighbour>> automatic_weights(const Graph& graph) {
+  return is_undirected(graph) ? metropolis_hastings_weights(graph) : uniform_weights(graph);
+}
+
+Topology weighted(const std::string& kind, Graph graph, const std::string& rule) {
+  const WeightRow& row = weight_row_of(rule);
+  if (*row.weights == nullptr) return Topology(DynamicTopology(kind, std::move(graph)));
+  return {kind, row.weights(graph)};
 }
 
 Topology make_topology(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank) {
   HALOGRAD_REQUIRE(ranks >= 1, "topology: ", ranks, " ranks; expected at least 1");
-  if (config.kind == "file") return read_topology_file(config.file, config.weights, ranks);
-  if (DynamicTopology::has_kind(config.kind)) return Topology(DynamicTopology(config, ranks, node_of_rank));
-  Graph graph = make_graph(config, ranks, node_of_rank);
-  if (config.weights == "out_degree") return Topology(DynamicTopology(config.kind, std::move(graph)));
-  return {config.kind, mixing_weights(graph, config.weights)};
+  const TopologyRow& row = row_of(config);
+  if (row.from_file) return read_topology_file(config.file, config.weights, ranks);
+  if (row.changes()) return Topology(DynamicTopology(config, ranks, node_of_rank));
+  return weighted(config.kind, make_graph(config, ranks, node_of_rank), config.weights);
 }
 
 Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours) {

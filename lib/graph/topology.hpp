@@ -67,9 +67,11 @@ Topology make_topology(const TopologyConfig& config, int ranks, const std::vecto
 /// undirected graph; throws Error where an edge has no counterpart.
 std::vector<std::vector<Neighbour>> uniform_weights(const Graph& graph);
 std::vector<std::vector<Neighbour>> metropolis_hastings_weights(const Graph& graph);
-/// By name; "automatic" is metropolis_hastings on undirected graphs (on regular ones the same as uniform) and uniform
-/// on directed ones. Throws Error for another name.
-std::vector<std::vector<Neighbour>> mixing_weights(const Graph& graph, const std::string& rule);
+/// automatic: metropolis_hastings on undirected graphs (on regular ones the same as uniform), uniform on directed ones.
+std::vector<std::vector<Neighbour>> automatic_weights(const Graph& graph);
+
+/// A graph with weights by a rule of topology_table.hpp. Throws Error for another name, and whatever Topology throws.
+Topology weighted(const std::string& kind, Graph graph, const std::string& rule);
 
 /// Steps from rank 0 to each rank along the edges to `next(rank)`; -1 where there is no path.
 std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next);

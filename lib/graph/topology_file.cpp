@@ -2,93 +2,90 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "config/document.hpp"
+#include "config/number.hpp"
+#include "config/suggest.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 
 namespace {
 
-template <class... Parts>
-[[noreturn]] void refuse(const Place& place, const Parts&... parts) {
-  std::ostringstream message;
-  (message << ... << parts);
-  fail_at(place, message.str());
-}
-
-void refuse_unknown_keys(const Node& table, std::initializer_list<const char*> known) {
+void refuse_unknown_keys(const Node& table, const std::vector<std::string>& known) {
   for (const Node& item : table.items) {
     if (std::find(known.begin(), known.end(), item.key) != known.end()) continue;
-    std::string expected;
-    for (const char* name : known) expected += (expected.empty() ? "" : ", ") + std::string(name);
-    refuse(item.key_place, "unknown key \"", item.key, "\"; expected ", expected);
+    fail_at(item.key_place, "unknown key \"" + item.key + "\" in a topology file" + did_you_mean(item.key, known),
+            "expected " + listed(known));
   }
 }
 
-const Node& integer(const Node& table, const Place& place, const char* key) {
-  const Node* value = table.find(key);
-  if (value == nullptr) refuse(place, "key \"", key, "\" is missing");
-  if (value->kind != Node::Kind::integer) refuse(value->place, key, " is not an integer");
-  return *value;
+const Node& integer(const Node& table, const std::string& key) {
+  const Node* node = table.find(key);
+  if (node == nullptr) fail_at(table.place, "the key \"" + key + "\" is missing");
+  if (node->kind != Node::Kind::integer) {
+    fail_at(node->place, key + " is not an integer: found " + describe(*node));
+  }
+  return *node;
 }
 
-int rank_of(const Node& edge, const char* key, int ranks) {
-  const Node& rank = integer(edge, edge.place, key);
-  if (rank.integer < 0 || rank.integer >= ranks) {
-    refuse(rank.place, key, " = ", rank.integer, "; expected a rank from 0 to ", ranks - 1);
+int rank_of(const Node& edge, const std::string& key, int ranks) {
+  const Node& node = integer(edge, key);
+  if (node.integer < 0 || node.integer >= ranks) {
+    fail_at(node.place,
+            key + " = " + std::to_string(node.integer) + "; expected a rank from 0 to " + std::to_string(ranks - 1));
   }
-  return static_cast<int>(rank.integer);
+  return static_cast<int>(node.integer);
 }
 
 double weight_of(const Node& edge, bool given) {
-  const Node* weight = edge.find("weight");
+  const Node* node = edge.find("weight");
   if (!given) {
-    if (weight != nullptr) {
-      refuse(weight->place,
-             "an edge has a weight, but topology.weights asks for computed ones, or the first edge has none");
-    }
-    return 0;
+    if (node == nullptr) return 0;
+    fail_at(node->place,
+            "an edge has a weight, but topology.weights asks for computed ones, or the first edge has none");
   }
-  if (weight == nullptr) {
-    refuse(edge.place, "an edge has no weight, but the first one has; give all edges one or none");
+  if (node == nullptr) fail_at(edge.place, "an edge has no weight, but the first one has; give all edges one or none");
+  if (node->kind != Node::Kind::floating && node->kind != Node::Kind::integer) {
+    fail_at(node->place, "weight is not a number: found " + describe(*node));
   }
-  if (weight->kind != Node::Kind::floating && weight->kind != Node::Kind::integer) {
-    refuse(weight->place, "weight is not a number");
+  if (!(node->floating > 0 && node->floating <= 1)) {
+    fail_at(node->place, "weight = " + short_number(node->floating) + "; expected a number above 0 and at most 1");
   }
-  if (!(weight->floating > 0 && weight->floating <= 1)) {
-    refuse(weight->place, "weight = ", weight->floating, "; expected a number above 0 and at most 1");
-  }
-  return weight->floating;
+  return node->floating;
 }
 
-/// Whether the first edge names a weight: then all have to.
-bool names_weights(const Node& file) {
+/// The edges; none where the file has none.
+const std::vector<Node>& edges_of(const Node& file) {
+  static const std::vector<Node> none;
   const Node* edges = file.find("edge");
-  return edges != nullptr && !edges->items.empty() && edges->items.front().find("weight") != nullptr;
-}
-
-std::vector<std::vector<Neighbour>> read_edges(const Node& file, bool weights_given, int ranks) {
-  std::vector<std::vector<Neighbour>> in_neighbours(ranks);
-  const Node* edges = file.find("edge");
-  if (edges == nullptr) return in_neighbours;
-  if (edges->kind != Node::Kind::array) refuse(edges->place, "edge is not an array of tables ([[edge]])");
+  if (edges == nullptr) return none;
+  if (edges->kind != Node::Kind::array) fail_at(edges->place, "edge is not an array of tables ([[edge]])");
   for (const Node& edge : edges->items) {
-    if (edge.kind != Node::Kind::table) refuse(edge.place, "an edge is not a table ([[edge]])");
+    if (edge.kind != Node::Kind::table) fail_at(edge.place, "an edge is not a table ([[edge]])");
     refuse_unknown_keys(edge, {"from", "to", "weight"});
+  }
+  return edges->items;
+}
+
+std::vector<std::vector<Neighbour>> read_edges(const std::vector<Node>& edges, bool weights_given, int ranks) {
+  std::vector<std::vector<Neighbour>> in_neighbours(ranks);
+  for (const Node& edge : edges) {
     const int from = rank_of(edge, "from", ranks);
     const int to = rank_of(edge, "to", ranks);
     if (from == to) {
-      refuse(edge.find("to")->place, "an edge from rank ", from, " to itself; the self weight is what the edges leave");
+      fail_at(edge.find("to")->place,
+              "an edge from rank " + std::to_string(from) + " to itself; the self weight is what the edges leave");
     }
     std::vector<Neighbour>& row = in_neighbours[to];
     const auto place = std::lower_bound(row.begin(), row.end(), from,
                                         [](const Neighbour& neighbour, int rank) { return neighbour.rank < rank; });
     if (place != row.end() && place->rank == from) {
-      refuse(edge.find("from")->place, "the edge from rank ", from, " to rank ", to, " is given a second time");
+      fail_at(edge.find("from")->place, "the edge from rank " + std::to_string(from) + " to rank " +
+                                            std::to_string(to) + " stands here a second time");
     }
     row.insert(place, {from, weight_of(edge, weights_given)});
   }
@@ -98,18 +95,22 @@ std::vector<std::vector<Neighbour>> read_edges(const Node& file, bool weights_gi
 }  // namespace
 
 Topology read_topology_file(const std::string& path, const std::string& weights, int ranks) {
+  const std::string kind = "file";
   const Node file = parse_document(read_text(path), path);
   refuse_unknown_keys(file, {"ranks", "edge"});
-  const Node& ranks_of_file = integer(file, Place{path, 0, 0, 0, ""}, "ranks");
-  if (ranks_of_file.integer != ranks) {
-    refuse(ranks_of_file.place, "made for ", ranks_of_file.integer, " ranks, but this job has ", ranks);
+  const Node& count = integer(file, "ranks");
+  if (count.integer != ranks) {
+    fail_at(count.place,
+            "made for " + std::to_string(count.integer) + " ranks, but this job has " + std::to_string(ranks));
   }
-  const bool weights_given = weights == "automatic" && names_weights(file);
-  std::vector<std::vector<Neighbour>> in_neighbours = read_edges(file, weights_given, ranks);
+  const std::vector<Node>& edges = edges_of(file);
+  // With a weight on the first edge, all have to have one.
+  const bool weights_given =
+      weight_row_of(weights).from_file && !edges.empty() && edges.front().find("weight") != nullptr;
+  std::vector<std::vector<Neighbour>> in_neighbours = read_edges(edges, weights_given, ranks);
   try {
-    if (weights == "out_degree") return Topology(DynamicTopology("file", without_weights(in_neighbours)));
-    if (!weights_given) in_neighbours = mixing_weights(without_weights(in_neighbours), weights);
-    return {"file", std::move(in_neighbours)};
+    if (weights_given) return {kind, std::move(in_neighbours)};
+    return weighted(kind, without_weights(in_neighbours), weights);
   } catch (const Error& error) {
     fail(path, ": ", error.what());
   }

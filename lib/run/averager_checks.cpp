@@ -5,7 +5,7 @@
 #include "averagers/averager_table.hpp"
 #include "config/number.hpp"
 #include "config/suggest.hpp"
-#include "graph/dynamic_topology.hpp"
+#include "graph/topology_table.hpp"
 #include "run/keys.hpp"
 #include "window/transport_options.hpp"
 
@@ -67,7 +67,7 @@ struct Checked {
   const AveragerConfig& averager = config.averager;
   const AveragerRow& row = row_of(config.averager);
   std::vector<Setting> settings = changed_settings(config.averager);
-  bool graph_changes = DynamicTopology::has_kind(config.topology.kind);
+  bool graph_changes = row_of(config.topology).changes();
 
   [[nodiscard]] std::string found() const { return " (found " + quoted(averager.name) + ")"; }
   [[nodiscard]] std::string graph() const { return "topology.kind is " + quoted(config.topology.kind); }
@@ -163,9 +163,9 @@ Conflict graph_conflict(const Checked& run) {
   const auto refused = [&](const std::string& what, const std::string& hint) {
     return Conflict{{"kind", needs + what + "; " + run.graph(), hint, "topology"}};
   };
-  if (topology.weights == "out_degree" && !run.row.out_degree) {
+  if (*weight_row_of(topology.weights).weights == nullptr && !run.row.out_degree) {
     return {{"weights",
-             "topology.weights = \"out_degree\" applies only to " +
+             "topology.weights = " + quoted(topology.weights) + " applies only to " +
                  averagers_with([](const AveragerRow& row) -> bool { return row.out_degree; }) + run.found(),
              "with any other averager the mean of the replicas would drift", "topology"}};
   }
@@ -177,7 +177,7 @@ Conflict graph_conflict(const Checked& run) {
       if (run.graph_changes) return std::nullopt;
       return refused("another partner in each step", "expected one of " + listed(DynamicTopology::kinds()));
     case Graphs::fixed_undirected:
-      if (!run.graph_changes && topology.kind != "exponential") return std::nullopt;
+      if (!run.graph_changes && !row_of(topology).one_way) return std::nullopt;
       return refused("a graph that stays, with edges both ways",
                      "for example complete, torus2d or ring: the pairs are drawn among its edges");
     case Graphs::fixed:

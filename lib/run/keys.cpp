@@ -1,6 +1,8 @@
 #include "run/keys.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "support/text.hpp"
 
@@ -22,6 +24,16 @@ std::string to_string(const Allowed& allowed) {
     text += (allowed.most_itself ? "at most " : "below ") + short_number(allowed.most);
   }
   return text;
+}
+
+std::string graphs_with(const char* key) {
+  std::string names;
+  for (const TopologyRow& row : topologies()) {
+    const auto is_key = [&](std::string_view other) { return other == key; };
+    if (std::none_of(row.keys->begin(), row.keys->end(), is_key)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return names + ": ";
 }
 
 std::string readers(const char* key) {

@@ -10,6 +10,7 @@
 #include "averagers/averager_table.hpp"
 #include "averagers/codec_table.hpp"
 #include "config/config.hpp"
+#include "graph/topology_table.hpp"
 #include "nn/layer_types.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/text.hpp"
@@ -97,6 +98,8 @@ inline const char* type_name(const std::vector<int>&) {
 
 /// "neighbour, hierarchical: ", the averagers that read a key of [averager], to begin its meaning with.
 std::string readers(const char* key);
+/// The same for the topologies that read a key of [topology].
+std::string graphs_with(const char* key);
 
 template <class Visitor>
 void visit(Visitor& v, TrainingConfig& c) {
@@ -265,16 +268,12 @@ void visit(Visitor& v, AveragerConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, TopologyConfig& c) {
-  v("kind", c.kind, "the graph on the ranks",
-    one_of({"ring", "line", "grid2d", "torus2d", "torus3d", "hypercube", "exponential", "star", "complete",
-            "random_regular", "one_peer_exponential", "random_matching", "rotating_exponential", "file"}));
-  v("file", c.file, "kind = \"file\": TOML with ranks and [[edge]] from, to, weight", a_path());
-  v("weights", c.weights,
-    "mixing weights; automatic: the file's, else metropolis_hastings where every edge goes both ways, else uniform; "
-    "out_degree: for push_sum on any directed graph",
-    one_of({"automatic", "uniform", "metropolis_hastings", "out_degree"}));
-  v("degree", c.degree, "random_regular: neighbours of a rank, an even number", at_least(2));
-  v("seed", c.seed, "random_regular, random_matching, rotating_exponential: which graphs", at_least(0));
+  v("kind", c.kind, "the ranks whose weights rank i takes; " + meanings_of(topologies()),
+    one_of(names_of(topologies())));
+  v("file", c.file, graphs_with("file") + "TOML with ranks and [[edge]] from, to, weight", a_path());
+  v("weights", c.weights, "mixing weights; " + meanings_of(weight_rules()), one_of(names_of(weight_rules())));
+  v("degree", c.degree, graphs_with("degree") + "neighbours of a rank, an even number", at_least(2));
+  v("seed", c.seed, graphs_with("seed") + "which graphs", at_least(0));
 }
 
 template <class Visitor>

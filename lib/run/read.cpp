@@ -108,8 +108,9 @@ void check(const RunConfig& config, const Places& places) {
     fail_at(places.of("loss", "label_smoothing"),
             "loss.label_smoothing is cross_entropy's; the loss is \"" + config.loss.name + "\"");
   }
-  if (config.topology.kind == "file" && config.topology.file.empty()) {
-    fail_at(places.of("topology", "file"), "topology.file is missing; the kind \"file\" needs it");
+  if (row_of(config.topology).from_file && config.topology.file.empty()) {
+    fail_at(places.of("topology", "file"),
+            "topology.file is missing; the kind \"" + config.topology.kind + "\" needs it");
   }
   if (const auto conflict = averager_conflict(config)) {
     fail_at(places.of(conflict->section, conflict->key), conflict->message, conflict->hint);

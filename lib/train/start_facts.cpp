@@ -4,6 +4,7 @@
 
 #include "averagers/averager.hpp"
 #include "graph/spectral_gap.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"
@@ -78,8 +79,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
   add("averager", title_of(averager) + (averager.overlap ? ", overlap by one step" : ""));
   if (row.graphs != Graphs::none) {
     add("topology", describe(topology, comm, row.of_nodes));
-    if (topology.kind() == "ring" && topology.ranks() > 16) {
-      add("note", "a ring of more than 16 ranks mixes slowly; torus2d or exponential mix faster");
+    const int slow_above = row_of(config.topology).slow_above;
+    if (slow_above > 0 && topology.ranks() > slow_above) {
+      add("note", "a " + topology.kind() + " of more than " + std::to_string(slow_above) +
+                      " ranks mixes slowly; torus2d or exponential mix faster");
     }
   }
   const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),

@@ -11,6 +11,7 @@
 
 #include "averagers/averager.hpp"
 #include "averagers/codec_table.hpp"
+#include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
@@ -153,7 +154,7 @@ std::string averaging(const RunConfig& config) {
   const std::string title = title_of(config.averager);
   if (row_of(config.averager).graphs == Graphs::none) return title;
   return title + (config.averager.overlap ? " overlap" : "") + " on " +
-         (config.topology.kind == "file" ? config.topology.file : config.topology.kind) +
+         (row_of(config.topology).from_file ? config.topology.file : config.topology.kind) +
          (is_coded(config.averager) ? " with codec " + config.averager.codec : "");
 }
 

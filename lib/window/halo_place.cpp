@@ -25,7 +25,8 @@ std::string missing_here(int rank) {
 
 }  // namespace
 
-HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm, std::size_t length) {
+HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm,
+                            std::size_t length) {
   const bool on_some_device = comm.largest(runs_on_host ? 0 : 1) > 0;
   const auto in_host_memory = [&](const std::string& reason) {
     return HaloPlace{HaloMemory::host, on_some_device ? reason : ""};

@@ -21,7 +21,8 @@ struct HaloPlace {
 /// forbid it, every rank's kernels run on a device, every rank's MPI says that it reads and writes that device's
 /// memory, and require_device_windows() finds that it does. Throws CollectiveError, with what is missing, where
 /// comm.device_windows = "on" and they cannot. `length`: of the weights.
-HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm, std::size_t length);
+HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, const Communicator& comm,
+                            std::size_t length);
 
 /// Collective. The self-test of a start: every rank puts patterns from device memory through a HaloWindow to each of
 /// its out-neighbours, into every slot, and reads back what has come from the in-neighbours. Throws CollectiveError

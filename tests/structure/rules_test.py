@@ -91,6 +91,13 @@ class Violations(unittest.TestCase):
         self.assert_found(self.complaints(kernels__types=text), "KOKKOS_VERSION")
         self.assertEqual([], self.complaints(kernels__compat=text))
 
+    def test_comparison_with_a_literal(self):
+        text = '#include "nn/layer.hpp"\n\nbool is_ring(const Config& c) { return c.kind == "ring"; }\n'
+        self.assert_found(self.complaints(lib__nn__layer_cpp=text), "lib/nn/layer.cpp:3", "string literal")
+        self.assert_found(self.complaints(lib__nn__layer_cpp=text.replace("==", "!=")), "lib/nn/layer.cpp:3")
+        self.assertEqual([], self.complaints(lib__nn__layer_cpp=text.replace("return", "//")))
+        self.assertEqual([], self.complaints(lib__convert__safetensors_cpp=text))
+
     def test_comments_do_not_count(self):
         self.assertEqual([], self.complaints(lib__nn__layer="#pragma once\n// not Kokkos::OpenMP\n/* #include\n<mpi.h> */\n"))
 
