@@ -75,11 +75,16 @@ std::vector<std::string> expected_rows() {
   return writer.rows;
 }
 
-TEST(Reference, HasEveryKeyAndNoOther) {
-  std::ifstream file(HALOGRAD_SOURCE_DIR "/docs/run-files.md");
-  ASSERT_TRUE(file) << "docs/run-files.md cannot be opened";
+std::vector<std::string> lines_of(const std::string& document) {
+  std::ifstream file(HALOGRAD_SOURCE_DIR "/" + document);
+  EXPECT_TRUE(file) << document << " cannot be opened";
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Reference, HasEveryKeyAndNoOther) {
+  const std::vector<std::string> lines = lines_of("docs/run-files.md");
 
   const auto expected = expected_rows();
   auto at = lines.begin();
@@ -100,6 +105,20 @@ TEST(Reference, LayersTakeTheKeysOfTheirRows) {
     layer.type = type.name;
     const std::vector<std::string> visited = keys_of(layer);
     EXPECT_EQ(visited.size(), 3 + type.needs->size() + type.takes->size()) << type.name << " has a key that is none";
+  }
+}
+
+TEST(Reference, AlgorithmsHaveARowForEachAveragerTopologyAndCodec) {
+  const std::vector<std::string> lines = lines_of("docs/algorithms.md");
+  std::vector<std::string> names = names_of(averagers());
+  for (const TopologyRow& row : topologies()) {
+    if (!row.from_file) names.emplace_back(row.name);
+  }
+  for (const CodecRow& row : codecs()) names.emplace_back(row.name);
+  for (const std::string& name : names) {
+    const std::string start = "| `" + name + "`";
+    const auto describes = [&](const std::string& line) { return line.rfind(start, 0) == 0; };
+    EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), describes)) << "no row of a table begins with " << start;
   }
 }
 
