@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "config/suggest.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "config/document.hpp"
-#include "config/number.hpp"
-#include "config/suggest.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 

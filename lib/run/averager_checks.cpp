@@ -3,10 +3,9 @@
 #include <vector>
 
 #include "averagers/averager_table.hpp"
-#include "config/number.hpp"
-#include "config/suggest.hpp"
 #include "graph/topology_table.hpp"
 #include "run/keys.hpp"
+#include "support/text.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {

@@ -96,6 +96,14 @@ inline const char* type_name(const std::vector<int>&) {
   return "an integer or a list of integers";
 }
 
+/// "a: what a does; b: what b does", of rows that have a meaning.
+template <class Table>
+std::string meanings_of(const Table& table) {
+  std::string text;
+  for (const auto& row : table) text += (text.empty() ? "" : "; ") + std::string(row.name) + ": " + *row.meaning;
+  return text;
+}
+
 /// "neighbour, hierarchical: ", the averagers that read a key of [averager], to begin its meaning with.
 std::string readers(const char* key);
 /// The same for the topologies that read a key of [topology].

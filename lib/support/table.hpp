@@ -38,14 +38,6 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-/// "a: what a does; b: what b does", of rows that have a meaning.
-template <class Table>
-std::string meanings_of(const Table& table) {
-  std::string text;
-  for (const auto& row : table) text += (text.empty() ? "" : "; ") + std::string(row.name) + ": " + *row.meaning;
-  return text;
-}
-
 /// The row of that name; nullptr where there is none.
 template <class Table>
 const auto* find_row(const Table& table, std::string_view name) {
