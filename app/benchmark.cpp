@@ -13,8 +13,7 @@
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
-#include "nn/loss.hpp"
-#include "nn/reference_networks.hpp"
+#include "nn/precisions.hpp"
 #include "run/read.hpp"
 
 namespace halograd {
@@ -48,7 +47,6 @@ BenchmarkCase named_case(const BenchmarkArguments& arguments, const std::string&
   BenchmarkOptions& options = result.options;
   apply(arguments, options);
   if (options.labels_per_image > 1) options.labels_per_image = options.input.pixels();
-  result.network = expand_network({name, {}}, outputs_of(Target(options.classes, 1, options.loss)));
   return result;
 }
 
@@ -65,7 +63,7 @@ BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig
     result.options.classes = std::max(data->classes(), data->target_values());
   }
   apply(arguments, result.options);
-  result.network = expand_network(config.network, outputs_of(Target(result.options.classes, 1, config.loss)));
+  result.network = config.network;
   return result;
 }
 
@@ -124,7 +122,7 @@ void add_benchmark(CLI::App& app, Session& session) {
   command->add_option("--classes", arguments->classes, "Classes; by default the usual number")
       ->check(CLI::Range(2, 1000000));
   command->add_option("--precision", arguments->precision, "As training.precision; by default fp32, or the run file's")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+      ->check(CLI::IsMember(names_of(precisions())));
   command->add_option("--threads", arguments->threads, "Threads; by default as in training")
       ->check(CLI::PositiveNumber);
   command->add_option("--seconds", arguments->seconds, "Seconds of measured steps a network, at least five steps")

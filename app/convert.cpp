@@ -8,7 +8,6 @@
 
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
-#include "convert/layer_chain.hpp"
 #include "convert/onnx.hpp"
 #include "convert/safetensors.hpp"
 #include "convert/state_dict.hpp"
@@ -19,11 +18,10 @@
 #include "io/formats.hpp"
 #include "kernels/error.hpp"
 #include "nn/network.hpp"
-#include "nn/reference_networks.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
 #include "support/text.hpp"
-#include "train/checkpoint_model.hpp"
+#include "train/model.hpp"
 
 namespace halograd {
 namespace {
@@ -52,10 +50,8 @@ void build(Model& model, const std::string& shape, const std::string& where, int
     if (shape.empty()) model.input = data->shape();
     if (classes == 0) classes = data->classes();
   }
-  const LossConfig& loss = model.config.loss;
-  model.config.network = expand_network(model.config.network, outputs_of(Target(classes, 1, loss)));
-  const Shape out = chain_layers(model.config.network, model.input).back().output;
-  model.network = std::make_unique<Network>(model.config.network, model.input, target_of(model.input, out, loss), 1);
+  model.network = build_model(model.config, model.input, classes, 1);
+  model.config.network = model.network->config();
   model.tensors = torch_tensors(model.config.network, model.input, *model.network);
 }
 

@@ -8,10 +8,9 @@
 #include "app/commands.hpp"
 #include "app/json.hpp"
 #include "io/checkpoint.hpp"
-#include "nn/reference_networks.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
-#include "train/checkpoint_model.hpp"
+#include "train/model.hpp"
 #include "train/node_warning.hpp"
 
 namespace halograd {
@@ -46,11 +45,8 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    const Target target = target_of(*data, config.loss);
-    network = std::make_unique<Network>(expand_network(config.network, outputs_of(target)), data->shape(), target,
-                                        std::max(1, loader->largest_batch()));
-    replica = network->make_replica(config.training.seed);
-    load_mean(arguments.checkpoint, replica);
+    network = build_model(config, *data, std::max(1, loader->largest_batch()));
+    replica = mean_replica(arguments.checkpoint, *network);
   });
   const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader), comm);
   if (comm.rank() != 0) return;
@@ -62,14 +58,15 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     object.add("epoch", static_cast<long>(header.epoch));
     object.add("images", static_cast<long>(all.images));
     object.add("mean_model_loss", all.loss());
-    object.add("mean_model_" + all.metric, all.score());
+    object.add(std::string("mean_model_") + all.metric.name, all.score());
     std::cout << object.text() << std::endl;
   } else {
     std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\n", arguments.checkpoint.c_str(),
                 header.network.c_str(), static_cast<long>(header.epoch), static_cast<long>(header.step), header.ranks);
-    const std::string name = all.metric == "iou" ? "IoU " : all.metric == "error" ? "error " : "";
-    std::printf("mean model: %s%.*f%s of %.0f test images, loss %.4f\n", name.c_str(), all.metric == "error" ? 4 : 2,
-                all.metric == "error" ? all.score() : 100 * all.score(), all.metric == "error" ? "" : " %", all.images,
+    const std::string word = *all.metric.word;
+    const bool per_cent = all.metric.per_cent;
+    std::printf("mean model: %s%.*f%s of %.0f test images, loss %.4f\n", word.empty() ? "" : (word + " ").c_str(),
+                per_cent ? 2 : 4, per_cent ? 100 * all.score() : all.score(), per_cent ? " %" : "", all.images,
                 all.loss());
   }
 }

@@ -74,7 +74,7 @@ void train(const TrainArguments& arguments, Session& session) {
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
 
   const bool speaks = comm.rank() == 0;
-  Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss));
+  Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss.name).name);
   Watchdog watchdog(comm, requeue_status);
   if (!watchdog.reaches_all_nodes()) {
     report.line("NOTE: no TCP connection between some nodes: a rank that dies on another node will not be noticed");

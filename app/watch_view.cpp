@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "nn/losses.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
 
@@ -204,7 +205,7 @@ std::string screen(const RunView& view, bool blocks) {
     text += format(" of the last %zu steps\n", view.step_losses.size());
   }
   if (view.epochs > 0) {
-    const char* const unit = view.metric == "error" ? "" : " %";
+    const char* const unit = row_of(metrics(), view.metric, "metric").per_cent ? " %" : "";
     const auto number = [&view](double score) { return score_text(view.metric, score); };
     text += format("  %-8s  mean model %s%s, replicas %s-%s%s, consensus distance %.4g\n", view.metric.c_str(),
                    number(view.mean_model_score).c_str(), unit, number(view.score_lowest).c_str(),

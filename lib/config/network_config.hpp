@@ -34,17 +34,11 @@ struct NetworkConfig {
   bool operator==(const NetworkConfig&) const = default;
 };
 
-/// [loss]: what training makes small. Of labels an image or a pixel, as the data have them.
+/// [loss]: what training makes small. Labels are one per image or one per pixel, as the data have them.
 struct LossConfig {
-  std::string name = "cross_entropy";  ///< cross_entropy, binary_cross_entropy, mean_squared_error
+  std::string name = "cross_entropy";  ///< the name of a row of nn/losses.cpp
   double label_smoothing = 0.0;        ///< cross_entropy: share of the target spread over all classes
   bool operator==(const LossConfig&) const = default;
 };
-
-/// What models are judged by on the test set, given the loss: "accuracy", "iou" (intersection over union) or "error".
-inline std::string metric_of(const LossConfig& loss) {
-  if (loss.name == "binary_cross_entropy") return "iou";
-  return loss.name == "mean_squared_error" ? "error" : "accuracy";
-}
 
 }  // namespace halograd

@@ -8,27 +8,28 @@
 namespace halograd {
 
 Target target_of(const Shape& input, const Shape& outputs, const LossConfig& loss) {
-  const int classes = loss.name == "binary_cross_entropy" ? 2 : outputs.channels;
+  const int classes = *loss_named(loss.name).outputs == LossOutputs::one ? 2 : outputs.channels;
   return {classes, outputs.pixels() > 1 ? input.pixels() : 1, loss};
 }
 
 int outputs_of(const Target& target) {
   if (target.target_values > 0) return target.target_values;
-  return target.loss.name == "binary_cross_entropy" ? 1 : target.classes;
+  return *loss_named(target.loss.name).outputs == LossOutputs::one ? 1 : target.classes;
 }
 
 void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
                      const Target& target) {
-  const std::string& loss = target.loss.name;
+  const Loss& loss = loss_named(target.loss.name);
   const int classes = target.classes;
   HALOGRAD_REQUIRE(target.labels_per_image == 1 || target.labels_per_image == input.pixels(), "network '", network,
                    "': the data have ", target.labels_per_image, " labels for an image of ", to_string(input));
   const bool real = target.target_values > 0;
-  HALOGRAD_REQUIRE(!real || loss == "mean_squared_error", "loss.name: ", loss,
+  HALOGRAD_REQUIRE(!real || loss.takes_real_labels, "loss.name: ", loss.name,
                    " is of classes, but the data have real numbers as labels: mean_squared_error expected");
-  HALOGRAD_REQUIRE(loss != "binary_cross_entropy" || classes == 2,
-                   "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have ", classes, " classes");
-  const bool one = !real && (loss == "binary_cross_entropy" || (loss == "mean_squared_error" && outputs.channels == 1));
+  HALOGRAD_REQUIRE(*loss.outputs != LossOutputs::one || classes == 2, "loss.name: ", loss.name,
+                   " is of labels 0 and 1, but the data have ", classes, " classes");
+  const bool may_be_one = *loss.outputs == LossOutputs::per_class_or_one && outputs.channels == 1;
+  const bool one = !real && (*loss.outputs == LossOutputs::one || may_be_one);
   const bool a_pixel = target.labels_per_image > 1;
   const int channels = one ? 1 : std::max(classes, target.target_values);
   const Shape expected(a_pixel ? input.extents() : std::array<int, 3>{1, 1, 1}, channels, outputs.dimensions);
@@ -36,7 +37,7 @@ void require_outputs(const std::string& network, const std::string& layer, const
                    network, "': the last layer, ", layer, ", has outputs of shape ", to_string(outputs),
                    ", but the data have ", std::max(classes, target.target_values),
                    real ? " numbers a label" : " classes", a_pixel ? " and a label a pixel" : "", " (",
-                   to_string(expected), " expected", one ? " by " + loss : "", ")");
+                   to_string(expected), " expected", one ? " by " + target.loss.name : "", ")");
 }
 
 void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
@@ -49,15 +50,8 @@ void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int
                                   .labels = labels,
                                   .scale = 1.0 / static_cast<double>(rows),
                                   .gradient = gradient};
-  if (target.loss.name == "binary_cross_entropy") {
-    binary_cross_entropy(exec, of_batch, memory);
-  } else if (target.target_values > 0) {
-    mean_squared_error(exec, of_batch, targets, memory);
-  } else if (target.loss.name == "mean_squared_error") {
-    mean_squared_error(exec, of_batch, memory);
-  } else {
-    softmax_cross_entropy(exec, of_batch, target.loss.label_smoothing, memory);
-  }
+  loss_named(target.loss.name)
+      .launch(LossCall{exec, of_batch, target.target_values > 0, targets, target.loss.label_smoothing, memory});
 }
 
 LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory) {

@@ -6,10 +6,11 @@
 #include "config/network_config.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/shape.hpp"
+#include "nn/losses.hpp"
 
 namespace halograd {
 
-/// What a network's outputs are compared with: a label an image, or as many as it has pixels, and how. A label is a
+/// What a network's outputs are compared with: one label per image, or as many as it has pixels, and how. A label is a
 /// class, or `target_values` real numbers.
 struct Target {
   int classes = 0;
@@ -29,6 +30,16 @@ int outputs_of(const Target& target);
 /// Throws Error where the outputs of a network's last layer do not fit the loss and the labels (docs/run-files.md).
 void require_outputs(const std::string& network, const std::string& layer, const Shape& outputs, const Shape& input,
                      const Target& target);
+
+/// What a loss is computed from.
+struct LossCall {
+  const ExecutionSpace& exec;
+  LossBatch<float> batch;
+  bool real_labels;
+  Vector<const float> targets;  ///< (rows, width), where the labels are real numbers
+  double label_smoothing;       ///< share of the target that is spread over all classes
+  const LossMemory& memory;
+};
 
 /// Gives `exec` the loss of a batch of outputs. With a gradient to write to, that of the batch's mean; an empty one is
 /// not wanted. `labels` or, for real numbers, `targets` (labels, target_values) is used.

@@ -2,54 +2,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
+#include "kernels/finite.hpp"
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/initialise.hpp"
-#include "nn/network_node.hpp"
+#include "nn/plan.hpp"
+#include "nn/precisions.hpp"
+#include "nn/reference_networks.hpp"
+#include "support/memory.hpp"
 
 namespace halograd {
 
 Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
-    : target_(target), largest_batch_(largest_batch), input_shape_(input), batches_(input, target, largest_batch) {
-  HALOGRAD_REQUIRE(!config.layers.empty(), "network '", config.name, "' has no layers");
-  build_nodes(config, input, fused);
-  const Node& last = *nodes_.back();
+    : config_(expand_network(config, outputs_of(target))),
+      target_(target),
+      largest_batch_(largest_batch),
+      input_shape_(input),
+      batches_(input, target, largest_batch) {
+  build_nodes(fused);
+  const Node& last = nodes_.back();
   require_outputs(config.name, last.config.output, last.shape, input, target);
   place_buffers();
 }
 
-Network::~Network() = default;
+// Build nodes, then find places in memory -----------------------------------------------------------------------------
 
-void Network::compute_in(Precision precision) {
-  HALOGRAD_REQUIRE(computes_in(precision), "training.precision = ",
-                   precision == Precision::tf32 ? "\"tf32\" needs an NVIDIA device"
-                                                : "\"bf16\" needs an NVIDIA device or an AMD Instinct from MI100 on",
-                   ": expected \"fp32\" on ", ExecutionSpace::name());
-  for (const auto& node : nodes_) node->call.precision = precision;
-  steps_.clear();
-}
-
-void Network::replay_steps(bool on) {
-  const bool random = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->needs.random; });
-  replays_steps_ = on && !runs_on_host && !random && steps_.refusal().empty();
-}
-
-void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool fused) {
-  std::vector<Shape> shapes{input};
-  for (const NodeConfig& node_config : make_nodes(config.layers, fused)) {
+void Network::build_nodes(bool fused) {
+  std::vector<Shape> shapes{input_shape_};
+  for (const NodeConfig& node_config : make_nodes(config_.layers, fused)) {
     const LayerConfig& layer_config = node_config.layer;
-    auto node = std::make_unique<Node>();
-    node->config = node_config;
+    Node& node = nodes_.emplace_back();
+    node.config = node_config;
     std::vector<Shape> input_shapes;
     for (const int value : node_config.inputs) input_shapes.push_back(shapes[value]);
-    node->layer = make_layer(layer_config, input_shapes, node_config.epilogue);
-    node->shape = node->layer->output_shape();
-    node->needs = node->layer->needs(largest_batch_);
-    node->first_parameter = static_cast<int>(parameters_.size());
-    node->first_statistic = static_cast<int>(statistics_.size());
+    node.layer = make_layer(layer_config, input_shapes, node_config.epilogue);
+    node.shape = node.layer->output_shape();
+    node.needs = node.layer->needs(largest_batch_);
+    node.first_parameter = static_cast<int>(parameters_.size());
+    node.first_statistic = static_cast<int>(statistics_.size());
     const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<NamedTensor>& tensors,
                             std::vector<TensorSpec>& kept, std::size_t& count) {
       for (const TensorSpec& spec : specs) {
@@ -58,22 +52,187 @@ void Network::build_nodes(const NetworkConfig& config, const Shape& input, bool 
         count += tensors.back().size();
       }
     };
-    append(node->layer->parameters(), parameters_, parameter_specs_, parameter_count_);
-    append(node->layer->statistics(), statistics_, statistic_specs_, statistic_count_);
-    shapes.push_back(node->shape);
-    nodes_.push_back(std::move(node));
+    append(node.layer->parameters(), parameters_, parameter_specs_, parameter_count_);
+    append(node.layer->statistics(), statistics_, statistic_specs_, statistic_count_);
+    shapes.push_back(node.shape);
+  }
+}
+
+// Node i of n runs forward at time i and backward at time 2 n - i; a buffer lives from its first writer to its last
+// reader.
+
+/// The arena's buffers: the values, then their gradients, then what each layer saves from forward to backward.
+struct Network::Lives {
+  std::vector<Lifetime> buffers;
+  std::vector<int> place;  ///< of a value or gradient: the buffer whose place it takes, often its own
+
+  Lives(int values, int nodes) : buffers(static_cast<std::size_t>(2L * values + nodes)), place(2L * values) {
+    std::iota(place.begin(), place.end(), 0);
+  }
+  /// Gives a buffer its life, or adds it to that of the buffer whose place it takes.
+  void add(int buffer, const Lifetime& own) {
+    Lifetime& shared = buffers[place[buffer]];
+    if (place[buffer] == buffer) shared = own;
+    shared.birth = std::min(shared.birth, own.birth);
+    shared.death = std::max(shared.death, own.death);
+  }
+};
+
+Network::Consumers Network::consumers() const {
+  Consumers consumers(nodes_.size() + 1);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    for (const int value : nodes_[i].config.inputs) consumers[value].push_back(static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+    HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i].config.output, ": no layer takes its output");
+  }
+  return consumers;
+}
+
+/// Decides who takes the gradient of a fused ReLU's output back through it: the node that writes to it last, where it
+/// can do so as it stores.
+void Network::place_masks(const Consumers& consumers) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i].config.epilogue.relu) continue;
+    const int value = static_cast<int>(i) + 1;
+    nodes_[i].mask_gradient = true;
+    if (!consumers[value].empty()) {
+      Node& last = nodes_[consumers[value].front()];
+      const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && consumers[value].size() == 1);
+      if (able && last.config.inputs[0] == value &&
+          std::count(last.config.inputs.begin(), last.config.inputs.end(), value) == 1) {
+        last.call.mask = true;
+        nodes_[i].mask_gradient = false;
+      }
+    }
+    if (nodes_[i].mask_gradient) nodes_[i].needs.backward_reads_output = true;
+  }
+}
+
+std::size_t Network::value_bytes(int value) const {
+  const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1].shape;
+  return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
+}
+
+/// From its producer to the last node that reads it, forward or backward.
+Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) const {
+  const int count = static_cast<int>(nodes_.size()), producer = value - 1;
+  Lifetime life{value == 0 ? 0 : value_bytes(value), producer, value == count ? count : producer};
+  for (const int consumer : consumers) {
+    const Node& node = nodes_[consumer];
+    const bool overwritten = node.needs.in_place && node.config.inputs[node.needs.in_place_input] == value;
+    const bool read_again = node.needs.backward_reads_input && !overwritten;
+    life.death = std::max(life.death, read_again ? 2 * count - consumer : consumer);
+  }
+  if (producer >= 0 && nodes_[producer].needs.backward_reads_output) {
+    life.death = std::max(life.death, 2 * count - producer);
+  }
+  return life;
+}
+
+/// From the first node that writes to it, going backwards, to its producer.
+Lifetime Network::life_of_gradient(int value, const std::vector<int>& consumers) const {
+  const int count = static_cast<int>(nodes_.size()), producer = value - 1;
+  return {value == 0 ? 0 : value_bytes(value), value == count ? count : 2 * count - consumers.back(),
+          2 * count - producer};
+}
+
+/// The output of a node may take the place of an input that nobody else reads; that input's gradient the output's,
+/// unless another node has put something there before.
+void Network::share_places(int value, const Consumers& consumers, Lives& lives) const {
+  if (value == 0) return;
+  const Node& node = nodes_[value - 1];
+  const int from = node.needs.in_place ? node.config.inputs[node.needs.in_place_input] : 0;
+  if (from == 0 || value_bytes(from) != value_bytes(value)) return;
+  if (std::count(node.config.inputs.begin(), node.config.inputs.end(), from) != 1) return;
+  const int values = static_cast<int>(consumers.size());
+  if (consumers[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) {
+    lives.place[value] = lives.place[from];
+  }
+  if (consumers[from].back() == value - 1) lives.place[values + value] = lives.place[values + from];
+}
+
+void Network::place_buffers() {
+  const int count = static_cast<int>(nodes_.size()), values = count + 1;
+  const Consumers consumers = this->consumers();
+  place_masks(consumers);
+
+  Lives lives(values, count);
+  for (int value = 0; value < values; ++value) {
+    share_places(value, consumers, lives);
+    lives.add(value, life_of_value(value, consumers[value]));
+    lives.add(values + value, life_of_gradient(value, consumers[value]));
+  }
+  for (int i = 0; i < count; ++i) {
+    lives.buffers[2 * values + i] = {nodes_[i].needs.saved_bytes, i, 2 * count - i};
+  }
+  std::size_t workspace_bytes = 0;
+  for (const Node& node : nodes_) workspace_bytes = std::max(workspace_bytes, node.needs.workspace_bytes);
+
+  const ArenaPlan plan = plan_arena(lives.buffers);
+  require_kernel_memory(static_cast<double>(plan.bytes + workspace_bytes),
+                        "activations and gradients of " + std::to_string(largest_batch_) + " images");
+  arena_ = Buffer<std::byte>(Kokkos::view_alloc(std::string("halograd::arena"), Kokkos::WithoutInitializing),
+                             plan.bytes + workspace_bytes);
+  if (runs_on_host) prefer_large_pages(arena_.data(), arena_.size());
+  Kokkos::deep_copy(arena_, std::byte{0});
+  workspace_ = slice(arena_, plan.bytes, workspace_bytes);
+  for (int value = 0; value < values; ++value) {
+    value_offset_.push_back(plan.offsets[lives.place[value]]);
+    gradient_offset_.push_back(plan.offsets[lives.place[values + value]]);
+  }
+  for (int i = 0; i < count; ++i) nodes_[i].saved_offset = plan.offsets[2 * values + i];
+  prepare_calls();
+}
+
+/// Sizes the lists of each node's call, so that a step allocates nothing.
+void Network::prepare_calls() {
+  std::vector<bool> seen(nodes_.size() + 1, false);
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    Node& node = nodes_[i];
+    for (const int value : node.config.inputs) {
+      node.first_consumer.push_back(!seen[value]);
+      seen[value] = true;
+    }
+    const std::size_t parameters = node.layer->parameters().size();
+    node.call.inputs.resize(node.config.inputs.size());
+    node.call.input_gradients.resize(node.config.inputs.size());
+    node.call.accumulate.resize(node.config.inputs.size());
+    node.call.parameters.resize(parameters);
+    node.call.parameter_gradients.resize(parameters);
+    node.call.statistics.resize(node.layer->statistics().size());
+    node.call.saved = slice(arena_, node.saved_offset, node.needs.saved_bytes);
+    node.call.workspace = workspace_;
   }
 }
 
 Vector<float> Network::value(int index, int batch) const {
   return values_at<float>(arena_, value_offset_[index],
-                          static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
+                          static_cast<std::size_t>(nodes_[index - 1].shape.values() * batch));
 }
 
 Vector<float> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
   return values_at<float>(arena_, gradient_offset_[index],
-                          static_cast<std::size_t>(nodes_[index - 1]->shape.values() * batch));
+                          static_cast<std::size_t>(nodes_[index - 1].shape.values() * batch));
+}
+
+// Settings and initial weights ----------------------------------------------------------------------------------------
+
+void Network::compute_in(Precision precision) {
+  if (!computes_in(precision)) {
+    for (const PrecisionName& row : precisions()) {
+      HALOGRAD_REQUIRE(*row.precision != precision, "training.precision = \"", row.name, "\" needs ", row.needs,
+                       ": expected \"", precisions().front().name, "\" on ", ExecutionSpace::name());
+    }
+  }
+  for (Node& node : nodes_) node.call.precision = precision;
+  steps_.clear();
+}
+
+void Network::replay_steps(bool on) {
+  const bool random = std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.needs.random; });
+  replays_steps_ = on && !runs_on_host && !random && steps_.refusal().empty();
 }
 
 Replica Network::make_replica(std::uint64_t seed) const {
@@ -94,6 +253,8 @@ Replica Network::make_replica(std::uint64_t seed) const {
   return replica;
 }
 
+// A step --------------------------------------------------------------------------------------------------------------
+
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
   batch_ = batches_.load(exec, batch);
@@ -107,7 +268,7 @@ void Network::forward(const ExecutionSpace& exec, const Replica& replica, int ba
 
 void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                            std::uint64_t random_key) {
-  Node& node = *nodes_[i];
+  Node& node = nodes_[i];
   LayerCall& call = node.call;
   call.batch = batch;
   call.training = training;
@@ -132,7 +293,7 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
 void Network::backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready) {
   const Region whole("backward");
   for (std::size_t i = nodes_.size(); i-- > 0;) {
-    Node& node = *nodes_[i];
+    Node& node = nodes_[i];
     LayerCall& call = node.call;
     call.output_gradient = gradient(static_cast<int>(i) + 1, batch);
     for (std::size_t j = 0; j < node.config.inputs.size(); ++j) {
@@ -152,6 +313,13 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
     // Parameters lie in the order of the nodes, so what is complete is a tail of the buffer.
     if (ready && !call.parameter_gradients.empty()) ready(parameters_[node.first_parameter].offset);
   }
+}
+
+void Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
+  const Region region("loss");
+  const int last = static_cast<int>(nodes_.size());
+  start_loss(exec, target_, batch, nodes_.back().shape.channels, value(last, batch), batch_.labels, batch_.targets,
+             gradient, loss_);
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
@@ -183,11 +351,51 @@ LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, co
   return read_loss(exec, target_, loss_);
 }
 
-void Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
-  const Region region("loss");
-  const int last = static_cast<int>(nodes_.size());
-  start_loss(exec, target_, batch, nodes_.back()->shape.channels, value(last, batch), batch_.labels, batch_.targets,
-             gradient, loss_);
+std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                                      std::uint64_t random_key) {
+  load(exec, batch);
+  if (count_non_finite(exec, batch_.images) > 0) return "the images";
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    forward_node(exec, replica, i, batch.size, true, random_key);
+    if (count_non_finite(exec, value(static_cast<int>(i) + 1, batch.size)) > 0) {
+      return "the output of layer " + nodes_[i].config.output;
+    }
+  }
+  loss(exec, batch.size, {});
+  if (!std::isfinite(read_loss(exec, target_, loss_).loss)) return "the loss";
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    const auto& tensor = parameters_[i];
+    if (count_non_finite(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {
+      return "the gradient of layer " + tensor.layer;
+    }
+  }
+  return "";
+}
+
+// What a network tells about itself -----------------------------------------------------------------------------------
+
+double Network::forward_flops() const {
+  double sum = 0;
+  for (const Node& node : nodes_) sum += node.layer->forward_flops();
+  return sum;
+}
+
+std::vector<NodeInfo> Network::nodes() const {
+  std::vector<NodeInfo> result;
+  for (const Node& node : nodes_) {
+    NodeInfo& info = result.emplace_back();
+    info.name = node.config.layer.name;
+    info.types = node.config.types;
+    for (const int value : node.config.inputs) {
+      info.inputs.push_back(value == 0 ? input_shape_ : nodes_[value - 1].shape);
+      info.input_needs_gradient.push_back(value != 0);
+    }
+    info.output = node.shape;
+    for (const NamedTensor& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;
+    info.forward_flops = node.layer->forward_flops();
+    info.needs = node.needs;
+  }
+  return result;
 }
 
 }  // namespace halograd

@@ -9,6 +9,7 @@
 #include "kernels/step_recorder.hpp"
 #include "kernels/types.hpp"
 #include "nn/batch_memory.hpp"
+#include "nn/fuse.hpp"
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
 #include "nn/plan.hpp"
@@ -40,14 +41,15 @@ struct NodeInfo {
 /// gradients share one arena, planned by liveness when the network is built; nothing is allocated afterwards.
 class Network {
  public:
-  /// `config` has its layers written out (expand_network). Throws Error naming the layer where shapes do not chain,
-  /// a name is unknown, or the last layer's outputs do not fit the target. `fused` as in make_nodes; without it every
-  /// layer is a node of its own, for comparison.
+  /// The layers of `config`, or the reference network that it names. Throws Error naming the layer where shapes do not
+  /// chain, a name is unknown, or the last layer's outputs do not fit the target. `fused` as in make_nodes; without it
+  /// every layer is a node of its own, for comparison.
   Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused = true);
-  ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
+  /// With the layers written out.
+  [[nodiscard]] const NetworkConfig& config() const { return config_; }
   [[nodiscard]] const std::vector<NamedTensor>& parameters() const { return parameters_; }
   [[nodiscard]] const std::vector<NamedTensor>& statistics() const { return statistics_; }
   [[nodiscard]] std::size_t parameter_count() const { return parameter_count_; }
@@ -57,7 +59,6 @@ class Network {
   [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
-  [[nodiscard]] std::string describe() const;  ///< a line a layer: name, type, output shape, parameters
 
   /// What its layers multiply in from now on; full at first. Throws Error where this build's devices do not.
   void compute_in(Precision precision);
@@ -93,11 +94,24 @@ class Network {
                    const HostBatch& next = {});
 
  private:
-  struct Node;
-  void build_nodes(const NetworkConfig& config, const Shape& input, bool fused);
-  // Memory (network_buffers.cpp). Consumers: for each value, the nodes that read it, in order.
+  /// A node as the network keeps it.
+  struct Node {
+    NodeConfig config;
+    std::unique_ptr<Layer> layer;
+    Shape shape;
+    std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
+    int first_parameter = 0, first_statistic = 0;
+    std::size_t saved_offset = 0;
+    bool mask_gradient =
+        false;  ///< no consumer takes the gradient back through this node's ReLU: it is done before backward
+    LayerNeeds needs;
+    LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
+  };
+
+  void build_nodes(bool fused);
+  // Where values, their gradients and what layers save lie in the arena.
   struct Lives;
-  using Consumers = std::vector<std::vector<int>>;
+  using Consumers = std::vector<std::vector<int>>;  ///< for each value, the nodes that read it, in order
   [[nodiscard]] Consumers consumers() const;
   void place_masks(const Consumers& consumers);
   [[nodiscard]] std::size_t value_bytes(int value) const;
@@ -115,10 +129,11 @@ class Network {
   [[nodiscard]] Vector<float> value(int index, int batch) const;
   [[nodiscard]] Vector<float> gradient(int index, int batch) const;
 
+  NetworkConfig config_;
   Target target_;
   int largest_batch_;
   Shape input_shape_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Node> nodes_;
   std::vector<NamedTensor> parameters_, statistics_;
   std::vector<TensorSpec> parameter_specs_, statistic_specs_;
   std::size_t parameter_count_ = 0, statistic_count_ = 0;

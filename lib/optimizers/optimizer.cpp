@@ -1,7 +1,7 @@
 #include "optimizers/optimizer.hpp"
 
-#include "kernels/error.hpp"
 #include "kernels/optimizer.hpp"
+#include "optimizers/optimizers.hpp"
 
 namespace halograd {
 namespace {
@@ -56,14 +56,35 @@ class Adagrad : public Optimizer {
   OptimizerConfig config_;
 };
 
+template <class Kind>
+std::unique_ptr<Optimizer> make(const OptimizerConfig& config, std::size_t parameters) {
+  return std::make_unique<Kind>(config, parameters);
+}
+
+std::unique_ptr<Optimizer> make_adam(const OptimizerConfig& config, std::size_t parameters) {
+  return std::make_unique<Adam>(config, parameters, false);
+}
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config, std::size_t parameters) {
+  return std::make_unique<Adam>(config, parameters, true);
+}
+
 }  // namespace
 
+const std::vector<OptimizerType>& optimizers() {
+  using Keys = SectionKeys;
+  static const std::vector<OptimizerType> types{
+      {"sgd", "stochastic gradient descent, with momentum where it is asked for", Keys{"momentum", "nesterov"},
+       make<Sgd>},
+      {"adam", "Adam (Kingma and Ba, 2015)", Keys{"beta1", "beta2", "epsilon"}, make_adam},
+      {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)", Keys{"beta1", "beta2", "epsilon"},
+       make_adamw},
+      {"adagrad", "AdaGrad (Duchi et al., 2011)", Keys{"epsilon"}, make<Adagrad>}};
+  return types;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::size_t parameters) {
-  if (config.name == "sgd") return std::make_unique<Sgd>(config, parameters);
-  if (config.name == "adam") return std::make_unique<Adam>(config, parameters, false);
-  if (config.name == "adamw") return std::make_unique<Adam>(config, parameters, true);
-  if (config.name == "adagrad") return std::make_unique<Adagrad>(config, parameters);
-  fail("optimizer.name: there is no optimizer '", config.name, "' (sgd, adam, adamw, adagrad)");
+  return row_of(optimizers(), config.name, "optimizer.name").make(config, parameters);
 }
 
 }  // namespace halograd

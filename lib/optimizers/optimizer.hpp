@@ -24,7 +24,7 @@ class Optimizer {
   std::vector<Buffer<float>> state_;
 };
 
-/// The one factory: sgd, adam, adamw, adagrad.
+/// An optimizer of the type that `config` names (optimizers.hpp). Throws Error where there is none of that name.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::size_t parameters);
 
 }  // namespace halograd

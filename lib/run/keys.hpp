@@ -12,7 +12,10 @@
 #include "config/config.hpp"
 #include "graph/topology_table.hpp"
 #include "nn/layer_types.hpp"
+#include "nn/losses.hpp"
+#include "nn/precisions.hpp"
 #include "nn/reference_networks.hpp"
+#include "optimizers/optimizers.hpp"
 #include "support/text.hpp"
 #include "window/transport_options.hpp"
 
@@ -128,7 +131,7 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("precision", c.precision,
     "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
     "bits of fraction; bf16 also on AMD's from MI100 on",
-    one_of({"fp32", "tf32", "bf16"}));
+    one_of(names_of(precisions())));
   v("step_recording", c.step_recording,
     "on devices: a step is recorded once and then launched as a whole, where that can be done (auto), or piece by "
     "piece (off)",
@@ -208,31 +211,36 @@ void visit(Visitor& v, NetworkConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, LossConfig& c) {
-  v("name", c.name, "of the network's outputs and the labels",
-    one_of({"cross_entropy", "binary_cross_entropy", "mean_squared_error"}));
+  v("name", c.name, "of the network's outputs and the labels", one_of(names_of(losses())));
   v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
     at_least_and_below(0, 1));
 }
 
 template <class Visitor>
 void visit(Visitor& v, OptimizerConfig& c) {
-  v("name", c.name, "how a gradient changes the weights", one_of({"sgd", "adam", "adamw", "adagrad"}));
+  const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
+    v(key, member, (readers_of(optimizers(), key) + ": " + meaning).c_str(), allowed);
+  };
+  v("name", c.name, "how a gradient changes the weights", one_of(names_of(optimizers())));
   v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
-  v("momentum", c.momentum, "sgd: share of the last update that is kept", at_least_and_below(0, 1));
-  v("nesterov", c.nesterov, "sgd: Nesterov's momentum", Allowed{});
+  some("momentum", c.momentum, "share of the last update that is kept", at_least_and_below(0, 1));
+  some("nesterov", c.nesterov, "Nesterov's momentum", Allowed{});
   v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
-  v("beta1", c.beta1, "adam, adamw: decay of the gradient's mean", at_least_and_below(0, 1));
-  v("beta2", c.beta2, "adam, adamw: decay of the squared gradient's mean", at_least_and_below(0, 1));
-  v("epsilon", c.epsilon, "adam, adamw, adagrad: added to the denominator", above(0));
+  some("beta1", c.beta1, "decay of the gradient's mean", at_least_and_below(0, 1));
+  some("beta2", c.beta2, "decay of the squared gradient's mean", at_least_and_below(0, 1));
+  some("epsilon", c.epsilon, "added to the denominator", above(0));
 }
 
 template <class Visitor>
 void visit(Visitor& v, ScheduleConfig& c) {
-  v("name", c.name, "how the learning rate goes down", one_of({"constant", "step", "cosine"}));
+  const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
+    v(key, member, (readers_of(schedules(), key) + ": " + meaning).c_str(), allowed);
+  };
+  v("name", c.name, "how the learning rate goes down", one_of(names_of(schedules())));
   v("warmup_epochs", c.warmup_epochs, "the rate first rises linearly from 0 over these", at_least(0));
-  v("milestones", c.milestones, "step: epochs at which the rate is multiplied by gamma, ascending", above(0));
-  v("gamma", c.gamma, "step: factor at each milestone", above_and_at_most(0, 1));
-  v("final_factor", c.final_factor, "cosine: the factor at the end", between(0, 1));
+  some("milestones", c.milestones, "epochs at which the rate is multiplied by gamma, ascending", above(0));
+  some("gamma", c.gamma, "factor at each milestone", above_and_at_most(0, 1));
+  some("final_factor", c.final_factor, "the factor at the end", between(0, 1));
 }
 
 template <class Visitor>

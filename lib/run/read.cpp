@@ -104,7 +104,7 @@ void check(const RunConfig& config, const Places& places) {
             std::string("for example: path = ") + (format == "hdf5" ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
   }
   check_network(config.network, places);
-  if (config.loss.label_smoothing > 0 && config.loss.name != "cross_entropy") {
+  if (config.loss.label_smoothing > 0 && !loss_named(config.loss.name).smooths_labels) {
     fail_at(places.of("loss", "label_smoothing"),
             "loss.label_smoothing is cross_entropy's; the loss is \"" + config.loss.name + "\"");
   }
@@ -119,8 +119,9 @@ void check(const RunConfig& config, const Places& places) {
     fail_at(places.of("optimizer", "nesterov"), "optimizer.nesterov needs optimizer.momentum above 0");
   }
   const auto& milestones = config.schedule.milestones;
-  if (config.schedule.name == "step" && milestones.empty()) {
-    fail_at(places.of("schedule", "name"), "schedule.milestones is missing; the schedule \"step\" needs it",
+  if (milestones.empty() && row_of(schedules(), config.schedule.name, "schedule.name").needs_milestones) {
+    fail_at(places.of("schedule", "name"),
+            "schedule.milestones is missing; the schedule \"" + config.schedule.name + "\" needs it",
             "for example: milestones = [60, 120]");
   }
   if (std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) != milestones.end()) {

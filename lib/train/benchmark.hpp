@@ -51,7 +51,7 @@ struct BenchmarkResult {
   std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
 };
 
-/// A network with its layers written out, and how it is to be run.
+/// A network, and how it is to be run.
 struct BenchmarkCase {
   NetworkConfig network;
   BenchmarkOptions options;
@@ -60,9 +60,8 @@ struct BenchmarkCase {
 /// A reference network as it is usually trained. Throws Error for an unknown name.
 BenchmarkCase reference_case(const std::string& name);
 
-/// Trains a network on one random batch: forward, loss, backward, update, nothing else. `config` has its layers written
-/// out. Throws Error where the network does not fit in memory, or this build's devices do not compute in that
-/// precision.
+/// Trains a network on one random batch: forward, loss, backward, update, nothing else. Throws Error where the network
+/// does not fit in memory, or this build's devices do not compute in that precision.
 BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options);
 
 }  // namespace halograd

@@ -1,28 +1,14 @@
 #include "train/evaluation.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "train/host_batch.hpp"
 
 namespace halograd {
 
-Target target_of(const Dataset& data, const LossConfig& loss) {
-  Target target(data.classes(), data.labels_per_image(), loss);
-  target.target_values = data.target_values();
-  return target;
-}
-
-double Evaluation::score() const {
-  if (metric == "error") return std::sqrt(loss());
-  if (metric == "iou") return either > 0 ? overlap / either : 1;  // nothing to find, and nothing found
-  return labels > 0 ? correct / labels : 0;
-}
-
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
                     long boundaries, const std::function<bool()>& go_on) {
-  Evaluation sum;
-  sum.metric = metric_of(network.target().loss);
+  Evaluation sum{{}, metric_of(network.target().loss.name)};
   loader.start_epoch(0);
   const auto add = [&](const Batch& batch) {
     const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()));

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "nn/losses.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -20,18 +21,20 @@ std::string score_range(const EpochSummary& summary) {
 
 /// "91.23 % of the test set", "IoU 91.23 %", "error 0.123"
 std::string score_words(const EpochSummary& summary, const std::string& score) {
-  if (summary.metric == "error") return "error " + score;
-  return summary.metric == "iou" ? "IoU " + score + " %" : score + " %";
+  const Metric& metric = row_of(metrics(), summary.metric, "metric");
+  const std::string word = *metric.word;
+  return (word.empty() ? "" : word + " ") + score + (metric.per_cent ? " %" : "");
 }
 
 }  // namespace
 
 std::string score_text(const std::string& metric, double score) {
-  return metric == "error" ? format("%.4g", score) : format("%.2f", 100 * score);
+  return row_of(metrics(), metric, "metric").per_cent ? format("%.2f", 100 * score) : format("%.4g", score);
 }
 
 std::string epoch_heading(const std::string& metric) {
-  const std::string of = metric == "error" ? " error" : metric == "iou" ? " IoU %" : " %";
+  const Metric& row = row_of(metrics(), metric, "metric");
+  const std::string word = *row.word, of = (word.empty() ? "" : " " + word) + (row.per_cent ? " %" : "");
   return format("%8s %11s %10s %15s %11s %12s %9s %6s %8s", "epoch", "train loss", "mean loss",
                 ("replicas" + of).c_str(), ("mean" + of).c_str(), "consensus", "images/s", "wait", "time");
 }

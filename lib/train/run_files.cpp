@@ -8,7 +8,7 @@
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
-#include "train/checkpoint_model.hpp"
+#include "train/model.hpp"
 
 namespace halograd {
 namespace {
@@ -30,7 +30,7 @@ std::vector<std::string> split(const std::string& text) {
 
 /// The larger the better.
 double ranked_score(const CheckpointHeader& header) {
-  return header.metric == "error" ? -header.mean_model_score : header.mean_model_score;
+  return goodness(header.metric, header.mean_model_score);
 }
 
 }  // namespace
@@ -162,7 +162,8 @@ void RunFiles::begin(ClaimedFolder& folder, bool overwrite) {
     prepare_checkpoints(folder_);
     folder.sign();
   });
-  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss));
+  metrics_ =
+      std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss.name).name);
 }
 
 void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
@@ -170,7 +171,7 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
     if (comm_.rank() == 0) prepare_checkpoints(folder_);
   });
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
-                                           metric_of(config_.loss));
+                                           metric_of(config_.loss.name).name);
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);

@@ -62,7 +62,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
                   (train_set.target_values() > 0 ? counted(train_set.target_values(), "number") + " to tell"
                                                  : std::to_string(train_set.classes()) + " classes") +
                   (train_set.labels_per_image() > 1 ? " a pixel" : ""));
-  add("loss", config.loss.name + ", judged by " + metric_of(config.loss));
+  add("loss", config.loss.name + ", judged by " + metric_of(config.loss.name).name);
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
   add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +
                      human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +

@@ -16,7 +16,7 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "mpi/node_group.hpp"
-#include "nn/reference_networks.hpp"
+#include "nn/precisions.hpp"
 #include "optimizers/schedule.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
@@ -24,12 +24,11 @@
 #include "support/seconds.hpp"
 #include "support/text.hpp"
 #include "support/trace.hpp"
-#include "train/checkpoint_model.hpp"
 #include "train/evaluation.hpp"
 #include "train/finite_guard.hpp"
 #include "train/host_batch.hpp"
+#include "train/model.hpp"
 #include "train/node_warning.hpp"
-#include "train/precision.hpp"
 #include "train/run_files.hpp"
 #include "train/start_facts.hpp"
 #include "train/stop.hpp"
@@ -78,11 +77,9 @@ void open_data(TrainingSetup& setup) {
 
 void make_model(TrainingSetup& setup) {
   RunConfig& config = setup.config;
-  const Target target = target_of(*setup.train_set, config.loss);
-  config.network = expand_network(config.network, outputs_of(target));
-  setup.network =
-      std::make_unique<Network>(config.network, setup.train_set->shape(), target, setup.loader->largest_batch());
+  setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch());
   Network& network = *setup.network;
+  config.network = network.config();
   network.compute_in(precision_named(config.training.precision));
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
   network.replay_steps(config.training.step_recording == "auto" && !called_during);
@@ -478,7 +475,7 @@ EpochSummary Training::finish_epoch(const EpochMetrics& row, bool last) {
   const int every = config_.output.checkpoint_epochs;
   if ((every > 0 && (epoch_ % every == 0 || last)) || checkpoint_is_due()) {
     CheckpointHeader header;
-    header.metric = metric_of(config_.loss);
+    header.metric = metric_of(config_.loss.name).name;
     header.mean_model_score = row.mean_model_score;
     header.mean_model_loss = row.mean_model_loss;
     save(std::move(header));
@@ -491,7 +488,7 @@ EpochSummary Training::summarise(const EpochMetrics& row) const {
   EpochSummary summary;
   summary.epoch = epoch_;
   summary.epochs = config_.training.epochs;
-  summary.metric = metric_of(config_.loss);
+  summary.metric = metric_of(config_.loss.name).name;
   summary.images = comm_.sum(sums_.images);
   summary.train_loss = comm_.sum(sums_.loss) / summary.images;
   summary.mean_model_loss = row.mean_model_loss;
@@ -603,7 +600,7 @@ TrainingResult Training::run() {
     EpochMetrics row;
     StopReason reason = train_epoch();
     if (reason == StopReason::none) reason = evaluate_epoch(row);
-    const double score = metric_of(config_.loss) == "error" ? -row.test_score : row.test_score;
+    const double score = goodness(metric_of(config_.loss.name).name, row.test_score);
     const bool whole = reason == StopReason::none;
     if (whole && averager_->after_epoch(exec_, epoch_ + 1, replica_.parameters, score)) reason = evaluate_epoch(row);
     if (reason != StopReason::none) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,15 @@ TEST(Reference, HasEveryKeyAndNoOther) {
   for (const auto& line : lines) {
     if (line.rfind("| `", 0) != 0) continue;
     EXPECT_NE(std::find(expected.begin(), expected.end(), line), expected.end()) << "describes no key: " << line;
+  }
+}
+
+TEST(Reference, LayersAreDescribedAsInTheirRows) {
+  std::ifstream file(HALOGRAD_SOURCE_DIR "/docs/run-files.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const LayerType& type : layer_types()) {
+    const std::string wanted = std::string("\n### ") + type.name + "\n\n" + *type.meaning;
+    EXPECT_NE(text.find(wanted), std::string::npos) << "not in docs/run-files.md:" << wanted;
   }
 }
 

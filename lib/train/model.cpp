@@ -1,0 +1,38 @@
+#include "train/model.hpp"
+
+#include "convert/layer_chain.hpp"
+#include "nn/reference_networks.hpp"
+
+namespace halograd {
+
+Target target_of(const Dataset& data, const LossConfig& loss) {
+  Target target(data.classes(), data.labels_per_image(), loss);
+  target.target_values = data.target_values();
+  return target;
+}
+
+std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch) {
+  return std::make_unique<Network>(config.network, data.shape(), target_of(data, config.loss), largest_batch);
+}
+
+std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch) {
+  const NetworkConfig network = expand_network(config.network, outputs_of(Target(classes, 1, config.loss)));
+  const Shape outputs = chain_layers(network, input).back().output;
+  return std::make_unique<Network>(network, input, target_of(input, outputs, config.loss), largest_batch);
+}
+
+void load_mean(const std::string& checkpoint, const Replica& replica) {
+  const auto parameters = Kokkos::create_mirror_view(replica.parameters);
+  const auto statistics = Kokkos::create_mirror_view(replica.statistics);
+  read_checkpoint_mean(checkpoint, parameters, statistics);
+  Kokkos::deep_copy(replica.parameters, parameters);
+  Kokkos::deep_copy(replica.statistics, statistics);
+}
+
+Replica mean_replica(const std::string& checkpoint, const Network& network) {
+  Replica replica = network.make_replica(0);
+  load_mean(checkpoint, replica);
+  return replica;
+}
+
+}  // namespace halograd

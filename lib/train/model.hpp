@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "config/config.hpp"
+#include "data/dataset.hpp"
+#include "io/checkpoint.hpp"
+#include "nn/network.hpp"
+
+/// From a run file, its data and its checkpoints to a network: for training, evaluation and conversion alike. What is
+/// built computes in full precision until Network::compute_in says otherwise.
+namespace halograd {
+
+/// The labels of this set, and how outputs are compared with them.
+Target target_of(const Dataset& data, const LossConfig& loss);
+
+/// The run file's network for these data. Throws Error where they do not fit each other.
+std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch);
+
+/// The run file's network without its data: the target is what its outputs fit. `classes` are a reference network's.
+std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch);
+
+/// Gives `replica` the mean weights and statistics of a checkpoint. Throws Error where they differ in length.
+void load_mean(const std::string& checkpoint, const Replica& replica);
+
+/// A network's replica with the mean weights and statistics of a checkpoint of it.
+Replica mean_replica(const std::string& checkpoint, const Network& network);
+
+}  // namespace halograd
