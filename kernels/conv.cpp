@@ -15,28 +15,10 @@ bool computes_in(Precision precision) {
   return precision == Precision::full || has_matrix_units();
 }
 
-ConvShape::Spatial ConvShape::out_extent() const {
-  Spatial out{};
-  for (int axis = 0; axis < 3; ++axis) {
-    const int reach = extent[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1;
-    out[axis] = reach < 0 ? 0 : reach / stride[axis] + 1;
-  }
-  return out;
-}
-
 ConvShape ConvShape::with_batch(int size) const {
   ConvShape shape = *this;
   shape.batch = size;
   return shape;
-}
-
-long ConvShape::in_pixels() const {
-  return static_cast<long>(batch) * extent[0] * extent[1] * extent[2];
-}
-
-long ConvShape::out_pixels() const {
-  const Spatial out = out_extent();
-  return static_cast<long>(batch) * out[0] * out[1] * out[2];
 }
 
 template <class T>

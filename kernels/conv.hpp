@@ -1,8 +1,6 @@
 #pragma once
 
-#include <array>
-
-#include "kernels/types.hpp"
+#include "kernels/window_geometry.hpp"
 
 namespace halograd {
 
@@ -16,28 +14,15 @@ enum class Precision {
 /// Whether the device in use multiplies so.
 bool computes_in(Precision precision);
 
-/// A convolution in up to three spatial dimensions; unused leading ones have extent, kernel, stride, dilation 1 and
-/// padding 0. Tensors: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K), y (N, D', H', W', K).
-/// A dense layer is the case where all extents and kernels are 1.
-struct ConvShape {
-  using Spatial = std::array<int, 3>;
-  int batch = 0;
-  int channels = 0;  ///< C
-  int filters = 0;   ///< K
-  int groups = 1;    ///< G
-  Spatial extent{1, 1, 1};
-  Spatial kernel{1, 1, 1};
-  Spatial stride{1, 1, 1};
-  Spatial padding{0, 0, 0};
-  Spatial dilation{1, 1, 1};
+/// A convolution in up to three spatial dimensions: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K),
+/// y (N, D', H', W', K). A dense layer is the case where all extents and kernels are 1.
+struct ConvShape : WindowGeometry {
+  int channels = 0;                       ///< C
+  int filters = 0;                        ///< K
+  int groups = 1;                         ///< G
   Precision precision = Precision::full;  ///< full where it is not computed in another
 
-  /// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; not positive where the kernel does not fit.
-  [[nodiscard]] Spatial out_extent() const;
   [[nodiscard]] ConvShape with_batch(int size) const;
-  [[nodiscard]] long in_pixels() const;   ///< N D H W
-  [[nodiscard]] long out_pixels() const;  ///< N D' H' W'
-  [[nodiscard]] int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   [[nodiscard]] long weights() const { return static_cast<long>(taps()) * (channels / groups) * filters; }
 };
 

@@ -1,22 +1,13 @@
 #pragma once
 
-#include "kernels/types.hpp"
+#include "kernels/window_geometry.hpp"
 
 namespace halograd {
 
-/// Windows of a pooling in up to three spatial dimensions; the kernels throw Error unless 0 <= pad < kernel <= extent +
-/// 2 pad and stride >= 1: x (N, D, H, W, C), y (N, D', H', W', C) with H' = (H + 2 pad_h - R) / stride_h + 1, D' and W'
-/// likewise. The depth stands last: what leaves it out is flat.
-struct PoolShape {
-  int batch = 0;
-  int height = 0, width = 0, channels = 0;
-  int kernel_h = 1, kernel_w = 1;
-  int stride_h = 1, stride_w = 1;
-  int pad_h = 0, pad_w = 0;
-  int depth = 1, kernel_d = 1, stride_d = 1, pad_d = 0;
-  [[nodiscard]] KOKKOS_FUNCTION int out_depth() const { return (depth + 2 * pad_d - kernel_d) / stride_d + 1; }
-  [[nodiscard]] KOKKOS_FUNCTION int out_height() const { return (height + 2 * pad_h - kernel_h) / stride_h + 1; }
-  [[nodiscard]] KOKKOS_FUNCTION int out_width() const { return (width + 2 * pad_w - kernel_w) / stride_w + 1; }
+/// A pooling in up to three spatial dimensions: x (N, D, H, W, C), y (N, D', H', W', C). The kernels throw Error unless
+/// 0 <= padding < kernel <= extent + 2 padding, stride >= 1 and dilation is 1.
+struct PoolShape : WindowGeometry {
+  int channels = 0;  ///< C
 };
 
 /// Places of a window that leave one number of a byte for "nobody".

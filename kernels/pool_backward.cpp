@@ -54,31 +54,27 @@ KOKKOS_FORCEINLINE_FUNCTION void give(const Output& output, int place, T* to) {
 /// Any windows: each input gathers from those that hold it.
 template <class T, class Share, bool Add>
 struct GatherBackward {
-  PoolShape shape;
-  int out_depth, out_height, out_width;
+  PoolWindows windows;
   Share share;
   T* dx;
 
   KOKKOS_FUNCTION void operator()(int plane, int row, int column, int channel, int count) const {
-    const long first = static_cast<long>(plane / shape.depth) * out_depth;
-    const Reach planes = windows_over(plane % shape.depth, shape.stride_d, shape.pad_d, shape.kernel_d, out_depth);
-    const Reach rows = windows_over(row, shape.stride_h, shape.pad_h, shape.kernel_h, out_height);
-    const Reach columns = windows_over(column, shape.stride_w, shape.pad_w, shape.kernel_w, out_width);
-    T* const to = dx + pixel_offset(plane, row, column, shape.height, shape.width, shape.channels) + channel;
+    const int plane_of_image = plane % windows.depth.extent;
+    const long first = static_cast<long>(plane / windows.depth.extent) * windows.depth.outputs;
+    const IndexRange planes = windows.depth.outputs_over(plane_of_image);
+    const IndexRange rows = windows.height.outputs_over(row), columns = windows.width.outputs_over(column);
+    T* const to = dx + windows.input(plane, row, column) + channel;
     const GatherBackward local = *this;
     for_each_pack<!Add>(count, [=](int c, auto lanes) {
       typename Pack<T, lanes>::Value sum{};
       typename Share::template Output<lanes> given;
       if constexpr (Add) load_pack(to + c, sum);
-      const PoolShape& s = local.shape;
+      const PoolWindows& w = local.windows;
       for (int o = planes.begin; o < planes.end; ++o) {
         for (int p = rows.begin; p < rows.end; ++p) {
           for (int q = columns.begin; q < columns.end; ++q) {
-            const int line = (planes.start - o * s.stride_d) * s.kernel_h + (rows.start - p * s.stride_h);
-            const int place = line * s.kernel_w + (columns.start - q * s.stride_w);
-            given.load(local.share,
-                       pixel_offset(first + o, p, q, local.out_height, local.out_width, s.channels) + channel + c);
-            given.add_to(place, sum);
+            given.load(local.share, w.output(first + o, p, q) + channel + c);
+            given.add_to(w.place(w.depth.tap(plane_of_image, o), w.height.tap(row, p), w.width.tap(column, q)), sum);
           }
         }
       }
@@ -91,56 +87,51 @@ struct GatherBackward {
 /// row's start, and writes them in order.
 template <class T, class Share, bool Add>
 struct ScatterBackward {
-  PoolShape shape;
-  int out_depth, out_height, out_width;
+  PoolWindows windows;
   Share share;
   T* dx;
   bool clear;  ///< the windows leave gaps, which must become zero
 
   KOKKOS_FUNCTION void operator()(const long item) const {
     const ScatterBackward local = *this;  // no store can reach this copy
-    local.write_band(item / out_height, static_cast<int>(item % out_height));
+    local.write_band(item / windows.height.outputs, static_cast<int>(item % windows.height.outputs));
   }
 
   KOKKOS_FUNCTION void write_band(long out_plane, int p) const {
-    const long image = out_plane / out_depth * shape.depth;
-    const int o = static_cast<int>(out_plane % out_depth);
-    const Reach planes = reach_of(o, shape.stride_d, shape.pad_d, shape.kernel_d, shape.depth);
-    const Reach rows = reach_of(p, shape.stride_h, shape.pad_h, shape.kernel_h, shape.height);
+    const WindowAxis &depth = windows.depth, &height = windows.height, &width = windows.width;
+    const long image = out_plane / depth.outputs * depth.extent;
+    const int o = static_cast<int>(out_plane % depth.outputs);
+    const WindowAxis::Reach planes = depth.reach(o), rows = height.reach(p);
     if (clear) {
       const int first = p == 0 ? 0 : rows.start;
-      const int next = p + 1 == out_height ? shape.height : rows.start + shape.stride_h;
-      const int last_plane = o + 1 == out_depth ? shape.depth : planes.start + shape.stride_d;
+      const int next = p + 1 == height.outputs ? height.extent : rows.start + height.stride;
+      const int last_plane = o + 1 == depth.outputs ? depth.extent : planes.start + depth.stride;
       for (int plane = o == 0 ? 0 : planes.start; plane < last_plane; ++plane) {
-        T* const begin = dx + pixel_offset(image + plane, first, 0, shape.height, shape.width, shape.channels);
-        T* const end = dx + pixel_offset(image + plane, next, 0, shape.height, shape.width, shape.channels);
+        T* const begin = dx + windows.input(image + plane, first, 0);
+        T* const end = dx + windows.input(image + plane, next, 0);
         for (T* value = begin; value < end; ++value) *value = T(0);
       }
     }
-    const long plane = image + planes.start + planes.begin;
-    for (int q = 0; q < out_width; ++q) {
-      const Reach columns = reach_of(q, shape.stride_w, shape.pad_w, shape.kernel_w, shape.width);
-      const long output = pixel_offset(out_plane, p, q, out_height, out_width, shape.channels);
-      T* const to = dx + pixel_offset(plane, rows.start + rows.begin, columns.start + columns.begin, shape.height,
-                                      shape.width, shape.channels);
-      if (shape.kernel_d == 1 && shape.kernel_h == 2 && shape.kernel_w == 2 && rows.end - rows.begin == 2 &&
-          columns.end - columns.begin == 2) {
+    for (int q = 0; q < width.outputs; ++q) {
+      const WindowAxis::Reach columns = width.reach(q);
+      const long output = windows.output(out_plane, p, q);
+      T* const to = dx + windows.input(image + planes.first(), rows.first(), columns.first());
+      if (windows.whole_four(rows, columns)) {
         write_four(output, to);
       } else {
         for (int t = planes.begin; t < planes.end; ++t) {
-          T* const at = to + pixel_offset(t - planes.begin, 0, 0, shape.height, shape.width, shape.channels);
-          write(t * shape.kernel_h, rows, columns, output, at);
+          write(t, rows, columns, output, to + windows.input(t - planes.begin, 0, 0));
         }
       }
     }
   }
 
   KOKKOS_FUNCTION void write_four(long output, T* to) const {
-    T* const right = to + shape.channels;
-    T* const below = to + static_cast<long>(shape.width) * shape.channels;
-    T* const last = below + shape.channels;
+    T* const right = to + windows.input(0, 0, 1);
+    T* const below = to + windows.input(0, 1, 0);
+    T* const last = to + windows.input(0, 1, 1);
     const Share source = share;
-    for_each_pack<!Add>(shape.channels, [=](int c, auto lanes) {
+    for_each_pack<!Add>(windows.channels, [=](int c, auto lanes) {
       typename Share::template Output<lanes> given;
       given.load(source, output + c);
       give<T, lanes, Add>(given, 0, to + c);
@@ -150,13 +141,14 @@ struct ScatterBackward {
     });
   }
 
-  KOKKOS_FUNCTION void write(int line, const Reach& rows, const Reach& columns, long output, T* to) const {
-    const int channels = shape.channels;
+  KOKKOS_FUNCTION void write(int t, const WindowAxis::Reach& rows, const WindowAxis::Reach& columns, long output,
+                             T* to) const {
+    const int channels = windows.channels;
     const Share source = share;
     for (int r = rows.begin; r < rows.end; ++r) {
       for (int s = columns.begin; s < columns.end; ++s) {
-        T* const values = to + (static_cast<long>(r - rows.begin) * shape.width + (s - columns.begin)) * channels;
-        const int place = (line + r) * shape.kernel_w + s;
+        T* const values = to + windows.input(0, r - rows.begin, s - columns.begin);
+        const int place = windows.place(t, r, s);
         for_each_pack<!Add>(channels, [=](int c, auto lanes) {
           typename Share::template Output<lanes> given;
           given.load(source, output + c);
@@ -170,32 +162,30 @@ struct ScatterBackward {
 template <class T, class Share>
 void pool_backward(const ExecutionSpace& exec, const char* name, const PoolShape& shape, const Share& share, T* dx,
                    bool accumulate) {
-  const int out_depth = shape.out_depth(), out_height = shape.out_height(), out_width = shape.out_width();
-  const long planes = static_cast<long>(shape.batch) * shape.depth;
-  const bool disjoint =
-      shape.stride_d >= shape.kernel_d && shape.stride_h >= shape.kernel_h && shape.stride_w >= shape.kernel_w;
+  const PoolWindows windows(shape);
+  bool disjoint = true, covered = true;
+  for (int i = 0; i < 3; ++i) {
+    const WindowAxis axis = shape.axis(i);
+    disjoint = disjoint && axis.stride >= axis.kernel;
+    covered = covered && axis.stride == axis.kernel && axis.outputs * axis.kernel >= axis.extent + axis.padding;
+  }
   if (!runs_on_host || !disjoint) {
+    const auto run = [&](const auto& body) {
+      for_each_pixel(exec, name, static_cast<long>(shape.batch) * windows.depth.extent, windows.height.extent,
+                     windows.width.extent, shape.channels, body);
+    };
     if (accumulate) {
-      for_each_pixel(exec, name, planes, shape.height, shape.width, shape.channels,
-                     GatherBackward<T, Share, true>{shape, out_depth, out_height, out_width, share, dx});
+      run(GatherBackward<T, Share, true>{windows, share, dx});
     } else {
-      for_each_pixel(exec, name, planes, shape.height, shape.width, shape.channels,
-                     GatherBackward<T, Share, false>{shape, out_depth, out_height, out_width, share, dx});
+      run(GatherBackward<T, Share, false>{windows, share, dx});
     }
     return;
   }
-  const FlatRange lines(exec, 0, static_cast<long>(shape.batch) * out_depth * out_height);
+  const FlatRange lines(exec, 0, static_cast<long>(shape.batch) * windows.depth.outputs * windows.height.outputs);
   if (accumulate) {
-    Kokkos::parallel_for(label(name), lines,
-                         ScatterBackward<T, Share, true>{shape, out_depth, out_height, out_width, share, dx, false});
+    Kokkos::parallel_for(label(name), lines, ScatterBackward<T, Share, true>{windows, share, dx, false});
   } else {
-    const bool covered = shape.stride_d == shape.kernel_d && shape.stride_h == shape.kernel_h &&
-                         shape.stride_w == shape.kernel_w && out_depth * shape.kernel_d >= shape.depth + shape.pad_d &&
-                         out_height * shape.kernel_h >= shape.height + shape.pad_h &&
-                         out_width * shape.kernel_w >= shape.width + shape.pad_w;
-    Kokkos::parallel_for(
-        label(name), lines,
-        ScatterBackward<T, Share, false>{shape, out_depth, out_height, out_width, share, dx, !covered});
+    Kokkos::parallel_for(label(name), lines, ScatterBackward<T, Share, false>{windows, share, dx, !covered});
   }
 }
 
@@ -214,7 +204,7 @@ template <class T>
 void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy, Vector<T> dx,
                        bool accumulate) {
   require_pool_shape("avg_pool_backward", shape, dx.extent(0), dy.extent(0));
-  const T share = T(1) / T(static_cast<long>(shape.kernel_d) * shape.kernel_h * shape.kernel_w);
+  const T share = T(1) / T(static_cast<long>(shape.kernel[0]) * shape.kernel[1] * shape.kernel[2]);
   pool_backward(exec, "halograd::avg_pool_backward", shape, AvgShare<T>{dy.data(), share}, dx.data(), accumulate);
 }
 

@@ -37,58 +37,58 @@ void for_each_pixel(const ExecutionSpace& exec, const char* name, long planes, i
   Kokkos::parallel_for(label(name), FlatRange(exec, 0, items), PixelItem<Body>{body, rows, columns, channels});
 }
 
-/// One axis of a window: its start, perhaps in the padding, and the part of 0..kernel-1 that lies in the image.
-struct Reach {
-  int start, begin, end;
+/// What a work item needs of a PoolShape.
+struct PoolWindows {
+  WindowAxis depth, height, width;
+  int channels;
+  explicit PoolWindows(const PoolShape& shape)
+      : depth(shape.axis(0)), height(shape.axis(1)), width(shape.axis(2)), channels(shape.channels) {}
+
+  /// Values from the first one of x to a pixel; planes are those of all images.
+  [[nodiscard]] KOKKOS_FUNCTION long input(long plane, int row, int column) const {
+    return ((plane * height.extent + row) * width.extent + column) * channels;
+  }
+  /// The same of y.
+  [[nodiscard]] KOKKOS_FUNCTION long output(long plane, int row, int column) const {
+    return ((plane * height.outputs + row) * width.outputs + column) * channels;
+  }
+  /// The number of a tap.
+  [[nodiscard]] KOKKOS_FUNCTION int place(int t, int r, int s) const {
+    return (t * height.kernel + r) * width.kernel + s;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION int places() const { return depth.kernel * height.kernel * width.kernel; }
+  /// Whether windows are the usual ones, of which these rows and columns are inside: four places in two rows.
+  [[nodiscard]] KOKKOS_FUNCTION bool whole_four(const WindowAxis::Reach& rows, const WindowAxis::Reach& columns) const {
+    return depth.kernel == 1 && height.kernel == 2 && width.kernel == 2 && rows.count() == 2 && columns.count() == 2;
+  }
 };
 
-KOKKOS_INLINE_FUNCTION Reach reach_of(int out, int stride, int pad, int kernel, int extent) {
-  const int start = out * stride - pad;
-  return {start, start < 0 ? -start : 0, start + kernel > extent ? extent - start : kernel};
-}
-
-/// The outputs begin..end-1 whose windows hold input `in`.
-KOKKOS_INLINE_FUNCTION Reach windows_over(int in, int stride, int pad, int kernel, int outputs) {
-  const int shifted = in + pad;
-  const int begin = shifted < kernel ? 0 : (shifted - kernel) / stride + 1;
-  const int last = shifted / stride;
-  return {shifted, begin, last < outputs ? last + 1 : outputs};
-}
-
-KOKKOS_INLINE_FUNCTION long pixel_offset(long plane, int row, int column, int rows, int columns, int channels) {
-  return ((plane * rows + row) * columns + column) * channels;
-}
-
 /// The checks of the pooling kernels: they throw Error.
-inline void require_pool_axis(const char* kernel, const char* axis, int extent, int window, int stride, int pad) {
-  HALOGRAD_REQUIRE(window >= 1 && stride >= 1, kernel, ": ", axis, " has window ", window, " and stride ", stride,
-                   ", both must be at least 1");
-  HALOGRAD_REQUIRE(pad >= 0 && pad < window, kernel, ": ", axis, " has padding ", pad, " and window ", window,
-                   ": a window could lie in the padding alone");
-  HALOGRAD_REQUIRE(extent + 2 * pad >= window, kernel, ": the window of ", window, " is larger than the padded ", axis,
-                   " of ", extent, " + 2 x ", pad);
-}
-
 inline void require_pool_shape(const char* kernel, const PoolShape& shape, std::size_t input, std::size_t output) {
-  HALOGRAD_REQUIRE(shape.batch >= 0 && shape.channels >= 0 && shape.depth >= 1 && shape.height >= 1 && shape.width >= 1,
-                   kernel, ": images of ", shape.batch, " x ", shape.depth, " x ", shape.height, " x ", shape.width,
-                   " x ", shape.channels);
-  require_pool_axis(kernel, "depth", shape.depth, shape.kernel_d, shape.stride_d, shape.pad_d);
-  require_pool_axis(kernel, "height", shape.height, shape.kernel_h, shape.stride_h, shape.pad_h);
-  require_pool_axis(kernel, "width", shape.width, shape.kernel_w, shape.stride_w, shape.pad_w);
-  const auto lines = static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.channels);
-  const std::size_t inputs = lines * static_cast<std::size_t>(shape.depth) * static_cast<std::size_t>(shape.height) *
-                             static_cast<std::size_t>(shape.width);
-  const std::size_t outputs = lines * static_cast<std::size_t>(shape.out_depth()) *
-                              static_cast<std::size_t>(shape.out_height()) *
-                              static_cast<std::size_t>(shape.out_width());
+  const WindowGeometry::Spatial& extent = shape.extent;
+  HALOGRAD_REQUIRE(shape.batch >= 0 && shape.channels >= 0 && extent[0] >= 1 && extent[1] >= 1 && extent[2] >= 1,
+                   kernel, ": images of ", shape.batch, " x ", extent[0], " x ", extent[1], " x ", extent[2], " x ",
+                   shape.channels);
+  for (int i = 0; i < 3; ++i) {
+    const char* const axis = i == 0 ? "depth" : i == 1 ? "height" : "width";
+    const int window = shape.kernel[i], pad = shape.padding[i];
+    HALOGRAD_REQUIRE(window >= 1 && shape.stride[i] >= 1, kernel, ": ", axis, " has window ", window, " and stride ",
+                     shape.stride[i], ", both must be at least 1");
+    HALOGRAD_REQUIRE(pad >= 0 && pad < window, kernel, ": ", axis, " has padding ", pad, " and window ", window,
+                     ": a window could lie in the padding alone");
+    HALOGRAD_REQUIRE(shape.dilation[i] == 1, kernel, ": ", axis, " has dilation ", shape.dilation[i], ", 1 expected");
+    HALOGRAD_REQUIRE(shape.axis(i).outputs >= 1, kernel, ": the window of ", window, " is larger than the padded ",
+                     axis, " of ", extent[i], " + 2 x ", pad);
+  }
+  const std::size_t inputs = static_cast<std::size_t>(shape.in_pixels()) * static_cast<std::size_t>(shape.channels);
+  const std::size_t outputs = static_cast<std::size_t>(shape.out_pixels()) * static_cast<std::size_t>(shape.channels);
   HALOGRAD_REQUIRE(input >= inputs && output >= outputs, kernel, ": the shape needs ", inputs, " and ", outputs,
                    " values, the buffers have ", input, " and ", output);
 }
 
 inline void require_pool_places(const char* kernel, const PoolShape& shape, std::size_t places, std::size_t output) {
-  HALOGRAD_REQUIRE(shape.kernel_d <= 256 / shape.kernel_h / shape.kernel_w, kernel, ": a window of ", shape.kernel_d,
-                   " x ", shape.kernel_h, " x ", shape.kernel_w,
+  HALOGRAD_REQUIRE(shape.kernel[0] <= 256 / shape.kernel[1] / shape.kernel[2], kernel, ": a window of ",
+                   shape.kernel[0], " x ", shape.kernel[1], " x ", shape.kernel[2],
                    " has more than the 256 places that one byte tells apart");
   HALOGRAD_REQUIRE(places >= output, kernel, ": ", places, " places for ", output, " outputs");
 }

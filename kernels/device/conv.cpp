@@ -61,7 +61,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
       KOKKOS_LAMBDA(const long index) {
         const int k = static_cast<int>(index % g.filters);
         int at[4];
-        Geometry::split(index / g.filters, g.out, at);
+        g.split_output(index / g.filters, at);
         T sum = has_bias ? bias(k) : T(0);
         for (int tap = 0; tap < g.taps(); ++tap) {
           const long pixel = g.input_pixel(at, tap);
@@ -92,7 +92,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
         const int channel = static_cast<int>(index % g.channels);
         const int group = channel / g.in_group;
         int at[4];
-        Geometry::split(index / g.channels, g.in, at);
+        g.split_input(index / g.channels, at);
         T sum = accumulate ? dx(index) : T(0);
         for (int tap = 0; tap < g.taps(); ++tap) {
           const long pixel = g.output_pixel(at, tap);

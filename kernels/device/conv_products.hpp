@@ -106,7 +106,7 @@ struct ForwardProduct {
   [[nodiscard]] KOKKOS_FUNCTION Place place(int, long row) const {
     Place place{};
     place.inside = row < pixels;
-    if (place.inside) Geometry::split(row, g.out, place.at);
+    if (place.inside) g.split_output(row, place.at);
     return place;
   }
   template <int count>
@@ -158,7 +158,7 @@ struct DataProduct {
   [[nodiscard]] KOKKOS_FUNCTION Place place(int, long row) const {
     Place place{};
     place.inside = row < pixels;
-    if (place.inside) Geometry::split(row, g.in, place.at);
+    if (place.inside) g.split_input(row, place.at);
     return place;
   }
   template <int count>
@@ -232,7 +232,7 @@ struct WeightProduct {
     const long pixel = pixel_of(block, depth);
     if (pixel < 0 || row >= rows()) return fetch_zeros(found);
     int at[4];
-    Geometry::split(pixel, g.out, at);
+    g.split_output(pixel, at);
     const T* const group = x + static_cast<long>(group_of(block)) * g.in_group;
     if (g.in_group % count == 0) {
       const long from = g.input_pixel(at, place.tap);

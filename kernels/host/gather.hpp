@@ -103,14 +103,14 @@ class TapMap {
   /// Forward: all taps, for every output pixel.
   static TapMap forward(const ConvShape& shape, Tap* storage) {
     TapMap map(shape.extent, shape.stride, {1, 1, 1}, storage);
-    for (int tap = 0; tap < shape.taps(); ++tap) map.add(shape, tap, -1, {0, 0, 0});
+    for (int tap = 0; tap < shape.taps(); ++tap) map.add(shape, tap, false, {0, 0, 0});
     if (shape.dilation[2] == 1) map.run_ = shape.kernel[2];
     return map;
   }
   /// Transposed: the taps that reach the input pixels of one phase (coordinates modulo the stride).
   static TapMap transposed(const ConvShape& shape, const ConvShape::Spatial& phase, Tap* storage) {
     TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride, storage);
-    for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, +1, phase);
+    for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, true, phase);
     if (shape.dilation[2] == 1 && shape.stride == ConvShape::Spatial{1, 1, 1}) map.run_ = shape.kernel[2];
     return map;
   }
@@ -121,7 +121,7 @@ class TapMap {
     TapMap map(shape.out_extent(), {1, 1, 1}, shape.stride, storage);
     for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
       if (phase[0] != depth_phase) return;
-      for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, +1, phase);
+      for (int tap = shape.taps() - 1; tap >= 0; --tap) map.add(shape, tap, true, phase);
     });
     std::sort(storage, storage + map.count_, [](const Tap& a, const Tap& b) { return a.offset < b.offset; });
     const auto same = [](const Tap& a, const Tap& b) { return a.offset == b.offset; };
@@ -144,8 +144,8 @@ class TapMap {
     for (int i = 0; i < count_; ++i) {
       double pairs = 1, hits = 1;
       for (int axis = 0; axis < 3; ++axis) {
-        const Range range =
-            reach(scaled(first)[axis] + taps_[i].offset[axis], step(lattice, axis), image_[axis], lattice.count(axis));
+        const IndexRange range = indices_inside(scaled(first)[axis] + taps_[i].offset[axis], step(lattice, axis),
+                                                image_[axis], lattice.count(axis));
         pairs *= lattice.count(axis);
         hits *= range.end - range.begin;
       }
@@ -153,16 +153,6 @@ class TapMap {
       all += pairs;
     }
     return all > 0 ? inside / all : 1;
-  }
-
-  struct Range {
-    int begin, end;
-  };
-  /// The i in [0, count) with 0 <= start + i step < extent.
-  static Range reach(int start, int step, int extent, int count) {
-    const int end = start < extent ? std::min(count, (extent - start + step - 1) / step) : 0;
-    const int begin = start < 0 ? (-start + step - 1) / step : 0;
-    return {std::min(begin, end), end};
   }
 
   /// Where a tap of zero offset reads.
@@ -196,14 +186,15 @@ class TapMap {
          Tap* storage)
       : image_(image), multiply_(multiply), divide_(divide), taps_(storage) {}
 
-  // Output o reads input o stride - padding + k dilation; so input i is read by output (i + padding - k dilation) /
-  // stride, where that is whole. With i = stride q + phase that output is q + (phase + padding - k dilation) / stride.
-  void add(const ConvShape& shape, int index, int sign, const ConvShape::Spatial& phase) {
+  // Output o reads input o stride + offset(tap); so input i is read by output (i - offset(tap)) / stride, where that is
+  // whole. With i = stride q + phase that output is q + (phase - offset(tap)) / stride.
+  void add(const ConvShape& shape, int index, bool transposed, const ConvShape::Spatial& phase) {
     const int at[3] = {index / (shape.kernel[1] * shape.kernel[2]), index / shape.kernel[2] % shape.kernel[1],
                        index % shape.kernel[2]};
     Tap tap{index, {}, 0};
     for (int axis = 0; axis < 3; ++axis) {
-      const int shift = sign * (shape.padding[axis] - at[axis] * shape.dilation[axis]) + phase[axis];
+      const int offset = shape.axis(axis).offset(at[axis]);
+      const int shift = transposed ? phase[axis] - offset : offset;
       if (shift % divide_[axis] != 0) return;
       tap.offset[axis] = shift / divide_[axis];
     }
@@ -270,14 +261,14 @@ class TapTable {
     const long origin = map_.position(pixel.n, base);
     for (int slot = 0; slot < slots(); ++slot, rows += width_) {
       const Tap& tap = map_.tap(slot * run_);
-      TapMap::Range range{0, length};
+      IndexRange range{0, length};
       if (!inside_) {
         const int w = base[2] + tap.offset[2];
         const bool stays = step == 0;  // every pixel of the line reads at w
         if (!map_.row_inside(base, tap) || (stays && (w < 0 || w >= map_.row_extent()))) {
           range.end = 0;
         } else if (!stays) {
-          range = TapMap::reach(w, step, map_.row_extent(), length);
+          range = indices_inside(w, step, map_.row_extent(), length);
         }
         for (int i = 0; i < range.begin; ++i) rows[i] = zeros;
         for (int i = range.end; i < length; ++i) rows[i] = zeros;

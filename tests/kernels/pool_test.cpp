@@ -12,39 +12,56 @@
 namespace halograd {
 
 /// How GoogleTest names the shape of a failing case.
-void PrintTo(const PoolShape& shape, std::ostream* out) {
-  *out << shape.batch << "x" << shape.height << "x" << shape.width << "x" << shape.channels << " window "
-       << shape.kernel_h << "x" << shape.kernel_w << " stride " << shape.stride_h << "," << shape.stride_w << " pad "
-       << shape.pad_h << "," << shape.pad_w << " depth " << shape.depth << " window " << shape.kernel_d << " stride "
-       << shape.stride_d << " pad " << shape.pad_d;
+void PrintTo(const PoolShape& s, std::ostream* out) {
+  *out << s.batch << "x" << ::testing::PrintToString(s.extent) << "x" << s.channels << " window "
+       << ::testing::PrintToString(s.kernel) << " stride " << ::testing::PrintToString(s.stride) << " padding "
+       << ::testing::PrintToString(s.padding);
 }
 
 namespace {
 
+/// Height and width, then what a volume has besides.
+struct Case {
+  int batch, height, width, channels, kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+  int depth = 1, kernel_d = 1, stride_d = 1, pad_d = 0;
+  operator PoolShape() const {  // NOLINT(google-explicit-constructor): the tables below list cases as shapes
+    PoolShape shape;
+    shape.batch = batch;
+    shape.channels = channels;
+    shape.extent = {depth, height, width};
+    shape.kernel = {kernel_d, kernel_h, kernel_w};
+    shape.stride = {stride_d, stride_h, stride_w};
+    shape.padding = {pad_d, pad_h, pad_w};
+    return shape;
+  }
+};
+
 std::size_t input_size(const PoolShape& s) {
-  return std::size_t(s.batch) * s.depth * s.height * s.width * s.channels;
+  return static_cast<std::size_t>(s.in_pixels() * s.channels);
 }
 std::size_t output_size(const PoolShape& s) {
-  return std::size_t(s.batch) * s.out_depth() * s.out_height() * s.out_width() * s.channels;
+  return static_cast<std::size_t>(s.out_pixels() * s.channels);
 }
 
 /// Calls visit(output, input, place) for each input in each window, windows and places in order.
 template <class Visit>
 void visit_windows(const PoolShape& s, const Visit& visit) {
   std::size_t output = 0;
-  const int places = s.kernel_d * s.kernel_h * s.kernel_w;
+  const auto out = s.out_extent();
   for (int n = 0; n < s.batch; ++n)
-    for (int o = 0; o < s.out_depth(); ++o)
-      for (int p = 0; p < s.out_height(); ++p)
-        for (int q = 0; q < s.out_width(); ++q)
+    for (int o = 0; o < out[0]; ++o)
+      for (int p = 0; p < out[1]; ++p)
+        for (int q = 0; q < out[2]; ++q)
           for (int c = 0; c < s.channels; ++c, ++output)
-            for (int place = 0; place < places; ++place) {
-              const int plane = o * s.stride_d - s.pad_d + place / (s.kernel_h * s.kernel_w);
-              const int row = p * s.stride_h - s.pad_h + place / s.kernel_w % s.kernel_h;
-              const int column = q * s.stride_w - s.pad_w + place % s.kernel_w;
-              if (plane < 0 || plane >= s.depth || row < 0 || row >= s.height || column < 0 || column >= s.width)
+            for (int place = 0; place < s.taps(); ++place) {
+              const int plane = o * s.stride[0] - s.padding[0] + place / (s.kernel[1] * s.kernel[2]);
+              const int row = p * s.stride[1] - s.padding[1] + place / s.kernel[2] % s.kernel[1];
+              const int column = q * s.stride[2] - s.padding[2] + place % s.kernel[2];
+              if (plane < 0 || plane >= s.extent[0] || row < 0 || row >= s.extent[1] || column < 0 ||
+                  column >= s.extent[2])
                 continue;
-              const std::size_t pixel = ((std::size_t(n) * s.depth + plane) * s.height + row) * s.width + column;
+              const std::size_t pixel =
+                  ((std::size_t(n) * s.extent[0] + plane) * s.extent[1] + row) * s.extent[2] + column;
               visit(output, pixel * s.channels + c, place);
             }
 }
@@ -105,7 +122,7 @@ void check_max(const PoolShape& s) {
 template <class T>
 void check_avg(const PoolShape& s) {
   const ExecutionSpace exec;
-  const double share = 1.0 / (s.kernel_d * s.kernel_h * s.kernel_w);
+  const double share = 1.0 / (s.taps());
   const auto x = noise<T>(input_size(s), 4);
   const auto dy = noise<T>(output_size(s), 5);
   const auto before = noise<T>(input_size(s), 6);
@@ -193,41 +210,41 @@ TEST_P(PoolTest, BackwardAgreesWithCentralDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PoolTest,
-                         ::testing::Values(PoolShape{2, 6, 8, 20, 2, 2, 2, 2, 0, 0},     // exact
-                                           PoolShape{1, 24, 24, 3, 2, 2, 2, 2, 0, 0},    // few channels
-                                           PoolShape{2, 8, 8, 70, 2, 2, 2, 2, 0, 0},     // more than a tile of channels
-                                           PoolShape{3, 7, 5, 17, 2, 2, 2, 2, 0, 0},     // a remainder
-                                           PoolShape{2, 7, 6, 4, 2, 2, 2, 2, 1, 1},      // padded
-                                           PoolShape{1, 6, 6, 1, 2, 2, 2, 2, 1, 0},      // padded on one axis
-                                           PoolShape{2, 9, 9, 5, 3, 3, 2, 2, 1, 1},      // overlapping, padded (ResNet)
-                                           PoolShape{1, 5, 7, 3, 3, 3, 1, 1, 1, 1},      // overlapping, stride 1
-                                           PoolShape{1, 5, 5, 64, 2, 2, 1, 1, 0, 0},     // overlapping 2 x 2
-                                           PoolShape{2, 11, 9, 3, 2, 2, 3, 4, 0, 0},     // gaps
-                                           PoolShape{1, 11, 12, 2, 3, 2, 4, 3, 1, 1},    // gaps, padded
-                                           PoolShape{2, 8, 8, 33, 8, 8, 8, 8, 0, 0},     // global
-                                           PoolShape{1, 9, 4, 1, 3, 1, 2, 3, 2, 0},      // unlike axes
-                                           PoolShape{1, 4, 9, 130, 1, 3, 3, 1, 0, 2},    // unlike axes
-                                           PoolShape{1, 3, 3, 2, 4, 4, 1, 1, 3, 3},      // window larger than image
-                                           PoolShape{1, 16, 16, 1, 16, 16, 1, 1, 0, 0},  // 256 places
-                                           PoolShape{1, 1, 1, 1, 1, 1, 1, 1, 0, 0},
-                                           PoolShape{0, 4, 4, 3, 2, 2, 2, 2, 0, 0}));  // no images
+                         ::testing::Values(Case{2, 6, 8, 20, 2, 2, 2, 2, 0, 0},     // exact
+                                           Case{1, 24, 24, 3, 2, 2, 2, 2, 0, 0},    // few channels
+                                           Case{2, 8, 8, 70, 2, 2, 2, 2, 0, 0},     // more than a tile of channels
+                                           Case{3, 7, 5, 17, 2, 2, 2, 2, 0, 0},     // a remainder
+                                           Case{2, 7, 6, 4, 2, 2, 2, 2, 1, 1},      // padded
+                                           Case{1, 6, 6, 1, 2, 2, 2, 2, 1, 0},      // padded on one axis
+                                           Case{2, 9, 9, 5, 3, 3, 2, 2, 1, 1},      // overlapping, padded (ResNet)
+                                           Case{1, 5, 7, 3, 3, 3, 1, 1, 1, 1},      // overlapping, stride 1
+                                           Case{1, 5, 5, 64, 2, 2, 1, 1, 0, 0},     // overlapping 2 x 2
+                                           Case{2, 11, 9, 3, 2, 2, 3, 4, 0, 0},     // gaps
+                                           Case{1, 11, 12, 2, 3, 2, 4, 3, 1, 1},    // gaps, padded
+                                           Case{2, 8, 8, 33, 8, 8, 8, 8, 0, 0},     // global
+                                           Case{1, 9, 4, 1, 3, 1, 2, 3, 2, 0},      // unlike axes
+                                           Case{1, 4, 9, 130, 1, 3, 3, 1, 0, 2},    // unlike axes
+                                           Case{1, 3, 3, 2, 4, 4, 1, 1, 3, 3},      // window larger than image
+                                           Case{1, 16, 16, 1, 16, 16, 1, 1, 0, 0},  // 256 places
+                                           Case{1, 1, 1, 1, 1, 1, 1, 1, 0, 0},
+                                           Case{0, 4, 4, 3, 2, 2, 2, 2, 0, 0}));  // no images
 
 // Depth, its window, stride and padding stand last.
 INSTANTIATE_TEST_SUITE_P(Volumes, PoolTest,
-                         ::testing::Values(PoolShape{2, 6, 4, 20, 2, 2, 2, 2, 0, 0, 4, 2, 2, 0},  // exact
-                                           PoolShape{2, 5, 6, 3, 2, 2, 2, 2, 0, 0, 5, 2, 2, 0},   // a remainder
-                                           PoolShape{1, 7, 5, 17, 3, 3, 2, 2, 1, 1, 6, 3, 2, 1},  // overlapping, padded
-                                           PoolShape{2, 6, 6, 4, 2, 2, 2, 2, 0, 0, 3, 1, 1, 0},   // planes alone
-                                           PoolShape{2, 4, 5, 4, 2, 2, 2, 2, 0, 0, 5, 2, 1, 0},   // depth overlaps
-                                           PoolShape{1, 6, 5, 2, 2, 2, 3, 2, 0, 0, 8, 2, 3, 0},   // gaps
-                                           PoolShape{2, 7, 4, 2, 2, 3, 3, 3, 1, 0, 7, 2, 3, 1},   // gaps, padded
-                                           PoolShape{1, 6, 6, 33, 6, 6, 6, 6, 0, 0, 6, 6, 6, 0},  // global
-                                           PoolShape{1, 1, 9, 3, 1, 3, 1, 2, 0, 1, 4, 2, 2, 1}));
+                         ::testing::Values(Case{2, 6, 4, 20, 2, 2, 2, 2, 0, 0, 4, 2, 2, 0},  // exact
+                                           Case{2, 5, 6, 3, 2, 2, 2, 2, 0, 0, 5, 2, 2, 0},   // a remainder
+                                           Case{1, 7, 5, 17, 3, 3, 2, 2, 1, 1, 6, 3, 2, 1},  // overlapping, padded
+                                           Case{2, 6, 6, 4, 2, 2, 2, 2, 0, 0, 3, 1, 1, 0},   // planes alone
+                                           Case{2, 4, 5, 4, 2, 2, 2, 2, 0, 0, 5, 2, 1, 0},   // depth overlaps
+                                           Case{1, 6, 5, 2, 2, 2, 3, 2, 0, 0, 8, 2, 3, 0},   // gaps
+                                           Case{2, 7, 4, 2, 2, 3, 3, 3, 1, 0, 7, 2, 3, 1},   // gaps, padded
+                                           Case{1, 6, 6, 33, 6, 6, 6, 6, 0, 0, 6, 6, 6, 0},  // global
+                                           Case{1, 1, 9, 3, 1, 3, 1, 2, 0, 1, 4, 2, 2, 1}));
 
 TEST(PoolEdgeTest, TheFirstOfEqualValuesWins) {
   const ExecutionSpace exec;
   for (const int window : {2, 3}) {
-    const PoolShape s{1, window, window, 5, window, window, window, window, 0, 0};
+    const PoolShape s = Case{1, window, window, 5, window, window, window, window, 0, 0};
     const auto x = to_device(std::vector<float>(input_size(s), 2.0F));
     const Buffer<float> y("y", 5);
     const Buffer<std::uint8_t> which("which", 5);
@@ -241,7 +258,7 @@ TEST(PoolEdgeTest, NotANumberWins) {
   const ExecutionSpace exec;
   for (const int window : {2, 3}) {
     for (int place = 0; place < window * window; ++place) {
-      const PoolShape s{1, window, window, 1, window, window, window, window, 0, 0};
+      const PoolShape s = Case{1, window, window, 1, window, window, window, window, 0, 0};
       auto x = noise<float>(input_size(s), 9);
       x[place] = std::numeric_limits<float>::quiet_NaN();
       const Buffer<float> y("y", 1);
@@ -258,7 +275,7 @@ TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {
   const ExecutionSpace exec;
   const Buffer<float> x("x", 10000);
   const Buffer<std::uint8_t> which("which", 10000);
-  const PoolShape bad[] = {
+  const Case bad[] = {
       {1, 4, 4, 1, 5, 2, 1, 1, 0, 0},                 // window larger than the image
       {1, 4, 4, 1, 2, 2, 0, 1, 0, 0},                 // no stride
       {1, 4, 4, 1, 2, 2, 1, 1, 2, 0},                 // windows of padding alone
@@ -270,13 +287,13 @@ TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {
       {1, 20, 20, 1, 8, 8, 8, 8, 0, 0, 20, 5, 1, 0},  // more places than a byte has
       {1, 20, 20, 1, 2, 2, 2, 2, 0, 0, 40, 2, 2, 0},  // more planes than the buffer has
   };
-  for (const PoolShape& s : bad) {
+  for (const PoolShape s : bad) {
     EXPECT_THROW(max_pool_forward<float>(exec, s, x, false, x, which), Error) << ::testing::PrintToString(s);
     EXPECT_THROW(max_pool_backward<float>(exec, s, x, which, x, false), Error) << ::testing::PrintToString(s);
   }
   EXPECT_THROW(avg_pool_forward<float>(exec, bad[0], x, x), Error);
   EXPECT_THROW(avg_pool_backward<float>(exec, bad[6], x, x, false), Error);
-  const PoolShape good{1, 4, 4, 1, 2, 2, 2, 2, 0, 0};
+  const PoolShape good = Case{1, 4, 4, 1, 2, 2, 2, 2, 0, 0};
   const Buffer<float> y("y", 4);
   EXPECT_THROW(max_pool_forward<float>(exec, good, x, false, y, Buffer<std::uint8_t>("which", 3)), Error);
 }

@@ -100,9 +100,9 @@ void add_pools() {
   for (const auto& layer : layers) {
     PoolShape shape;
     shape.batch = batch;
-    shape.height = shape.width = layer.size;
     shape.channels = layer.channels;
-    shape.kernel_h = shape.kernel_w = shape.stride_h = shape.stride_w = 2;
+    shape.extent = {1, layer.size, layer.size};
+    shape.kernel = shape.stride = {1, 2, 2};
     const std::size_t length = static_cast<std::size_t>(batch) * layer.size * layer.size * layer.channels;
     const Buffer<float> x = values(length, 0.5F), y = values(length / 4, 0.25F);
     const Buffer<std::uint8_t> which("which", length / 4);
@@ -114,7 +114,7 @@ void add_pools() {
   }
   PoolShape whole;
   whole.batch = batch;
-  whole.height = whole.width = whole.kernel_h = whole.kernel_w = 8;
+  whole.extent = whole.kernel = {1, 8, 8};
   whole.channels = 64;
   const Buffer<float> x = values(static_cast<std::size_t>(batch) * 64 * 64, 0.5F), y = values(batch * 64U, 0);
   add("avg_pool/resnet20_pool/forward", static_cast<double>(x.size() + y.size()),

@@ -86,8 +86,7 @@ std::unique_ptr<Layer> make_conv(const LayerConfig& config, const std::vector<Sh
   HALOGRAD_REQUIRE(config.groups >= 1 && input.channels % config.groups == 0 && config.channels % config.groups == 0,
                    "layer ", config.name, " (conv): groups = ", config.groups, " does not divide its input's ",
                    input.channels, " channels and its own ", config.channels);
-  const ConvShape::Spatial out = shape.out_extent();
-  HALOGRAD_REQUIRE(out[0] >= 1 && out[1] >= 1 && out[2] >= 1, "layer ", config.name, " (conv): a kernel of ",
+  HALOGRAD_REQUIRE(shape.fits(), "layer ", config.name, " (conv): a kernel of ",
                    extents_text(shape.kernel, input.dimensions), " does not fit in its input of ", to_string(input),
                    " with this padding");
   return std::make_unique<Conv>(shape, input.dimensions, config.bias, epilogue.relu);

@@ -100,8 +100,7 @@ std::unique_ptr<Layer> make_conv_transpose(const LayerConfig& config, const std:
     HALOGRAD_REQUIRE(more[axis] < shape.stride[axis], "layer ", config.name, " (conv_transpose): output_padding ",
                      extents_text(more, input.dimensions), " is not below the stride ",
                      extents_text(shape.stride, input.dimensions));
-    const long extent = (input.extents()[axis] - 1L) * shape.stride[axis] - 2L * shape.padding[axis] +
-                        static_cast<long>(shape.dilation[axis]) * (shape.kernel[axis] - 1) + more[axis] + 1;
+    const long extent = shape.extent_for(axis, input.extents()[axis]) + more[axis];
     HALOGRAD_REQUIRE(extent >= 1 && extent <= std::numeric_limits<int>::max(), "layer ", config.name,
                      " (conv_transpose): its output would be ", extent, " pixels long, from an input of ",
                      to_string(input), " with padding ", extents_text(shape.padding, input.dimensions));

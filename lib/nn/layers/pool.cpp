@@ -1,7 +1,6 @@
 #include "kernels/pool.hpp"
 
 #include <string>
-#include <tuple>
 
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
@@ -12,9 +11,7 @@ namespace {
 class Pool : public Layer {
  public:
   Pool(const PoolShape& shape, int dimensions) : shape_(shape), dimensions_(dimensions) {}
-  [[nodiscard]] Shape output_shape() const override {
-    return {{shape_.out_depth(), shape_.out_height(), shape_.out_width()}, shape_.channels, dimensions_};
-  }
+  [[nodiscard]] Shape output_shape() const override { return {shape_.out_extent(), shape_.channels, dimensions_}; }
 
  protected:
   [[nodiscard]] PoolShape with_batch(int batch) const {
@@ -33,7 +30,7 @@ class MaxPool : public Pool {
   [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
-    if (shape_.kernel_d * shape_.kernel_h * shape_.kernel_w <= max_pool_mask_places) needs.mask = Mask::own;
+    if (shape_.taps() <= max_pool_mask_places) needs.mask = Mask::own;
     needs.saved_bytes = static_cast<std::size_t>(output_shape().values() * largest_batch);
     return needs;
   }
@@ -72,24 +69,19 @@ class AvgPool : public Pool {
 
 PoolShape pool_shape(const LayerConfig& config, const Shape& input) {
   PoolShape shape;
-  shape.depth = input.depth;
-  shape.height = input.height;
-  shape.width = input.width;
   shape.channels = input.channels;
-  const auto kernel = along_axes(config, "kernel", config.kernel, input, 1);
-  const auto stride = along_axes(config, "stride", config.stride, input, 1);
-  const auto padding = along_axes(config, "padding", config.padding, input, 0);
-  const std::string window = extents_text(kernel, input.dimensions);
+  shape.extent = input.extents();
+  shape.kernel = along_axes(config, "kernel", config.kernel, input, 1);
+  shape.stride = along_axes(config, "stride", config.stride, input, 1);
+  shape.padding = along_axes(config, "padding", config.padding, input, 0);
+  const std::string window = extents_text(shape.kernel, input.dimensions);
   for (int axis = 0; axis < 3; ++axis) {
-    HALOGRAD_REQUIRE(padding[axis] < kernel[axis], "layer ", config.name, " (", config.type, "): padding ",
-                     extents_text(padding, input.dimensions), " makes windows that see nothing else; less than the ",
-                     "kernel's ", window, " expected");
-    HALOGRAD_REQUIRE(input.extents()[axis] + 2L * padding[axis] >= kernel[axis], "layer ", config.name, " (",
-                     config.type, "): a window of ", window, " does not fit in its input of ", to_string(input));
+    HALOGRAD_REQUIRE(shape.padding[axis] < shape.kernel[axis], "layer ", config.name, " (", config.type, "): padding ",
+                     extents_text(shape.padding, input.dimensions),
+                     " makes windows that see nothing else; less than the ", "kernel's ", window, " expected");
   }
-  std::tie(shape.kernel_d, shape.kernel_h, shape.kernel_w) = std::tuple_cat(kernel);
-  std::tie(shape.stride_d, shape.stride_h, shape.stride_w) = std::tuple_cat(stride);
-  std::tie(shape.pad_d, shape.pad_h, shape.pad_w) = std::tuple_cat(padding);
+  HALOGRAD_REQUIRE(shape.fits(), "layer ", config.name, " (", config.type, "): a window of ", window,
+                   " does not fit in its input of ", to_string(input));
   return shape;
 }
 
@@ -99,9 +91,8 @@ std::unique_ptr<Layer> make_max_pool(const LayerConfig& config, const std::vecto
                                      const Epilogue& /*epilogue*/) {
   const Shape& input = inputs[0];
   const PoolShape shape = pool_shape(config, input);
-  HALOGRAD_REQUIRE(static_cast<long>(shape.kernel_d) * shape.kernel_h * shape.kernel_w <= 256, "layer ", config.name,
-                   " (max_pool): a window of ",
-                   extents_text({shape.kernel_d, shape.kernel_h, shape.kernel_w}, input.dimensions),
+  HALOGRAD_REQUIRE(static_cast<long>(shape.kernel[0]) * shape.kernel[1] * shape.kernel[2] <= 256, "layer ", config.name,
+                   " (max_pool): a window of ", extents_text(shape.kernel, input.dimensions),
                    " has more than 256 places");
   return std::make_unique<MaxPool>(shape, input.dimensions);
 }
@@ -116,9 +107,7 @@ std::unique_ptr<Layer> make_global_avg_pool(const LayerConfig& /*config*/, const
                                             const Epilogue& /*epilogue*/) {
   const Shape& input = inputs[0];
   PoolShape shape;
-  shape.depth = shape.kernel_d = input.depth;
-  shape.height = shape.kernel_h = input.height;
-  shape.width = shape.kernel_w = input.width;
+  shape.extent = shape.kernel = input.extents();
   shape.channels = input.channels;
   return std::make_unique<AvgPool>(shape, input.dimensions);
 }
