@@ -3,7 +3,7 @@
 #
 # Usage: bash tests/run.sh                  all checks of the sources (does the program compile for AMD devices as well?) on
 #                                          Debian 12, then every test but the long ones
-#        bash tests/run.sh --long           the same and the long ones
+#        bash tests/run.sh --long           the same and the long ones; clang-tidy looks at all sources
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 #        bash tests/run.sh --suite NAME ... the last but one in a bare Debian release of that name (tests/suite.sh)
@@ -20,11 +20,13 @@ if [[ ${1:-} == --openmpi ]]; then
   shift
 fi
 sources=false
+long=false
 if (($# == 0)); then
   sources=true
   set -- -LE long
 elif [[ $1 == --long ]]; then
   sources=true
+  long=true
   shift
 fi
 # Formatters, clang-tidy and hipcc judge differently in each release: those of Debian 12 count.
@@ -52,8 +54,13 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
+# What has changed since the branch left origin/main; everything on main itself, without one, and with --long.
 check_tidy() {
-  cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh build/tidy
+  local base since=()
+  if ! $long && base=$(git merge-base HEAD origin/main 2>/dev/null) && [[ $base != "$(git rev-parse HEAD)" ]]; then
+    since=(--since "$base")
+  fi
+  cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh "${since[@]}" build/tidy
 }
 
 check_hip() {
