@@ -15,6 +15,7 @@ from inject_test import RUN_FILE
 RANKS = 3
 KILLED = 1
 LIMIT = 30  # seconds
+SILENCE, GRACE = 15, 2  # seconds, of lib/mpi/watchdog.hpp
 REQUEUE = 75
 LET_LIVE = "-disable-auto-cleanup" if IS_MPICH else "--enable-recovery"
 RANK = "PMI_RANK" if IS_MPICH else "OMPI_COMM_WORLD_RANK"
@@ -28,7 +29,8 @@ def rank_of(process):
 
 @unittest.skipUnless(IS_MPICH or IS_OPEN_MPI, "needs a launcher that lets the other ranks live: MPICH's or Open MPI's")
 class Death(ProgramTest):
-    def check(self, environment=None, fate=signal.SIGKILL, **settings):
+    def start(self, environment=None, **settings):
+        """A job that trains, with its first epoch behind it."""
         run = self.write("run.toml", RUN_FILE)
         words = launched(["train", run, "--overwrite", *sets(training__epochs=1000000, **settings)], 0)
         script = self.write("rank.sh", f'trap : USR1 TERM\n"$@"\necho $? > status.${RANK}\n')
@@ -40,6 +42,10 @@ class Death(ProgramTest):
         end = time.monotonic() + TIMEOUT
         while "consensus" not in self.log() and time.monotonic() < end and job.poll() is None:
             time.sleep(0.05)
+        return job
+
+    def check(self, environment=None, fate=signal.SIGKILL, **settings):
+        job = self.start(environment, **settings)
         victims = [process for process in ranks_below(job.pid) if rank_of(process) == KILLED]
         self.assertEqual(len(victims), 1, self.log())
         time.sleep(0.5)
@@ -87,6 +93,22 @@ class Death(ProgramTest):
     def test_a_silent_node(self):
         """Nothing ends, so that no launcher notices: a stopped rank stands for a host that no longer answers."""
         self.check(environment={"MPIR_CVAR_NOLOCAL": "1"}, fate=signal.SIGSTOP)
+
+    @unittest.skipUnless(IS_MPICH, "MPICH's switch")
+    def test_a_job_that_stands_still(self):
+        """Longer than a node may be silent: a suspended job, or a virtual machine that its host stops, goes on."""
+        job = self.start({"MPIR_CVAR_NOLOCAL": "1"})
+        ranks = ranks_below(job.pid)
+        self.assertEqual(len(ranks), RANKS, self.log())
+        for fate, seconds in ((signal.SIGSTOP, SILENCE + 2), (signal.SIGCONT, GRACE + 3)):
+            for process in ranks:
+                os.kill(process, fate)
+            time.sleep(seconds)
+        alive = ranks_below(job.pid)
+        for process in alive:
+            os.kill(process, signal.SIGKILL)
+        job.wait(TIMEOUT)
+        self.assertEqual(sorted(alive), sorted(ranks), self.log())
 
 
 if __name__ == "__main__":
