@@ -44,15 +44,18 @@ class Cluster:
         subprocess.run(["bash", SCRIPT, "stop", self.folder], stdin=subprocess.DEVNULL, timeout=150, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def command(self, *words, **environment):
-        result = execute([*map(str, words)], self.folder, {**self.environment, **environment})
-        if result.status != 0:
-            raise AssertionError(f"{words}: status {result.status}\n{result.out}\n{result.err}")
-        return result.out
+    def command(self, *words, attempts=1, **environment):
+        for left in reversed(range(attempts)):
+            result = execute([*map(str, words)], self.folder, {**self.environment, **environment})
+            if result.status == 0:
+                return result.out
+            if left > 0:
+                time.sleep(0.5)
+        raise AssertionError(f"{words}: status {result.status}\n{result.out}\n{result.err}")
 
     def job(self, number):
         """What scontrol knows of a job, of all jobs of an array, or of all components of a heterogeneous one."""
-        text = self.command("scontrol", "show", "job", "-o", number)
+        text = self.command("scontrol", "show", "job", "-o", number, attempts=20)  # a busy controller may hang up
         return [dict(re.findall(r"([\w/:]+)=(\S*)", line)) for line in text.splitlines()]
 
     def wait(self, number, until=None, timeout=TIMEOUT):

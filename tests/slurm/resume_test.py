@@ -28,14 +28,20 @@ class Resume(ClusterTest):
             self.assertLess(time.monotonic(), end, f"job {job}: {self.outputs()}")
             time.sleep(0.02)
 
-    def check_log(self, log, reason):
-        """One continuous story: stopped at a step, resumed at that step. The step."""
-        stopped, = re.findall(rf"^Stopped by {reason} after epoch \d+, step \d+ of \d+ \((\d+) steps in all\)", log, re.MULTILINE)
-        resumed, = re.findall(r"^Resumed from \S+: .*?(\d+) steps in all done", log, re.MULTILINE)
-        self.assertEqual(stopped, resumed, log)
-        self.assertLess(log.index("Stopped by"), log.index("start 2:"))
+    def check_log(self, log, reason, restarts):
+        """One continuous story: each stop is followed by a start at that step, and each restart was asked for. The first step.
+
+        On a busy machine there may be more than one: Slurm signals again where it is answered late, and a rank that gets no
+        time for long is taken for dead.
+        """
+        events = re.findall(rf"^(Stopped by {reason}|Resumed from) .*?(\d+) steps in all", log, re.MULTILINE)
+        stops = [i for i, (what, _) in enumerate(events) if what != "Resumed from"]
+        self.assertGreater(len(stops), 0, log)
+        for i in stops:
+            self.assertEqual(events[i + 1:i + 2], [("Resumed from", events[i][1])], log)
+        self.assertEqual(restarts, str(log.count("saved for later, back into the queue")), log)
         self.assertEqual(len(re.findall("^job .* start 1: ", log, re.MULTILINE)), 1)
-        return int(stopped)
+        return int(events[stops[0]][1])
 
     def check_rows(self, folder):
         """Each epoch and each step has one row."""
@@ -49,8 +55,7 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, f"runs/{signal}")
         self.cluster.command("scancel", f"--signal={signal}", job)
         record, = self.ends(job)
-        self.assertEqual(record["Restarts"], "1", self.outputs())
-        step = self.check_log(self.read(f"halograd-cpu-{job}.out"), reason)
+        step = self.check_log(self.read(f"halograd-cpu-{job}.out"), reason, record["Restarts"])
         self.assertGreater(step, 0)
         return self.check_rows(f"runs/{signal}")
 
@@ -67,11 +72,11 @@ class Resume(ClusterTest):
     def check_goes_on(self, job, folder, reason):
         """It was stopped in time, was queued again, and trains on; then it is cancelled."""
         def resumed(records):
-            return records[0]["Restarts"] == "1" and "Resumed from" in self.read(f"halograd-cpu-{job}.out")
+            return records[0]["Restarts"] != "0" and "Resumed from" in self.read(f"halograd-cpu-{job}.out")
         self.cluster.wait(job, resumed)
         self.cluster.command("scancel", job)
-        self.cluster.wait(job)
-        self.check_log(self.read(f"halograd-cpu-{job}.out"), reason)
+        record, = self.cluster.wait(job)
+        self.check_log(self.read(f"halograd-cpu-{job}.out"), reason, record["Restarts"])
         self.assertTrue(os.path.exists(self.path(folder, "checkpoint.h5")))
 
     def test_slurm_s_own_signal_and_the_time_limit(self):
@@ -92,8 +97,7 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, "runs/digits")
         self.cluster.command("scancel", "--signal=USR1", job)
         record, = self.ends(job)
-        self.assertEqual(record["Restarts"], "1", self.outputs())
-        self.check_log(self.read(f"halograd-cpu-{job}.out"), "SIGUSR1")
+        self.check_log(self.read(f"halograd-cpu-{job}.out"), "SIGUSR1", record["Restarts"])
         self.check_rows("runs/digits")
 
     def test_a_heterogeneous_job(self):
@@ -102,8 +106,8 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(job, "runs/digits")
         self.cluster.command("scancel", "--signal=USR1", job)
         records = self.ends(job)
-        self.assertEqual([record["Restarts"] for record in records], ["1", "1"], self.outputs())
-        self.check_log(self.read(f"halograd-heterogeneous-{job}.out"), "SIGUSR1")
+        for record in records:
+            self.check_log(self.read(f"halograd-heterogeneous-{job}.out"), "SIGUSR1", record["Restarts"])
         self.check_rows("runs/digits")
 
     def test_one_job_of_an_array(self):
@@ -113,8 +117,8 @@ class Resume(ClusterTest):
         self.wait_for_checkpoint(array, last)
         self.cluster.command("scancel", "--signal=USR1", f"{array}_1")
         records = {record["ArrayTaskId"]: record for record in self.ends(array)}
-        self.assertEqual([records[index]["Restarts"] for index in ("0", "1")], ["0", "1"])
-        self.check_log(self.read(f"halograd-sweep-{array}_1.out"), "SIGUSR1")
+        self.assertEqual(records["0"]["Restarts"], "0")
+        self.check_log(self.read(f"halograd-sweep-{array}_1.out"), "SIGUSR1", records["1"]["Restarts"])
         for name in ("none", "allreduce"):
             self.check_rows(f"runs/sweep-{array}/{name}")
         first = self.read(f"halograd-sweep-{array}_0.out")
