@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace halograd {
+namespace halograd::json_test {
 namespace {
 
 template <class Value>
@@ -46,4 +46,4 @@ TEST(Json, KeepsTheOrderAndNests) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::json_test

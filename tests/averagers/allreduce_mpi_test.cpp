@@ -13,7 +13,7 @@
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
 
-namespace halograd {
+namespace halograd::allreduce_mpi_test {
 namespace {
 
 constexpr std::size_t length = 2'600'000;  // two buckets and what is left
@@ -101,4 +101,4 @@ TEST(AllreduceBuckets, OfAGradientThatIsLeftOutDoNotCount) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::allreduce_mpi_test

@@ -19,7 +19,7 @@
 #include "tests/averagers/replicas.hpp"
 #include "tests/window/device_halos.hpp"
 
-namespace halograd {
+namespace halograd::averager_mpi_test {
 namespace {
 
 struct Choice {
@@ -288,4 +288,4 @@ INSTANTIATE_TEST_SUITE_P(Graphs, Decay, testing::Values("ring", "torus2d", "expo
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::averager_mpi_test

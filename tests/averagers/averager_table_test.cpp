@@ -7,7 +7,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::averager_table_test {
 namespace {
 
 TEST(AveragerTable, NamesAreDifferentAndFactsFitTogether) {
@@ -66,4 +66,4 @@ TEST(AveragerTable, TitlesNameTheOrderWhereThereIsOne) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::averager_table_test

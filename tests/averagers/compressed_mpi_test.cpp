@@ -6,7 +6,7 @@
 #include "graph/spectral_gap.hpp"
 #include "tests/averagers/replicas.hpp"
 
-namespace halograd {
+namespace halograd::compressed_mpi_test {
 namespace {
 
 AveragerConfig config_of(const std::string& codec, const std::string& order = "combine_then_adapt") {
@@ -173,4 +173,4 @@ TEST(Compressed, GoesOnWithTheSameBitsFromWhatACheckpointKeeps) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::compressed_mpi_test

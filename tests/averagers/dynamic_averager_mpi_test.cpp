@@ -12,7 +12,7 @@
 #include "tests/averagers/replicas.hpp"
 #include "tests/mpi/ranks.hpp"
 
-namespace halograd {
+namespace halograd::dynamic_averager_mpi_test {
 namespace {
 
 Topology topology_of(const std::string& kind, int ranks) {
@@ -169,4 +169,4 @@ TEST(DynamicNeighbourAverager, RefusesStalenessAndColumnStochasticWeights) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::dynamic_averager_mpi_test

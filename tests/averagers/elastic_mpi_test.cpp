@@ -3,7 +3,7 @@
 
 #include "tests/averagers/replicas.hpp"
 
-namespace halograd {
+namespace halograd::elastic_mpi_test {
 namespace {
 
 constexpr std::size_t length = 101;
@@ -101,4 +101,4 @@ TEST(Elastic, GoesOnWithTheSameBits) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::elastic_mpi_test

@@ -6,7 +6,7 @@
 
 #include "tests/averagers/replicas.hpp"
 
-namespace halograd {
+namespace halograd::every_averager_mpi_test {
 namespace {
 
 constexpr std::size_t length = 120;
@@ -170,4 +170,4 @@ TEST(Elastic, WaitsForTheMessagesOfARingToFollowEachOther) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::every_averager_mpi_test

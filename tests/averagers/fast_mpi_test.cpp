@@ -4,7 +4,7 @@
 #include "kernels/error.hpp"
 #include "tests/averagers/replicas.hpp"
 
-namespace halograd {
+namespace halograd::fast_mpi_test {
 namespace {
 
 constexpr std::size_t length = 101;
@@ -98,4 +98,4 @@ TEST(Fast, NeedsAnOptimizer) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::fast_mpi_test

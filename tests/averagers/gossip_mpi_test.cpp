@@ -17,7 +17,7 @@
 #include "tests/mpi/ranks.hpp"
 #include "window/pair_window.hpp"
 
-namespace halograd {
+namespace halograd::gossip_mpi_test {
 namespace {
 
 using Rows = std::vector<std::vector<double>>;  // of all ranks
@@ -337,4 +337,4 @@ TEST(Gossip, CountsWhatItSendsAndRefusesOtherGraphs) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::gossip_mpi_test

@@ -5,7 +5,7 @@
 #include "mpi/node_group.hpp"
 #include "tests/averagers/replicas.hpp"
 
-namespace halograd {
+namespace halograd::hierarchical_mpi_test {
 namespace {
 
 /// Topology of nodes.
@@ -100,4 +100,4 @@ TEST(NodeGroup, CountsNodesAndRefusesUnevenOnes) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::hierarchical_mpi_test

@@ -14,7 +14,7 @@
 #include "window/pair_window.hpp"
 #include "window/port_window.hpp"
 
-namespace halograd {
+namespace halograd::large_halo_mpi_test {
 namespace {
 
 constexpr std::size_t length = (std::size_t{1} << 29U) + 12345;
@@ -124,4 +124,4 @@ INSTANTIATE_TEST_SUITE_P(Edges, LargeHalo, testing::Bool(),
                          [](const auto& instance) { return instance.param ? "put" : "store"; });
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::large_halo_mpi_test

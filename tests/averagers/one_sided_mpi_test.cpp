@@ -76,7 +76,7 @@ int MPI_Rput(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint plac
 }
 }
 
-namespace halograd {
+namespace halograd::one_sided_mpi_test {
 namespace {
 
 class OneSided : public testing::TestWithParam<bool> {
@@ -204,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(Edges, OneSided, testing::Bool(),
                          [](const auto& instance) { return instance.param ? "put" : "store"; });
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::one_sided_mpi_test

@@ -5,7 +5,7 @@
 #include "tests/averagers/replicas.hpp"
 #include "tests/window/device_halos.hpp"
 
-namespace halograd {
+namespace halograd::periodic_mpi_test {
 namespace {
 
 constexpr std::size_t length = 103;
@@ -209,4 +209,4 @@ TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::periodic_mpi_test

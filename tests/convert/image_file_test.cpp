@@ -8,7 +8,7 @@
 
 #include "data/data_files.hpp"
 
-namespace halograd {
+namespace halograd::image_file_test {
 namespace {
 
 using test::Bytes;
@@ -165,4 +165,4 @@ TEST(WithChannels, WeighsColoursAndRepeatsGrey) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::image_file_test

@@ -7,7 +7,7 @@
 
 #include "data/data_files.hpp"
 
-namespace halograd {
+namespace halograd::augment_test {
 namespace {
 
 using test::expect_error;
@@ -134,4 +134,4 @@ TEST(Normalisation, RefusesValuesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::augment_test

@@ -12,7 +12,7 @@
 #include "data/read_ahead.hpp"
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::block_cache_test {
 namespace {
 
 using test::Folder;
@@ -222,4 +222,4 @@ TEST(ReadAhead, ThrowsWhereTheBrokenRowIsTaken) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::block_cache_test

@@ -3,7 +3,7 @@
 #include "data/data_files.hpp"
 #include "data/dataset.hpp"
 
-namespace halograd {
+namespace halograd::cifar_dataset_test {
 namespace {
 
 using test::Bytes;
@@ -113,4 +113,4 @@ TEST(CifarDataset, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::cifar_dataset_test

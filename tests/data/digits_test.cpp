@@ -6,7 +6,7 @@
 
 #include "data/dataset.hpp"
 
-namespace halograd {
+namespace halograd::digits_test {
 namespace {
 
 std::unique_ptr<Dataset> open(Split split) {
@@ -78,4 +78,4 @@ TEST(Digits, AreToldApartByTheNearestNeighbour) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::digits_test

@@ -11,7 +11,7 @@
 #include "data/dataset.hpp"
 #include "data/hdf5_file.hpp"
 
-namespace halograd {
+namespace halograd::hdf5_dataset_test {
 namespace {
 
 using test::Bytes;
@@ -304,4 +304,4 @@ TEST(Hdf5Dataset, KeepsTheCallersErrorHandler) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::hdf5_dataset_test

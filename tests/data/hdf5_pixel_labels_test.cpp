@@ -8,7 +8,7 @@
 #include "data/hdf5_file.hpp"
 #include "data/loader.hpp"
 
-namespace halograd {
+namespace halograd::hdf5_pixel_labels_test {
 namespace {
 
 using test::Bytes;
@@ -154,4 +154,4 @@ TEST(Hdf5PixelLabels, SizesThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::hdf5_pixel_labels_test

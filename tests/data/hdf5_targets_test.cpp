@@ -9,7 +9,7 @@
 #include "data/hdf5_file.hpp"
 #include "data/loader.hpp"
 
-namespace halograd {
+namespace halograd::hdf5_targets_test {
 namespace {
 
 using test::expect_error;
@@ -146,4 +146,4 @@ TEST(Hdf5Targets, AsManyAsImages) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::hdf5_targets_test

@@ -4,7 +4,7 @@
 #include "data/data_files.hpp"
 #include "data/dataset.hpp"
 
-namespace halograd {
+namespace halograd::idx_dataset_test {
 namespace {
 
 using test::Bytes;
@@ -204,4 +204,4 @@ TEST(IdxDataset, RefusesAnotherNumberOfLabelsThanImages) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::idx_dataset_test

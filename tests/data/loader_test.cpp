@@ -15,7 +15,7 @@
 #include "data/sharding.hpp"
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::loader_test {
 namespace {
 
 using test::expect_error;
@@ -336,4 +336,4 @@ TEST(Loader, RefusesBatchesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::loader_test

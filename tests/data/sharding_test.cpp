@@ -9,7 +9,7 @@
 
 #include "kernels/random.hpp"
 
-namespace halograd {
+namespace halograd::sharding_test {
 namespace {
 
 TEST(Sharding, SharesAreDisjointCoverAllAndAreEven) {
@@ -116,4 +116,4 @@ TEST(ShareByWeight, CoversAllInProportionWithinItsLimits) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::sharding_test

@@ -12,7 +12,7 @@
 #include "data/loader.hpp"
 #include "data/sharding.hpp"
 
-namespace halograd {
+namespace halograd::streaming_test {
 namespace {
 
 using test::Folder;
@@ -206,4 +206,4 @@ TEST(Streaming, EvaluationReadsInOrder) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::streaming_test

@@ -7,7 +7,7 @@
 #include "data/data_files.hpp"
 #include "data/dataset.hpp"
 
-namespace halograd {
+namespace halograd::synthetic_dataset_test {
 namespace {
 
 using test::expect_error;
@@ -132,4 +132,4 @@ TEST(SyntheticDataset, RefusesEmptySetsAndUnknownFormats) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::synthetic_dataset_test

@@ -6,7 +6,7 @@
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 
-namespace halograd {
+namespace halograd::synthetic_volumes_test {
 namespace {
 
 DataConfig tubes() {
@@ -90,4 +90,4 @@ TEST(SyntheticVolumes, LabelsAreCroppedAndMirroredWithTheirImages) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::synthetic_volumes_test

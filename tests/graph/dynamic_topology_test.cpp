@@ -8,7 +8,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::dynamic_topology_test {
 namespace {
 
 DynamicTopology topology_of(const std::string& kind, int ranks, std::uint64_t seed = 1) {
@@ -156,4 +156,4 @@ TEST(DynamicTopology, RefusesOtherKindsAndNoRanks) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::dynamic_topology_test

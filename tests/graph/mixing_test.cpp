@@ -7,7 +7,7 @@
 #include "graph/spectral_gap.hpp"
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::mixing_test {
 namespace {
 
 Topology topology_of(const std::string& kind, int ranks) {
@@ -89,4 +89,4 @@ TEST(Mixing, ManyRanksAreMixedAsOneRowAtATimeWouldBe) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::mixing_test

@@ -6,7 +6,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::recommendation_test {
 namespace {
 
 // A step of 1 ms and 0.1 ms an image; a model of 100 MB; 10 GB/s and 2 us between nodes.
@@ -85,4 +85,4 @@ TEST(Recommendation, WhatDoesNotFitIsNotRecommended) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::recommendation_test

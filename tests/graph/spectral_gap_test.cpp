@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace halograd {
+namespace halograd::spectral_gap_test {
 namespace {
 
 constexpr double pi = std::numbers::pi;
@@ -64,4 +64,4 @@ TEST(SparseSpectralGap, DoesNotDependOnTheLayout) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::spectral_gap_test

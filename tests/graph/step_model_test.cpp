@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace halograd {
+namespace halograd::step_model_test {
 namespace {
 
 constexpr double gigabyte = 1e9;
@@ -99,4 +99,4 @@ TEST(StepModel, OneRankNeedsNobody) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::step_model_test

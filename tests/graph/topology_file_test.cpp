@@ -8,7 +8,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::topology_file_test {
 namespace {
 
 const std::string directed_triangle = R"(ranks = 3
@@ -148,4 +148,4 @@ TEST_F(TopologyFile, RefusesAMatrixThatIsNotDoublyStochasticAndNamesTheRowOrColu
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::topology_file_test

@@ -10,7 +10,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::topology_test {
 namespace {
 
 constexpr double pi = std::numbers::pi;
@@ -306,4 +306,4 @@ TEST(SpectralGap, CompleteGraphAndOneRankAgreeAtOnce) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::topology_test

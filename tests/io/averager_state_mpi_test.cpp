@@ -7,7 +7,7 @@
 #include "io/summary.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
-namespace halograd {
+namespace halograd::averager_state_mpi_test {
 namespace {
 
 using namespace test;
@@ -121,4 +121,4 @@ TEST(AveragerState, ThatDiffersBetweenRanksIsRefused) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::averager_state_mpi_test

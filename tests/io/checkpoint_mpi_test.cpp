@@ -6,7 +6,7 @@
 #include "io/checkpoint_layout.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
-namespace halograd {
+namespace halograd::checkpoint_mpi_test {
 namespace {
 
 using namespace test;
@@ -169,4 +169,4 @@ TEST(Checkpoint, ReplacesTheOneBefore) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::checkpoint_mpi_test

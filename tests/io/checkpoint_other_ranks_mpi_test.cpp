@@ -5,7 +5,7 @@
 #include "io/checkpoint.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
-namespace halograd {
+namespace halograd::checkpoint_other_ranks_mpi_test {
 namespace {
 
 using namespace test;
@@ -95,4 +95,4 @@ TEST(CheckpointDamage, IsFoundWhereverItIs) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::checkpoint_other_ranks_mpi_test

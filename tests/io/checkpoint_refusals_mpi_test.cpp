@@ -11,7 +11,7 @@
 #include "io/checkpoint_layout.hpp"
 #include "tests/io/checkpoint_replica.hpp"
 
-namespace halograd {
+namespace halograd::checkpoint_refusals_mpi_test {
 namespace {
 
 using namespace test;
@@ -208,4 +208,4 @@ TEST(Checkpoint, RefusesAPathThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::checkpoint_refusals_mpi_test

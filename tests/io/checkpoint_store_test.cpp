@@ -14,7 +14,7 @@
 #include "io/run_lock.hpp"
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::checkpoint_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ TEST_F(CheckpointStore, ALockThatWasNotSignedLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::checkpoint_store_test

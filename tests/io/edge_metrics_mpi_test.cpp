@@ -10,7 +10,7 @@
 #include "tests/io/metrics_rows.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
-namespace halograd {
+namespace halograd::edge_metrics_mpi_test {
 namespace {
 
 using namespace test;
@@ -105,4 +105,4 @@ TEST(Metrics, AShortRunLeavesASmallFile) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::edge_metrics_mpi_test

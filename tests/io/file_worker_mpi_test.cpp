@@ -10,7 +10,7 @@
 #include "mpi/communicator.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
-namespace halograd {
+namespace halograd::file_worker_mpi_test {
 namespace {
 
 using namespace test;
@@ -59,4 +59,4 @@ TEST(FileWorker, WhatWasPostedIsDoneBeforeItEnds) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::file_worker_mpi_test

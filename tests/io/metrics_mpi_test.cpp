@@ -10,7 +10,7 @@
 #include "tests/io/metrics_rows.hpp"
 #include "tests/io/mpi_helpers.hpp"
 
-namespace halograd {
+namespace halograd::metrics_mpi_test {
 namespace {
 
 using namespace test;
@@ -241,4 +241,4 @@ TEST(Metrics, H5pyReadsALiveFile) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::metrics_mpi_test

@@ -9,7 +9,7 @@
 #include "kernels/types.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::accelerator_test {
 namespace {
 
 /// What a kernel finds in the arguments that it was given between and after views.
@@ -43,4 +43,4 @@ TEST(Accelerator, IsThereWhereTheBuildIsForOne) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::accelerator_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/kernels/differences.hpp"
 
-namespace halograd {
+namespace halograd::activation_test {
 namespace {
 
 constexpr double slope = 0.125;
@@ -96,4 +96,4 @@ TEST(ActivationTest, RefusesUnequalLengthsAndNegativeSlopes) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::activation_test

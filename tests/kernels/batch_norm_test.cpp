@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::batch_norm_test {
 namespace {
 
 constexpr double epsilon = 1e-5;
@@ -411,4 +411,4 @@ TYPED_TEST(BatchNormTest, RefusesOneRowAndShortBuffers) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::batch_norm_test

@@ -5,7 +5,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::channels_test {
 namespace {
 
 TEST(ChannelsTest, RangesAreCopiedAndAdded) {
@@ -83,4 +83,4 @@ TEST(ChannelsTest, UpsampleCopiesPixelsAndSumsTheirGradients) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::channels_test

@@ -10,7 +10,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::codec_test {
 namespace {
 
 const std::size_t lengths[] = {1, 7, 255, 256, 257, 512, 5000};
@@ -127,4 +127,4 @@ TEST(CodecTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::codec_test

@@ -9,7 +9,7 @@
 
 #include "tests/kernels/conv_reference.hpp"
 
-namespace halograd {
+namespace halograd::conv_property_test {
 namespace {
 
 using Draw = std::mt19937;
@@ -167,4 +167,4 @@ TEST(ConvProperty, SmallImagesMatchDefinition) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::conv_property_test

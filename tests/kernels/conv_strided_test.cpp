@@ -8,7 +8,7 @@
 #include "tests/kernels/conv_reference.hpp"
 #include "tests/kernels/thread_bits.hpp"
 
-namespace halograd {
+namespace halograd::conv_strided_test {
 namespace {
 
 template <class T>
@@ -127,4 +127,4 @@ TEST(ConvStrided, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::conv_strided_test

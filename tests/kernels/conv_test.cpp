@@ -11,7 +11,7 @@
 #include "kernels/host/conv.hpp"
 #include "tests/kernels/conv_reference.hpp"
 
-namespace halograd {
+namespace halograd::conv_test {
 
 namespace {
 
@@ -170,4 +170,4 @@ TEST(Conv, RefusesASmallWorkspace) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::conv_test

@@ -8,7 +8,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::elementwise_test {
 namespace {
 
 template <class T>
@@ -195,4 +195,4 @@ TYPED_TEST(ElementwiseTest, RefusesRangesOfDifferentLength) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::elementwise_test

@@ -7,7 +7,7 @@
 
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::finite_test {
 namespace {
 
 long count(const std::vector<float>& values) {
@@ -34,4 +34,4 @@ TEST(CountNonFinite, CountsInfinitiesAndNaNsWhereverTheyLie) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::finite_test

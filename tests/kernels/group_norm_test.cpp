@@ -8,7 +8,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/kernels/differences.hpp"
 
-namespace halograd {
+namespace halograd::group_norm_test {
 namespace {
 
 constexpr double epsilon = 1e-5;
@@ -143,4 +143,4 @@ TEST(GroupNormEdgeTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::group_norm_test

@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::loss_test {
 namespace {
 
 template <class T>
@@ -192,4 +192,4 @@ TYPED_TEST(LossTest, RefusesShortBuffers) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::loss_test

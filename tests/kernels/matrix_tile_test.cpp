@@ -13,7 +13,7 @@
 #include "kernels/device/tile_choice.hpp"
 #include "tests/kernels/conv_reference.hpp"
 
-namespace halograd {
+namespace halograd::matrix_tile_test {
 namespace {
 
 /// The three passes of one convolution, and what they are of the values that Format rounds to: exact in float.
@@ -176,4 +176,4 @@ TEST(Bf16, RoundsToSevenBitsOfFractionTiesToEven) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::matrix_tile_test

@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::mix_test {
 namespace {
 
 const std::size_t lengths[] = {0, 1, 15, 31, 33, 4096, 4100, 50000};
@@ -123,4 +123,4 @@ TEST(ScaleTest, Multiplies) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::mix_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/kernels/golden_optimizer.hpp"
 
-namespace halograd {
+namespace halograd::optimizer_test {
 namespace {
 
 template <class T>
@@ -122,4 +122,4 @@ TYPED_TEST(OptimizerTest, RefusesStateOfAnotherLength) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::optimizer_test

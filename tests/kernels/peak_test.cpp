@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace halograd {
+namespace halograd::peak_test {
 namespace {
 
 // No machine computes or moves less or more than this: a loop that the compiler dropped would.
@@ -17,4 +17,4 @@ TEST(Peak, IsWhatAMachineCanDo) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::peak_test

@@ -18,6 +18,7 @@ void PrintTo(const PoolShape& s, std::ostream* out) {
        << ::testing::PrintToString(s.padding);
 }
 
+namespace pool_test {
 namespace {
 
 /// Height and width, then what a volume has besides.
@@ -299,4 +300,5 @@ TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {
 }
 
 }  // namespace
+}  // namespace pool_test
 }  // namespace halograd

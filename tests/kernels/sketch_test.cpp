@@ -7,7 +7,7 @@
 #include "kernels/random.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::sketch_test {
 namespace {
 
 TEST(SketchTest, SumsWithRandomSigns) {
@@ -39,4 +39,4 @@ TEST(SketchTest, MeanSquareIsTheSquaredNorm) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::sketch_test

@@ -8,7 +8,7 @@
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 
-namespace halograd {
+namespace halograd::sparse_product_test {
 namespace {
 
 struct Entry {
@@ -103,4 +103,4 @@ TEST(FrobeniusNorm, OfACenteredMatrix) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::sparse_product_test

@@ -7,7 +7,7 @@
 #include "kernels/compat.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::step_recorder_test {
 namespace {
 
 /// Adds `amount` to all values, as kernels of a step do.
@@ -62,4 +62,4 @@ TEST(StepRecorder, WhatHasChangedIsRunAfterClear) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::step_recorder_test

@@ -5,7 +5,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::stream_copy_test {
 namespace {
 
 TEST(StreamCopyTest, CopiesFromAndToAnyPlaceAndNothingBeside) {
@@ -29,4 +29,4 @@ TEST(StreamCopyTest, CopiesFromAndToAnyPlaceAndNothingBeside) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::stream_copy_test

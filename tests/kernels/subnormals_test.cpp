@@ -5,7 +5,7 @@
 #include <limits>
 #include <thread>
 
-namespace halograd {
+namespace halograd::subnormals_test {
 namespace {
 
 /// The smallest normal float by a half, as this thread computes it.
@@ -32,4 +32,4 @@ TEST(Subnormals, CountAsZeroInThisThreadAndThoseThatItStarts) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::subnormals_test

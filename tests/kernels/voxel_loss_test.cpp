@@ -10,7 +10,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/kernels/differences.hpp"
 
-namespace halograd {
+namespace halograd::voxel_loss_test {
 namespace {
 
 using Labels = std::vector<std::int32_t>;
@@ -124,4 +124,4 @@ TEST(VoxelLossTest, RefuseShortBuffers) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::voxel_loss_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace halograd {
+namespace halograd::window_geometry_test {
 namespace {
 
 /// Calls visit(axis, description) for many axes whose windows fit or not.
@@ -145,4 +145,4 @@ TEST(WindowGeometry, CountsPixelsAndTaps) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::window_geometry_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/conv_reference.hpp"
 #include "tests/kernels/thread_bits.hpp"
 
-namespace halograd {
+namespace halograd::winograd_test {
 namespace {
 
 /// The three Winograd passes on the host, whatever would be chosen for the shape.
@@ -242,4 +242,4 @@ TEST(Winograd, BitsDoNotDependOnThreads) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::winograd_test

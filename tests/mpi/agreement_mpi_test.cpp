@@ -10,7 +10,7 @@
 #include "kernels/random.hpp"
 #include "tests/mpi/ranks.hpp"
 
-namespace halograd {
+namespace halograd::agreement_mpi_test {
 namespace {
 
 /// Steps of uneven length until something is agreed; the step at which it was, and what.
@@ -80,4 +80,4 @@ TEST(Agreement, ARankMayBeFarAhead) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::agreement_mpi_test

@@ -16,7 +16,7 @@
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
 
-namespace halograd {
+namespace halograd::communicator_mpi_test {
 namespace {
 
 TEST(Communicator, KnowsTheNodesOfTheRanks) {
@@ -247,4 +247,4 @@ TEST(OwnedWindow, OnANodeItIsMemoryOfAllItsRanks) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::communicator_mpi_test

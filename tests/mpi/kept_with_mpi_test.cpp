@@ -6,7 +6,7 @@
 
 #include "mpi/communicator.hpp"
 
-namespace halograd {
+namespace halograd::kept_with_mpi_test {
 namespace {
 
 struct Counted {
@@ -39,4 +39,4 @@ TEST(KeptWith, IsMadeOncePerCommunicatorAndEndsWithIt) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::kept_with_mpi_test

@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "support/devices.hpp"
 
-namespace halograd {
+namespace halograd::placement_test {
 namespace {
 
 TEST(Placement, RanksThatShareTheirCoresAreNamedTogether) {
@@ -67,4 +67,4 @@ TEST(Devices, AreThoseThatALauncherLeft) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::placement_test

@@ -47,7 +47,7 @@ void operator delete[](void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
-namespace halograd {
+namespace halograd::allocation_test {
 namespace {
 
 void count_kokkos_allocation(Kokkos_Profiling_SpaceHandle, const char*, const void*, std::uint64_t) {
@@ -98,4 +98,4 @@ TEST(Allocation, NoneInATrainingStep) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::allocation_test

@@ -5,7 +5,7 @@
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::batch_memory_test {
 namespace {
 
 /// A batch of `size` images of 2 x 3 x 1, which no other has.
@@ -95,4 +95,4 @@ TEST(BatchMemory, RefusesBatchesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::batch_memory_test

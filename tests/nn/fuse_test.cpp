@@ -11,7 +11,7 @@
 #include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::fuse_test {
 namespace {
 
 std::vector<LayerConfig> layers(const std::string& list) {
@@ -126,4 +126,4 @@ TEST(Fuse, OddNetworksComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::fuse_test

@@ -10,7 +10,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/nn/golden_file.hpp"
 
-namespace halograd {
+namespace halograd::golden_layers_test {
 namespace {
 
 Shape shape_of(const std::vector<double>& numbers) {
@@ -47,4 +47,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, GoldenLayers, ::testing::Values("volume", "im
                          [](const auto& network) { return network.param; });
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::golden_layers_test

@@ -12,7 +12,7 @@
 #include "tests/kernels/buffers.hpp"
 #include "tests/nn/golden_file.hpp"
 
-namespace halograd {
+namespace halograd::golden_test {
 namespace {
 
 TEST(Golden, TenStepsMatchPyTorch) {
@@ -48,4 +48,4 @@ TEST(Golden, TenStepsMatchPyTorch) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::golden_test

@@ -8,7 +8,7 @@
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
 
-namespace halograd {
+namespace halograd::network_finite_test {
 namespace {
 
 constexpr int batch = 3;
@@ -60,4 +60,4 @@ TEST_F(FirstNonFinite, TheLossOfALabelThatIsNoClass) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::network_finite_test

@@ -11,7 +11,7 @@
 #include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::network_test {
 namespace {
 
 struct Images {
@@ -296,4 +296,4 @@ TEST(Network, BatchOutOfRangeIsRefused) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::network_test

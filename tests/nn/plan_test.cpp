@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace halograd {
+namespace halograd::plan_test {
 namespace {
 
 bool meet(const Lifetime& a, const Lifetime& b) {
@@ -47,4 +47,4 @@ TEST(Plan, NothingNeedsNothing) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::plan_test

@@ -7,7 +7,7 @@
 #include "nn/reference_networks.hpp"
 #include "tests/kernels/buffers.hpp"
 
-namespace halograd {
+namespace halograd::step_recording_test {
 namespace {
 
 constexpr int batch = 4;
@@ -67,4 +67,4 @@ TEST(StepRecording, NetworksWithDropoutAreNotReplayed) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::step_recording_test

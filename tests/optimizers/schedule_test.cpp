@@ -6,7 +6,7 @@
 
 #include "kernels/error.hpp"
 
-namespace halograd {
+namespace halograd::schedule_test {
 namespace {
 
 ScheduleConfig named(const std::string& name) {
@@ -52,4 +52,4 @@ TEST(Schedule, UnknownNameIsRefused) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::schedule_test

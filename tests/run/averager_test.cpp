@@ -7,7 +7,7 @@
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 
-namespace halograd {
+namespace halograd::averager_test {
 namespace {
 
 /// The message that this table gives; empty where it is taken.
@@ -120,4 +120,4 @@ TEST(AveragerConfigTest, WhatMakesSenseIsTaken) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::averager_test

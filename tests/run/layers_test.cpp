@@ -5,7 +5,7 @@
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 
-namespace halograd {
+namespace halograd::layers_test {
 namespace {
 
 /// What reading a network of these layers says; the first layer stands on line 3.
@@ -92,4 +92,4 @@ TEST(ReadLayers, OnlyAddAndConcatTakeSeveralInputs) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::layers_test

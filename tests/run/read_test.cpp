@@ -11,7 +11,7 @@
 #include "kernels/error.hpp"
 #include "run/write.hpp"
 
-namespace halograd {
+namespace halograd::read_test {
 namespace {
 
 // Enough for a run file without anything else.
@@ -356,4 +356,4 @@ TEST(ReadConfig, RunFilesOfTheRepositoryAreValid) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::read_test

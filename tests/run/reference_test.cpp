@@ -10,7 +10,7 @@
 #include "run/table_reader.hpp"
 #include "run/write.hpp"
 
-namespace halograd {
+namespace halograd::reference_test {
 namespace {
 
 /// What the written text gives for a key after a table's header.
@@ -133,4 +133,4 @@ TEST(Reference, AlgorithmsHaveARowForEachAveragerTopologyAndCodec) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::reference_test

@@ -15,7 +15,7 @@
 #include "run/keys.hpp"
 #include "run/read.hpp"
 
-namespace halograd {
+namespace halograd::write_test {
 namespace {
 
 /// A visitor that sets every member to some value it may have.
@@ -177,4 +177,4 @@ TEST(WriteConfig, RefusesASeedThatTomlCannotHold) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::write_test

@@ -157,6 +157,14 @@ def check_literals(path, text):
             f"{STILL_LITERAL.get(path, 0)}: ask a table's row for a fact (lib/support/table.hpp)"]
 
 
+def check_test(root, path):
+    """The complaint about a test's source, if any: sources are compiled together, so each has a namespace of its own."""
+    name = pathlib.PurePath(path).stem
+    if re.search(rf"^namespace (halograd::)?{name} {{$", (root / path).read_text(encoding="utf-8"), re.M):
+        return []
+    return [f"{path}: its names lie in namespace halograd::{name}"]
+
+
 def find_circle(edges):
     """One circle of includes as a list of files, or None."""
     done, trail = set(), []
@@ -196,6 +204,9 @@ def check_tree(root):
     complaints, edges = [], {}
     for path in files(root, CODE_FOLDERS, CODE_ENDINGS):
         complaints += check_code(root, path, edges)
+    for path in files(root, ("tests",), (".cpp",)):
+        if path.endswith("_test.cpp"):
+            complaints += check_test(root, path)
     circle = find_circle(edges)
     if circle:
         complaints.append("circle of includes: " + " -> ".join(circle))

@@ -67,6 +67,12 @@ class Violations(unittest.TestCase):
         found = self.complaints(lib__train__trainer='#pragma once\n#include "app/options.hpp"\n', app__options="#pragma once\n")
         self.assert_found(found, "train may not include app")
 
+    def test_a_test_without_its_own_namespace(self):
+        sound = "namespace halograd::layer_test {\nnamespace {\n"
+        self.assertEqual([], self.complaints(tests__nn__layer_test_cpp=sound))
+        found = self.complaints(tests__nn__layer_test_cpp="namespace halograd {\nnamespace {\n")
+        self.assert_found(found, "tests/nn/layer_test.cpp", "halograd::layer_test")
+
     def test_mpi_outside_its_places(self):
         for folder in ("lib/nn", "lib/io", "lib/hdf5", "lib/train", "app"):
             found = self.complaints(**{folder.replace("/", "__") + "__file": "#pragma once\n#include <mpi.h>\n"})

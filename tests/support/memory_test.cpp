@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace halograd {
+namespace halograd::memory_test {
 namespace {
 
 constexpr std::size_t chunk = 64U << 20U;  // far beyond what comes and goes unasked
@@ -30,4 +30,4 @@ TEST(Memory, AvailableIsBelowWhatAnyMachineHas) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::memory_test

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace halograd {
+namespace halograd::stop_signals_test {
 namespace {
 
 class StopSignals : public ::testing::Test {
@@ -40,4 +40,4 @@ TEST(StopSignalsDeathTest, TheSecondRequestToEndIsObeyedAtOnce) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::stop_signals_test

@@ -5,7 +5,7 @@
 #include <array>
 #include <type_traits>
 
-namespace halograd {
+namespace halograd::table_test {
 namespace {
 
 struct Shape {
@@ -37,4 +37,4 @@ TEST(Table, RefusesOtherNamesWithTheKeyAndTheChoices) {
 static_assert(!std::is_default_constructible_v<Fact<int>>);
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::table_test

@@ -8,7 +8,7 @@
 
 #include "support/progress.hpp"
 
-namespace halograd {
+namespace halograd::text_test {
 namespace {
 
 TEST(Text, FormatIsAsLongAsItsValues) {
@@ -78,4 +78,4 @@ TEST(Progress, ABarIsFilledByItsShare) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::text_test

@@ -8,7 +8,7 @@
 #include "kernels/error.hpp"
 #include "kernels/region.hpp"
 
-namespace halograd {
+namespace halograd::region_times_test {
 namespace {
 
 void sleep_milliseconds(int milliseconds) {
@@ -72,4 +72,4 @@ TEST(RegionTimes, NobodyListensAfterwardsAndOnlyOneAtATime) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::region_times_test

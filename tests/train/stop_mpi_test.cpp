@@ -11,7 +11,7 @@
 #include "kernels/error.hpp"
 #include "support/stop_signals.hpp"
 
-namespace halograd {
+namespace halograd::stop_mpi_test {
 namespace {
 
 class StopTest : public ::testing::Test {
@@ -91,4 +91,4 @@ TEST_F(StopTest, TheEndOfTheSlurmJobIsATimeLimit) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::stop_mpi_test

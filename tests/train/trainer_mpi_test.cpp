@@ -13,7 +13,7 @@
 #include "mpi/communicator.hpp"
 #include "run/read.hpp"
 
-namespace halograd {
+namespace halograd::trainer_mpi_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::trainer_mpi_test

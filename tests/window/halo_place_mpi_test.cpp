@@ -11,7 +11,7 @@
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 
-namespace halograd {
+namespace halograd::halo_place_mpi_test {
 namespace {
 
 constexpr std::size_t length = 10'000;
@@ -88,4 +88,4 @@ TEST(HaloMemory, KindsOfMemoryAreReadFromTheirList) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::halo_place_mpi_test

@@ -17,7 +17,7 @@
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 
-namespace halograd {
+namespace halograd::halo_window_mpi_test {
 namespace {
 
 bool on_one_node() {
@@ -291,4 +291,4 @@ TEST(HaloWindow, RefusesMoreThanTheNodesSharedMemory) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::halo_window_mpi_test

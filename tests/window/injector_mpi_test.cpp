@@ -18,7 +18,7 @@
 #include "tests/window/device_halos.hpp"
 #include "window/halo_window.hpp"
 
-namespace halograd {
+namespace halograd::injector_mpi_test {
 namespace {
 
 Topology ring() {
@@ -209,4 +209,4 @@ TEST(EdgeLog, CountsAgesInBins) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::injector_mpi_test

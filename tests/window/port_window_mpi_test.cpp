@@ -14,7 +14,7 @@
 #include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
 
-namespace halograd {
+namespace halograd::port_window_mpi_test {
 namespace {
 
 long total(long mine) {
@@ -164,4 +164,4 @@ TEST(PortWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::port_window_mpi_test

@@ -12,7 +12,7 @@
 #include "tests/window/device_halos.hpp"
 #include "window/halo_transport.hpp"
 
-namespace halograd {
+namespace halograd::progress_thread_mpi_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -91,4 +91,4 @@ TEST(ProgressThread, IsNotMadeWhereItIsNotNeeded) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::progress_thread_mpi_test

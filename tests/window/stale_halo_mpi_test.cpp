@@ -22,7 +22,7 @@
 #include "window/halo_window.hpp"
 #include "window/shared_segment.hpp"
 
-namespace halograd {
+namespace halograd::stale_halo_mpi_test {
 namespace {
 
 constexpr long reads_of_all_ranks = 1'000'000;
@@ -283,4 +283,4 @@ TEST(HaloWindow, RefusesTheReadsOfTheOtherKind) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::stale_halo_mpi_test

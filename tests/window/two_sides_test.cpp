@@ -5,7 +5,7 @@
 #include "kernels/error.hpp"
 #include "window/pair_window.hpp"
 
-namespace halograd {
+namespace halograd::two_sides_test {
 namespace {
 
 Graph graph_of(const std::string& kind, int ranks) {
@@ -62,4 +62,4 @@ TEST(TwoSides, RefuseDirectedAndDisconnectedGraphs) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::two_sides_test
