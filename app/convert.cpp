@@ -20,6 +20,7 @@
 #include "nn/network.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
+#include "support/table.hpp"
 #include "support/text.hpp"
 #include "train/model.hpp"
 
@@ -60,11 +61,35 @@ HostVector<float> view_of(std::vector<float>& values, std::size_t size) {
   return HostVector<float>(values.data(), values.size());
 }
 
-/// A checkpoint into what PyTorch or ONNX reads, by the ending of the output.
+/// What a checkpoint can become, by the ending of the output.
+struct ExportFormat {
+  const char* name;
+  Fact<void (*)(const std::string& path, const Model& model, const StateDict& state,
+                const std::map<std::string, std::string>& facts)>
+      write;
+};
+
+const std::vector<ExportFormat>& export_formats() {
+  using Facts = std::map<std::string, std::string>;
+  static const std::vector<ExportFormat> formats{
+      {".safetensors", [](const std::string& path, const Model&, const StateDict& state,
+                          const Facts& facts) { write_safetensors(path, state, facts); }},
+      {".h5", [](const std::string& path, const Model&, const StateDict& state,
+                 const Facts& facts) { write_state_dict_hdf5(path, state, facts.at("network")); }},
+      {".onnx", [](const std::string& path, const Model& model, const StateDict& state, const Facts& facts) {
+         std::ofstream file(path, std::ios::binary | std::ios::trunc);
+         file << onnx_model(model.config.network, model.input, state, facts) << std::flush;
+         HALOGRAD_REQUIRE(file.good(), path, ": cannot be written (is the disk full?)");
+       }}};
+  return formats;
+}
+
+/// A checkpoint into what PyTorch or ONNX reads.
 void export_checkpoint(const ConvertArguments& arguments, const std::string& partial) {
   const std::string ending = fs::path(arguments.output).extension().string();
-  HALOGRAD_REQUIRE(ending == ".safetensors" || ending == ".onnx" || ending == ".h5", arguments.output, ": ends in '",
-                   ending, "', expected .safetensors, .h5 (both PyTorch state dictionaries) or .onnx");
+  const ExportFormat* const format = find_row(export_formats(), ending);
+  HALOGRAD_REQUIRE(format != nullptr, arguments.output, ": ends in '", ending, "', expected one of ",
+                   listed(names_of(export_formats())), " (.safetensors and .h5 are PyTorch state dictionaries)");
   const CheckpointHeader header = read_checkpoint_header(arguments.input);
   Model model;
   model.config = parse_config(header.config, arguments.input + ", attribute config", arguments.overrides);
@@ -86,16 +111,7 @@ void export_checkpoint(const ConvertArguments& arguments, const std::string& par
       {"replica", arguments.replica},
       {"mean", listed(model.config.data.mean, " ")},
       {"standard_deviation", listed(model.config.data.standard_deviation, " ")}};
-  if (ending == ".safetensors") {
-    write_safetensors(partial, state, facts);
-  } else if (ending == ".h5") {
-    write_state_dict_hdf5(partial, state, header.network);
-  } else {
-    const std::string bytes = onnx_model(model.config.network, model.input, state, facts);
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << bytes << std::flush;
-    HALOGRAD_REQUIRE(file.good(), partial, ": cannot be written (is the disk full?)");
-  }
+  format->write(partial, model, state, facts);
   std::printf("%s: %s, %zu parameters, of %s\n", arguments.output.c_str(), header.network.c_str(),
               model.network->parameter_count(),
               arguments.replica == "mean" ? "the mean of the replicas" : ("replica " + arguments.replica).c_str());

@@ -116,7 +116,7 @@ void add_import(CLI::App& app) {
   command->add_option("--size", arguments->size, "Resize all images; without it they have to be of one size")
       ->type_name("HEIGHTxWIDTH");
   command->add_option("--colour", options.colour, "grey, rgb, or auto: as the first image has it")
-      ->check(CLI::IsMember({"auto", "grey", "rgb"}));
+      ->check(CLI::IsMember(names_of(image_colours())));
   command
       ->add_option("--test-fraction", options.test_fraction,
                    "Share of each class for testing, 0.1 by default, where SOURCE has no train and test folders")

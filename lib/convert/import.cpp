@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 /// The images of a plan, decoded.
 class ImageReader {
  public:
-  ImageReader(const ImportPlan& plan, const ImportOptions& options) : plan_(plan), options_(options) {
+  ImageReader(const ImportPlan& plan, const ImportOptions& options)
+      : plan_(plan), options_(options), channels_(row_of(image_colours(), options.colour, "--colour").channels) {
     if (plan.other.path.empty()) return;
     sets_[0] = open_dataset(plan.other, Split::train, 1);
     sets_[1] = open_dataset(plan.other, Split::test, 1);
@@ -42,7 +43,7 @@ class ImageReader {
       if (!image) continue;
       ImportShape shape{options_.height, options_.width, image->channels};
       if (shape.height == 0) shape = {image->height, image->width, image->channels};
-      if (options_.colour != "auto") shape.channels = options_.colour == "grey" ? 1 : 3;
+      if (channels_ > 0) shape.channels = channels_;
       return shape;
     }
     fail(options_.sources.front(), ": none of its images can be read");
@@ -52,7 +53,7 @@ class ImageReader {
   void read(int split, std::size_t item, const ImportShape& shape, std::uint8_t* out, std::int32_t& label) const {
     const fs::path& path = plan_.items[split][item].path;
     Image image = decode(split, item, label);
-    HALOGRAD_REQUIRE(options_.colour != "auto" || image.channels <= shape.channels, path.string(),
+    HALOGRAD_REQUIRE(channels_ > 0 || image.channels <= shape.channels, path.string(),
                      ": has colours, the first image is grey; say --colour rgb or --colour grey");
     HALOGRAD_REQUIRE(options_.height > 0 || (image.height == shape.height && image.width == shape.width), path.string(),
                      ": is ", image.height, "x", image.width, ", the first image ", shape.height, "x", shape.width,
@@ -86,6 +87,7 @@ class ImageReader {
 
   const ImportPlan& plan_;
   const ImportOptions& options_;
+  int channels_;  // that are asked for; 0: none
   std::unique_ptr<Dataset> sets_[2];
 };
 

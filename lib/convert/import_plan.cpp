@@ -28,15 +28,6 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// The format of a folder that another reader knows, or none.
-std::string other_format(const fs::path& folder) {
-  if (fs::exists(folder / "data_batch_1.bin")) return "cifar10";
-  if (fs::exists(folder / "train.bin") && fs::exists(folder / "test.bin")) return "cifar100";
-  for (const fs::path& entry : entries_of(folder))
-    if (entry.filename().string().find("-images-idx3-ubyte") != std::string::npos) return "idx";
-  return "";
-}
-
 /// The images of a folder of class folders, each anywhere below its class folder.
 void add_classes(const fs::path& folder, std::map<std::string, std::vector<fs::path>>& classes) {
   for (const fs::path& entry : entries_of(folder)) {
@@ -155,13 +146,20 @@ std::string identity_of(const ImportOptions& options, const ImportPlan& plan) {
 
 }  // namespace
 
+const std::vector<ImageColours>& image_colours() {
+  static const std::vector<ImageColours> colours{{"auto", 0}, {"grey", 1}, {"rgb", 3}};
+  return colours;
+}
+
 ImportPlan plan_import(const ImportOptions& options) {
   ImportPlan plan;
   for (const std::string& source : options.sources)
     HALOGRAD_REQUIRE(fs::is_directory(source), source, fs::exists(source) ? ": is not a folder" : ": no such folder");
   std::string format;
-  for (const std::string& source : options.sources)
-    if (format.empty()) format = other_format(source);
+  for (const std::string& source : options.sources) {
+    for (const DatasetFormat& each : dataset_formats())
+      if (format.empty() && *each.found_in != nullptr && each.found_in(source)) format = each.name;
+  }
   format.empty() ? plan_folders(options, plan) : plan_other(options, format, plan);
   shuffle_items(plan.items[0], options.seed, 0);
   plan.identity = identity_of(options, plan);

@@ -6,15 +6,23 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "support/table.hpp"
 
 namespace halograd {
+
+/// The colours of an imported file: --colour.
+struct ImageColours {
+  const char* name;
+  Fact<int> channels;  ///< 0: those of the first image
+};
+const std::vector<ImageColours>& image_colours();
 
 /// What `halograd import` is asked for.
 struct ImportOptions {
   std::vector<std::string> sources;
   std::string output;
   int height = 0, width = 0;    ///< images are resized to this; 0: refused where they differ from the first
-  std::string colour = "auto";  ///< grey, rgb, or as the first image has it
+  std::string colour = "auto";  ///< a row of image_colours()
   double test_fraction = -1;    ///< of each class, where the sources have no train and test folders; < 0: 0.1
   std::uint64_t seed = 1;       ///< which images are for testing, and the order of the training images
   bool skip_broken = false;

@@ -83,4 +83,9 @@ std::unique_ptr<Dataset> open_cifar(const fs::path& folder, Split split, int cla
   return std::make_unique<ByteDataset>(ImageShape{side, side, channels}, classes, std::move(images), std::move(labels));
 }
 
+bool is_cifar_folder(const fs::path& folder, int classes) {
+  if (classes == 10) return fs::exists(folder / "data_batch_1.bin");
+  return fs::exists(folder / "train.bin") && fs::exists(folder / "test.bin");
+}
+
 }  // namespace halograd

@@ -7,14 +7,34 @@
 
 namespace halograd {
 
+const std::vector<DatasetFormat>& dataset_formats() {
+  static const std::vector<DatasetFormat> formats{
+      {"idx", [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_idx(config.path, split); },
+       DataPath::folder, is_idx_folder},
+      {"cifar10",
+       [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_cifar(config.path, split, 10); },
+       DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 10); }},
+      {"cifar100",
+       [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_cifar(config.path, split, 100); },
+       DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 100); }},
+      {"hdf5",
+       [](const DataConfig& config, Split split, std::uint64_t, Warn warn) {
+         return open_hdf5_images(config, split, std::move(warn));
+       },
+       DataPath::file, nullptr},
+      {"synthetic",
+       [](const DataConfig& config, Split split, std::uint64_t seed, Warn) {
+         return make_synthetic(config, split, seed);
+       },
+       DataPath::none, nullptr}};
+  return formats;
+}
+
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn) {
-  if (config.format == "synthetic") return make_synthetic(config, split, seed);
-  HALOGRAD_REQUIRE(!config.path.empty(), "data.path is empty: format \"", config.format, "\" needs a folder or file");
-  if (config.format == "idx") return open_idx(config.path, split);
-  if (config.format == "cifar10") return open_cifar(config.path, split, 10);
-  if (config.format == "cifar100") return open_cifar(config.path, split, 100);
-  if (config.format == "hdf5") return open_hdf5(config, split, std::move(warn));
-  fail("data.format is \"", config.format, "\", expected idx, cifar10, cifar100, hdf5 or synthetic");
+  const DatasetFormat& format = row_of(dataset_formats(), config.format, "data.format");
+  HALOGRAD_REQUIRE(format.path == DataPath::none || !config.path.empty(), "data.path is empty: format \"",
+                   config.format, "\" needs a ", format.path == DataPath::file ? "file" : "folder");
+  return format.open(config, split, seed, std::move(warn));
 }
 
 }  // namespace halograd

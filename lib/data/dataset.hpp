@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "config/data_config.hpp"
 #include "kernels/shape.hpp"
+#include "support/table.hpp"
 
 namespace halograd {
 
@@ -44,23 +47,43 @@ class Dataset {
 
 enum class Split { train, test };
 
-/// Told, in one sentence, what does not end the run.
+/// Receives a sentence about a problem that does not end the run.
 using Warn = std::function<void(const std::string&)>;
 
-/// The one place that knows the formats:
-///   idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
-///              EMNIST stores its images transposed; they are handed on as stored.
-///   cifar10, cifar100  a folder of the binary version; CIFAR-100 with its fine labels. In memory, as idx.
-///   hdf5       a file with /train/images (N,[D,[H,]]W,C) uint8 or float32 and /train/labels (N) integer, the same
-///   under
-///              /test; any size, for images are read as they are asked for. Attributes: `maximum` on images, the
-///              largest 8-bit value (255 where absent); `classes` on labels (largest training label + 1 where absent).
-///              Labels may be one a pixel, (N,[D,[H,]]W) with the attribute `classes`, and real numbers, float, of
-///              which a label may have several along a last axis. Read ahead in blocks, by the
-///              cache_* and readers keys.
-///   synthetic  patterns by class plus noise, or tubes in noise with a label a pixel, a function of (config, split,
-///              seed, index)
-/// Throws Error naming the file, offset or index, what was found and what was expected.
+/// What data.path is for a format.
+enum class DataPath { none, folder, file };
+
+/// How images can be stored: data.format.
+struct DatasetFormat {
+  const char* name;
+  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, std::uint64_t seed, Warn warn)> open;
+  Fact<DataPath> path;
+  /// Whether a folder holds files of this format, for importing it; nullptr if the format is not imported.
+  Fact<bool (*)(const std::filesystem::path& folder)> found_in;
+};
+
+/// idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
+///            EMNIST stores its images transposed; they are handed on as stored.
+/// cifar10, cifar100  a folder of the binary version; CIFAR-100 with its fine labels. In memory, like idx.
+/// hdf5       a file with /train/images (N,[D,[H,]]W,C) uint8 or float32 and /train/labels (N) integer, and the same
+///            under /test; of any size, because images are read when they are needed. Attributes: `maximum` on images,
+///            the largest 8-bit value (default 255); `classes` on labels (default: largest training label + 1). Labels
+///            may be one per pixel, (N,[D,[H,]]W) with the attribute `classes`, and real numbers (float), of which a
+///            label may have several along a last axis. Read ahead in blocks, by the cache_* and readers keys.
+/// synthetic  patterns by class plus noise, or tubes in noise with a label per pixel, a function of (config, split,
+///            seed, index)
+const std::vector<DatasetFormat>& dataset_formats();
+
+/// What a label of a synthetic set belongs to: data.synthetic_labels.
+struct SyntheticLabels {
+  const char* name;
+  Fact<std::unique_ptr<Dataset> (*)(const ImageShape& shape, int classes, long size, Split split, std::uint64_t seed)>
+      make;
+};
+const std::vector<SyntheticLabels>& synthetic_labels();
+
+/// Opens the set that `config` describes. Throws Error naming the file, offset or index, what was found and what was
+/// expected.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn = {});
 
 }  // namespace halograd

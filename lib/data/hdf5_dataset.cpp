@@ -204,7 +204,7 @@ class Hdf5FileDataset final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn warn) {
+std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5_file(config.path);
   Hdf5Labels labels = read_labels(file, split, config.path);

@@ -189,4 +189,11 @@ std::unique_ptr<Dataset> open_idx(const fs::path& folder, Split split) {
                                        std::vector<std::int32_t>(labels.values.begin(), labels.values.end()));
 }
 
+bool is_idx_folder(const fs::path& folder) {
+  return std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name[0] != '.' && name.find("-images-idx3-ubyte") != std::string::npos;
+  });
+}
+
 }  // namespace halograd

@@ -38,9 +38,10 @@ class BatchPlan {
     HALOGRAD_REQUIRE(config.pad_crop >= 0 && config.pad_crop < std::min(shape_.height, shape_.width),
                      "data.pad_crop is ", config.pad_crop, ", expected 0..", std::min(shape_.height, shape_.width) - 1,
                      " for images of ", shape_.height, " x ", shape_.width);
-    windows_ = config.shuffle == "window" || (config.shuffle == "auto" && !dataset.in_memory());
+    const ShuffleKind& shuffle = row_of(shuffle_kinds(), config.shuffle, "data.shuffle");
+    windows_ = shuffle.by_windows(dataset.in_memory());
     window_blocks_ = config.shuffle_window;
-    ring_ = config.shuffle == "ring" && options.training;
+    ring_ = shuffle.round_the_ring && options.training;
     place_ = options.rank;
     HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
                      "training.shares = \"measured\" deals images one by one, but this set is dealt otherwise "
@@ -182,6 +183,15 @@ class BatchPlan {
 }  // namespace
 
 /// With prefetch, a thread an epoch fills a ring of slots: one is in the caller's hands, the others lie ready.
+const std::vector<ShuffleKind>& shuffle_kinds() {
+  static const auto never = [](bool) { return false; };
+  static const std::vector<ShuffleKind> kinds{{"auto", [](bool in_memory) { return !in_memory; }, false},
+                                              {"full", never, false},
+                                              {"window", [](bool) { return true; }, false},
+                                              {"ring", never, true}};
+  return kinds;
+}
+
 class Loader::Implementation {
  public:
   Implementation(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "support/table.hpp"
 
 namespace halograd {
 
@@ -17,6 +18,14 @@ struct Batch {
   std::vector<float> targets;  ///< in place of labels where these are real numbers: (size, labels_per_image, values)
   std::vector<long> indices;   ///< of the images in the set
 };
+
+/// Which training images may meet in a batch: data.shuffle.
+struct ShuffleKind {
+  const char* name;
+  Fact<bool (*)(bool in_memory)> by_windows;  ///< whether images meet only those of a window of blocks
+  Fact<bool> round_the_ring;                  ///< batches stay as they are and go from rank to rank, an epoch each
+};
+const std::vector<ShuffleKind>& shuffle_kinds();
 
 /// How one rank draws its batches.
 struct LoaderOptions {

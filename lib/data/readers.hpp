@@ -14,19 +14,23 @@ namespace halograd {
 /// t10k-labels-idx1-ubyte, or one set of emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte; each plain or
 /// with .gz. Classes are those of the training labels.
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& folder, Split split);
+bool is_idx_folder(const std::filesystem::path& folder);
 
 /// A folder that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (`classes` 10), or train.bin and
 /// test.bin
 /// (`classes` 100).
 std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& folder, Split split, int classes);
+bool is_cifar_folder(const std::filesystem::path& folder, int classes);
 
 /// A file with /train and /test groups at config.path; opened read-only by this process alone (no MPI-IO).
-std::unique_ptr<Dataset> open_hdf5(const DataConfig& config, Split split, Warn warn);
+std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn);
 
 /// Images made as they are read, by the synthetic_* keys.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);
 
-/// data.synthetic_labels = "pixel": noisy tubes, each pixel labelled by whether it lies in one.
-std::unique_ptr<Dataset> make_synthetic_volumes(const ImageShape& shape, long size, Split split, std::uint64_t seed);
+/// A row of synthetic_labels(): noisy tubes, each pixel labelled by whether it lies in one, which is 2 `classes`
+/// always.
+std::unique_ptr<Dataset> make_synthetic_volumes(const ImageShape& shape, int classes, long size, Split split,
+                                                std::uint64_t seed);
 
 }  // namespace halograd

@@ -113,8 +113,19 @@ std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, s
                    ", expected at least 1");
   HALOGRAD_REQUIRE(size > 0, split == Split::train ? "data.synthetic_train" : "data.synthetic_test", " is ", size,
                    ", expected at least 1");
-  if (config.synthetic_labels == "pixel") return make_synthetic_volumes(shape, size, split, seed);
-  return std::make_unique<SyntheticDataset>(shape, config.synthetic_classes, size, split, seed);
+  return row_of(synthetic_labels(), config.synthetic_labels, "data.synthetic_labels")
+      .make(shape, config.synthetic_classes, size, split, seed);
+}
+
+const std::vector<SyntheticLabels>& synthetic_labels() {
+  static const std::vector<SyntheticLabels> labels{{"image",
+                                                    [](const ImageShape& shape, int classes, long size, Split split,
+                                                       std::uint64_t seed) -> std::unique_ptr<Dataset> {
+                                                      return std::make_unique<SyntheticDataset>(shape, classes, size,
+                                                                                                split, seed);
+                                                    }},
+                                                   {"pixel", make_synthetic_volumes}};
+  return labels;
 }
 
 }  // namespace halograd

@@ -93,7 +93,8 @@ class SyntheticVolumes final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> make_synthetic_volumes(const ImageShape& shape, long size, Split split, std::uint64_t seed) {
+std::unique_ptr<Dataset> make_synthetic_volumes(const ImageShape& shape, int /*classes*/, long size, Split split,
+                                                std::uint64_t seed) {
   return std::make_unique<SyntheticVolumes>(shape, size, split, seed);
 }
 

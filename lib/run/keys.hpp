@@ -10,6 +10,8 @@
 #include "averagers/averager_table.hpp"
 #include "averagers/codec_table.hpp"
 #include "config/config.hpp"
+#include "data/dataset.hpp"
+#include "data/loader.hpp"
 #include "graph/topology_table.hpp"
 #include "nn/layer_types.hpp"
 #include "nn/losses.hpp"
@@ -142,7 +144,7 @@ void visit(Visitor& v, TrainingConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, DataConfig& c) {
-  v("format", c.format, "what the images are stored as", one_of({"idx", "cifar10", "cifar100", "hdf5", "synthetic"}));
+  v("format", c.format, "what the images are stored as", one_of(names_of(dataset_formats())));
   v("path", c.path, "folder (idx, cifar10, cifar100) or file (hdf5), relative to the run file", a_path());
   v("mean", c.mean, "subtracted from the images, a number a channel, largest value = 1; empty: 0", Allowed{});
   v("standard_deviation", c.standard_deviation, "the images are divided by it, a number a channel; empty: 1", above(0));
@@ -153,7 +155,7 @@ void visit(Visitor& v, DataConfig& c) {
   v("shuffle", c.shuffle,
     "which training images may meet in a batch: any (full), those of a window; or batches go from rank to rank, an "
     "epoch each (ring; docs/data.md)",
-    one_of({"auto", "full", "window", "ring"}));
+    one_of(names_of(shuffle_kinds())));
   v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
   v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
   v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
@@ -167,7 +169,8 @@ void visit(Visitor& v, DataConfig& c) {
     "synthetic: height, width, channels; volumes have a depth before, rows of values no height", at_least(1));
   v("synthetic_classes", c.synthetic_classes, "synthetic: classes of the images", at_least(2));
   v("synthetic_labels", c.synthetic_labels,
-    "synthetic: a class for each image, or for each pixel whether it is in a tube", one_of({"image", "pixel"}));
+    "synthetic: a class for each image, or for each pixel whether it is in a tube",
+    one_of(names_of(synthetic_labels())));
 }
 
 /// Which keys a layer takes is in the row of its type: a visitor that reads has set `type` when it comes to the others.

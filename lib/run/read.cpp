@@ -6,6 +6,7 @@
 #include <map>
 
 #include "config/document.hpp"
+#include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "nn/layer_inputs.hpp"
 #include "nn/reference_networks.hpp"
@@ -99,9 +100,11 @@ void check(const RunConfig& config, const Places& places) {
                                                       ", expected one to three extents and the channels");
   }
   const auto& format = config.data.format;
-  if (format != "synthetic" && config.data.path.empty()) {
+  const DatasetFormat& kind = row_of(dataset_formats(), format, "data.format");
+  if (config.data.path.empty() && kind.path != DataPath::none) {
     fail_at(places.of("data", "path"), "data.path is missing; the format \"" + format + "\" needs it",
-            std::string("for example: path = ") + (format == "hdf5" ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
+            std::string("for example: path = ") +
+                (kind.path == DataPath::file ? "\"digits.h5\"" : "\"/path/to/a/folder\""));
   }
   check_network(config.network, places);
   if (config.loss.label_smoothing > 0 && !loss_named(config.loss.name).smooths_labels) {
