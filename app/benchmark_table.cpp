@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "app/json.hpp"
 #include "kernels/types.hpp"
+#include "support/json.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -52,41 +52,41 @@ std::vector<PassTime> by_type(const BenchmarkResult& result) {
   return sums;
 }
 
-JsonObject json_of(const PassTime& pass) {
-  JsonObject object;
-  object.add("layer", pass.layer);
-  object.add("type", pass.type);
-  object.add("output", pass.output);
-  object.add("pass", pass.pass);
-  object.add("seconds", pass.seconds);
-  object.add("flops", pass.flops);
-  object.add("bytes", pass.bytes);
+Json json_of(const PassTime& pass) {
+  Json object;
+  object["layer"] = pass.layer;
+  object["type"] = pass.type;
+  object["output"] = pass.output;
+  object["pass"] = pass.pass;
+  object["seconds"] = pass.seconds;
+  object["flops"] = pass.flops;
+  object["bytes"] = pass.bytes;
   return object;
 }
 
-JsonObject json_of(const BenchmarkResult& result) {
-  JsonObject object;
-  object.add("network", result.network);
-  object.add("input", result.input);
-  object.add("classes", result.classes);
-  object.add("batch", result.batch);
-  object.add("precision", result.precision);
-  object.add("parameters", result.parameters);
-  object.add("steps", result.steps);
-  object.add("images_per_second", result.images_per_second);
-  object.add("step_seconds", result.seconds);
-  object.add("fastest_step_seconds", result.fastest);
-  object.add("slowest_step_seconds", result.slowest);
-  object.add("step_flops", result.flops);
-  object.add("arena_bytes", result.arena_bytes);
-  object.add("peak_memory_bytes", result.peak_memory);
-  if (!runs_on_host) object.add("device_memory_bytes", result.device_memory);
-  if (!result.replay_refusal.empty()) object.add("replay_refusal", result.replay_refusal);
+Json json_of(const BenchmarkResult& result) {
+  Json object;
+  object["network"] = result.network;
+  object["input"] = result.input;
+  object["classes"] = result.classes;
+  object["batch"] = result.batch;
+  object["precision"] = result.precision;
+  object["parameters"] = result.parameters;
+  object["steps"] = result.steps;
+  object["images_per_second"] = result.images_per_second;
+  object["step_seconds"] = result.seconds;
+  object["fastest_step_seconds"] = result.fastest;
+  object["slowest_step_seconds"] = result.slowest;
+  object["step_flops"] = result.flops;
+  object["arena_bytes"] = result.arena_bytes;
+  object["peak_memory_bytes"] = result.peak_memory;
+  if (!runs_on_host) object["device_memory_bytes"] = result.device_memory;
+  if (!result.replay_refusal.empty()) object["replay_refusal"] = result.replay_refusal;
   if (result.passes.empty()) return object;
-  object.add("timed_step_seconds", result.timed_seconds);
-  std::vector<JsonObject> passes;
+  object["timed_step_seconds"] = result.timed_seconds;
+  std::vector<Json> passes;
   for (const PassTime& pass : result.passes) passes.push_back(json_of(pass));
-  object.add("passes", passes);
+  object["passes"] = passes;
   return object;
 }
 
@@ -124,16 +124,16 @@ void BenchmarkTable::print(const BenchmarkResult& result) const {
 }
 
 void BenchmarkTable::print_json(const std::vector<BenchmarkResult>& results) const {
-  JsonObject object;
-  object.add("device", ExecutionSpace::name());
-  object.add("threads", threads);
-  object.add("fma_peak_flops", fma_peak);
-  object.add("memory_bandwidth_bytes", bandwidth);
-  std::vector<JsonObject> networks;
+  Json object;
+  object["device"] = ExecutionSpace::name();
+  object["threads"] = threads;
+  object["fma_peak_flops"] = fma_peak;
+  object["memory_bandwidth_bytes"] = bandwidth;
+  std::vector<Json> networks;
   networks.reserve(results.size());
   for (const BenchmarkResult& result : results) networks.push_back(json_of(result));
-  object.add("networks", networks);
-  std::printf("%s\n", object.text().c_str());
+  object["networks"] = networks;
+  std::printf("%s\n", json_text(object).c_str());
 }
 
 }  // namespace halograd

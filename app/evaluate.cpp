@@ -1,3 +1,4 @@
+#include "support/json.hpp"
 #include "train/evaluation.hpp"
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <memory>
 
 #include "app/commands.hpp"
-#include "app/json.hpp"
 #include "io/checkpoint.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
@@ -51,15 +51,15 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader), comm);
   if (comm.rank() != 0) return;
   if (arguments.json) {
-    JsonObject object;
-    object.add("checkpoint", arguments.checkpoint);
-    object.add("network", header.network);
-    object.add("step", static_cast<long>(header.step));
-    object.add("epoch", static_cast<long>(header.epoch));
-    object.add("images", static_cast<long>(all.images));
-    object.add("mean_model_loss", all.loss());
-    object.add(std::string("mean_model_") + all.metric.name, all.score());
-    std::cout << object.text() << std::endl;
+    Json object;
+    object["checkpoint"] = arguments.checkpoint;
+    object["network"] = header.network;
+    object["step"] = static_cast<long>(header.step);
+    object["epoch"] = static_cast<long>(header.epoch);
+    object["images"] = static_cast<long>(all.images);
+    object["mean_model_loss"] = all.loss();
+    object[std::string("mean_model_") + all.metric.name] = all.score();
+    std::cout << json_text(object) << std::endl;
   } else {
     std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\n", arguments.checkpoint.c_str(),
                 header.network.c_str(), static_cast<long>(header.epoch), static_cast<long>(header.step), header.ranks);

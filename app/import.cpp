@@ -8,8 +8,8 @@
 #include <string>
 
 #include "app/commands.hpp"
-#include "app/json.hpp"
 #include "kernels/error.hpp"
+#include "support/json.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
 
@@ -58,17 +58,17 @@ struct ImportArguments {
 
 void print(const ImportResult& result, const ImportArguments& arguments) {
   if (arguments.json) {
-    JsonObject object;
-    object.add("output", arguments.options.output);
-    object.add("train_images", result.images[0]);
-    object.add("test_images", result.images[1]);
-    object.add("shape", std::vector<long>{result.height, result.width, result.channels});
-    object.add("class_names", result.class_names);
-    object.add("broken", result.broken);
-    object.add("broken_before", result.broken_before);
-    object.add("resumed", result.resumed);
-    object.add("restarted", result.restarted);
-    std::printf("%s\n", object.text().c_str());
+    Json object;
+    object["output"] = arguments.options.output;
+    object["train_images"] = result.images[0];
+    object["test_images"] = result.images[1];
+    object["shape"] = std::vector<long>{result.height, result.width, result.channels};
+    object["class_names"] = result.class_names;
+    object["broken"] = result.broken;
+    object["broken_before"] = result.broken_before;
+    object["resumed"] = result.resumed;
+    object["restarted"] = result.restarted;
+    std::printf("%s\n", json_text(object).c_str());
     return;
   }
   if (result.restarted) std::printf("The partial file was of another source or options: started again\n");

@@ -5,53 +5,53 @@
 #include <vector>
 
 #include "app/commands.hpp"
-#include "app/json.hpp"
 #include "hdf5/files.hpp"
 #include "io/formats.hpp"
 #include "io/metrics_read.hpp"
 #include "io/summary.hpp"
 #include "kernels/error.hpp"
+#include "support/json.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
 namespace {
 
 void print_json(const CheckpointSummary& summary) {
-  JsonObject object;
-  object.add("format", checkpoint_format);
-  object.add("step", summary.header.step);
-  object.add("epoch", summary.header.epoch);
-  object.add("step_in_epoch", summary.header.step_in_epoch);
-  object.add("ranks", summary.header.ranks);
-  object.add("network", summary.header.network);
-  object.add("averager", summary.header.averager);
-  object.add("topology", summary.header.topology);
-  object.add("config", summary.header.config);
-  object.add("versions", summary.header.versions);
-  object.add("parameters", summary.parameters);
-  object.add("optimizer_buffers", summary.optimizer_buffers);
-  object.add("statistics", summary.statistics);
-  object.add("averager_state", summary.averager_state);
-  std::vector<JsonObject> tensors;
+  Json object;
+  object["format"] = checkpoint_format;
+  object["step"] = summary.header.step;
+  object["epoch"] = summary.header.epoch;
+  object["step_in_epoch"] = summary.header.step_in_epoch;
+  object["ranks"] = summary.header.ranks;
+  object["network"] = summary.header.network;
+  object["averager"] = summary.header.averager;
+  object["topology"] = summary.header.topology;
+  object["config"] = summary.header.config;
+  object["versions"] = summary.header.versions;
+  object["parameters"] = summary.parameters;
+  object["optimizer_buffers"] = summary.optimizer_buffers;
+  object["statistics"] = summary.statistics;
+  object["averager_state"] = summary.averager_state;
+  std::vector<Json> tensors;
   for (const TensorSummary& tensor : summary.tensors) {
-    JsonObject& entry = tensors.emplace_back();
-    entry.add("layer", tensor.tensor.layer);
-    entry.add("tensor", tensor.tensor.name);
-    entry.add("kind", tensor.statistic ? "statistic" : "parameter");
-    entry.add("extents", tensor.tensor.extents);
-    entry.add("norm", tensor.norm);
+    Json& entry = tensors.emplace_back();
+    entry["layer"] = tensor.tensor.layer;
+    entry["tensor"] = tensor.tensor.name;
+    entry["kind"] = tensor.statistic ? "statistic" : "parameter";
+    entry["extents"] = tensor.tensor.extents;
+    entry["norm"] = tensor.norm;
   }
-  object.add("mean", tensors);
+  object["mean"] = tensors;
   std::vector<double> norms, distances;
   for (const ReplicaSummary& replica : summary.replicas) {
     norms.push_back(replica.norm);
     distances.push_back(replica.distance);
   }
-  object.add("norm", norms);
-  object.add("distance", distances);
-  object.add("consensus_distance", summary.consensus_distance);
-  object.add("damaged", summary.damaged);
-  std::printf("%s\n", object.text().c_str());
+  object["norm"] = norms;
+  object["distance"] = distances;
+  object["consensus_distance"] = summary.consensus_distance;
+  object["damaged"] = summary.damaged;
+  std::printf("%s\n", json_text(object).c_str());
 }
 
 void print_table(const std::string& path, const CheckpointSummary& summary) {
@@ -107,14 +107,14 @@ void inspect_metrics(const std::string& path, bool as_json) {
                : std::vector<double>(values.end() - static_cast<std::ptrdiff_t>(values.size()) / rows, values.end());
   };
   if (as_json) {
-    JsonObject object, last;
-    object.add("format", metrics_format);
-    object.add("ranks", table.ranks);
-    object.add("steps", table.steps);
-    object.add("epochs", table.epochs);
-    for (const auto& [column, values] : table.columns) last.add(column, last_row(column));
-    object.add("last", last);
-    std::printf("%s\n", object.text().c_str());
+    Json object, last = Json::object();
+    object["format"] = metrics_format;
+    object["ranks"] = table.ranks;
+    object["steps"] = table.steps;
+    object["epochs"] = table.epochs;
+    for (const auto& [column, values] : table.columns) last[column] = last_row(column);
+    object["last"] = last;
+    std::printf("%s\n", json_text(object).c_str());
     return;
   }
   std::printf("metrics %s\n  %d ranks, %lld steps, %lld epochs\n\n  %-28s last values, one a rank\n", path.c_str(),

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "app/commands.hpp"
-#include "app/json.hpp"
 #include "graph/spectral_gap.hpp"
 #include "graph/topology_table.hpp"
+#include "support/json.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -127,22 +127,22 @@ void print_json(const TopologyOptions& options, const Topology& topology) {
       weight.push_back(neighbour.weight);
     }
   }
-  JsonObject object;
-  object.add("topology", topology.kind());
-  object.add("ranks", static_cast<long>(options.ranks));
-  object.add("edges", figures.edges);
-  object.add("edges_between_nodes", figures.crossing);
-  object.add("spectral_gap", figures.gap);
+  Json object;
+  object["topology"] = topology.kind();
+  object["ranks"] = static_cast<long>(options.ranks);
+  object["edges"] = figures.edges;
+  object["edges_between_nodes"] = figures.crossing;
+  object["spectral_gap"] = figures.gap;
   // JSON has no infinity: a graph that never mixes has no such key.
-  if (std::isfinite(figures.steps_to_a_tenth)) object.add("steps_to_a_tenth", figures.steps_to_a_tenth);
-  object.add("parameters", options.parameters);
-  object.add("bytes_sent", figures.neighbour_bytes);
-  object.add("allreduce_bytes_sent", figures.allreduce_bytes);
-  object.add("edge_from", from);
-  object.add("edge_to", to);
-  object.add("edge_weight", weight);
-  object.add("self_weight", self_weight);
-  std::cout << object.text() << "\n";
+  if (std::isfinite(figures.steps_to_a_tenth)) object["steps_to_a_tenth"] = figures.steps_to_a_tenth;
+  object["parameters"] = options.parameters;
+  object["bytes_sent"] = figures.neighbour_bytes;
+  object["allreduce_bytes_sent"] = figures.allreduce_bytes;
+  object["edge_from"] = from;
+  object["edge_to"] = to;
+  object["edge_weight"] = weight;
+  object["self_weight"] = self_weight;
+  std::cout << json_text(object) << "\n";
 }
 
 /// A graph that changes: what a step costs, how many steps replicas need, and the first steps' edges.
@@ -154,16 +154,16 @@ void print_dynamic(const TopologyOptions& options, const DynamicTopology& topolo
   for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.mean_out(rank);
   const double allreduce = model * 2 * (options.ranks - 1) / options.ranks;
   if (options.json) {
-    JsonObject object;
-    object.add("topology", topology.kind());
-    object.add("ranks", static_cast<long>(options.ranks));
-    object.add("edges", edges);
-    object.add("period", static_cast<long>(topology.period()));
-    object.add("steps_to_a_tenth", steps);
-    object.add("parameters", options.parameters);
-    object.add("bytes_sent", model * edges / options.ranks);
-    object.add("allreduce_bytes_sent", allreduce);
-    std::cout << object.text() << "\n";
+    Json object;
+    object["topology"] = topology.kind();
+    object["ranks"] = static_cast<long>(options.ranks);
+    object["edges"] = edges;
+    object["period"] = static_cast<long>(topology.period());
+    object["steps_to_a_tenth"] = steps;
+    object["parameters"] = options.parameters;
+    object["bytes_sent"] = model * edges / options.ranks;
+    object["allreduce_bytes_sent"] = allreduce;
+    std::cout << json_text(object) << "\n";
     return;
   }
   std::cout << std::setprecision(4) << "topology         " << topology.kind() << ", another graph each step"

@@ -1,3 +1,4 @@
+#include "support/json.hpp"
 #include "support/text.hpp"
 #include "train/trainer.hpp"
 
@@ -7,7 +8,6 @@
 
 #include "app/commands.hpp"
 #include "app/exit_status.hpp"
-#include "app/json.hpp"
 #include "mpi/watchdog.hpp"
 #include "run/read.hpp"
 #include "support/stop_signals.hpp"
@@ -26,24 +26,24 @@ struct TrainArguments {
 };
 
 void print_json(const TrainingResult& result) {
-  JsonObject object;
-  object.add("epochs", static_cast<long>(result.epochs));
-  object.add("steps", static_cast<long>(result.steps));
-  object.add("seconds", result.seconds);
-  object.add("images_per_second", result.images_per_second);
-  object.add("wait_share", result.wait_share);
-  object.add("bytes_sent", result.bytes_sent);
-  object.add("train_loss", result.last.train_loss);
-  object.add("mean_model_loss", result.last.mean_model_loss);
-  object.add("test_" + result.last.metric, std::vector<double>{result.last.score_lowest, result.last.score_highest});
-  object.add("mean_model_" + result.last.metric, result.last.mean_model_score);
-  object.add("consensus_distance", result.last.consensus_distance);
-  object.add("skipped_updates", static_cast<long>(result.skipped));
-  object.add("stopped", result.stopped);
-  object.add("checkpoint", result.checkpoint);
-  object.add("metrics", result.metrics);
-  object.add("config", result.config);
-  std::cout << object.text() << std::endl;
+  Json object;
+  object["epochs"] = static_cast<long>(result.epochs);
+  object["steps"] = static_cast<long>(result.steps);
+  object["seconds"] = result.seconds;
+  object["images_per_second"] = result.images_per_second;
+  object["wait_share"] = result.wait_share;
+  object["bytes_sent"] = result.bytes_sent;
+  object["train_loss"] = result.last.train_loss;
+  object["mean_model_loss"] = result.last.mean_model_loss;
+  object["test_" + result.last.metric] = std::vector<double>{result.last.score_lowest, result.last.score_highest};
+  object["mean_model_" + result.last.metric] = result.last.mean_model_score;
+  object["consensus_distance"] = result.last.consensus_distance;
+  object["skipped_updates"] = static_cast<long>(result.skipped);
+  object["stopped"] = result.stopped;
+  object["checkpoint"] = result.checkpoint;
+  object["metrics"] = result.metrics;
+  object["config"] = result.config;
+  std::cout << json_text(object) << std::endl;
 }
 
 /// The switches as text: ranks that do not agree on them would wait for each other.

@@ -46,3 +46,7 @@ endif()
 
 halograd_need(toml11 "name it with -Dtoml11_ROOT=<prefix>" CONFIG)
 halograd_need(CLI11 "name it with -DCLI11_ROOT=<prefix>" CONFIG)
+halograd_need(nlohmann_json "name it with -Dnlohmann_json_ROOT=<prefix>" CONFIG)
+if(nlohmann_json_VERSION VERSION_LESS 3.10)
+  halograd_refuse("needs nlohmann_json 3.10 or newer, found ${nlohmann_json_VERSION} (${nlohmann_json_DIR})")
+endif()

@@ -22,7 +22,7 @@ hip_prefix=$deps/kokkos-hip
 packages=(
   g++ cmake ninja-build git xz-utils
   mpich libmpich-dev libhdf5-mpich-dev hdf5-tools
-  libtoml11-dev libcli11-dev libopenblas-dev zlib1g-dev libpng-dev libturbojpeg0-dev
+  libtoml11-dev libcli11-dev nlohmann-json3-dev libopenblas-dev zlib1g-dev libpng-dev libturbojpeg0-dev
   python3 python3-h5py python3-matplotlib
   dataset-fashion-mnist
 )

@@ -70,7 +70,8 @@ function(halograd_add_test_executable target main)
   add_executable(${target} $<TARGET_OBJECTS:halograd_test_${main}> ${ARGN})
   target_link_libraries(${target} PRIVATE halograd_test_options)
   # Tests look behind the public interface: the library's own headers on HDF5 and TOML.
-  target_link_libraries(${target} PRIVATE ${HDF5_C_LIBRARIES} ZLIB::ZLIB toml11::toml11 CLI11::CLI11)
+  target_link_libraries(${target} PRIVATE ${HDF5_C_LIBRARIES} ZLIB::ZLIB toml11::toml11 CLI11::CLI11
+    nlohmann_json::nlohmann_json)
   target_include_directories(${target} SYSTEM PRIVATE ${HDF5_C_INCLUDE_DIRS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE HALOGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"

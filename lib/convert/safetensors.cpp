@@ -1,44 +1,19 @@
 #include "convert/safetensors.hpp"
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
-#include <sstream>
-#include <string_view>
+#include <set>
 
 #include "kernels/error.hpp"
+#include "support/json.hpp"
 
 static_assert(std::endian::native == std::endian::little, "safetensors holds little-endian values");
 
 namespace halograd {
 namespace {
-
-std::string quoted(const std::string& text) {
-  std::string result(1, '"');
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') result += '\\';
-    if (letter == '\n')
-      result += "\\n";
-    else
-      result += letter;
-  }
-  result += '"';
-  return result;
-}
-
-std::string list_of(const std::vector<long>& numbers) {
-  std::ostringstream text;
-  text << '[';
-  for (std::size_t i = 0; i < numbers.size(); ++i) text << (i == 0 ? "" : ",") << numbers[i];
-  text << ']';
-  return text.str();
-}
 
 /// What the header says of one tensor.
 struct Entry {
@@ -46,98 +21,46 @@ struct Entry {
   std::vector<long> shape, offsets;
 };
 
-/// Reads the JSON of a header: an object of objects, of strings and of lists of whole numbers, and nothing else.
-class HeaderReader {
- public:
-  HeaderReader(std::string_view text, std::string path) : text_(text), path_(std::move(path)) {}
+std::vector<long> whole_numbers(const nlohmann::json& values, const std::string& where) {
+  constexpr std::uint64_t most = 1'000'000'000'000'000'000;
+  std::vector<long> numbers;
+  HALOGRAD_REQUIRE(values.is_array(), where, " is ", values.dump(), ", expected a list of whole numbers");
+  for (const nlohmann::json& value : values) {
+    HALOGRAD_REQUIRE(value.is_number_unsigned() && value.get<std::uint64_t>() < most, where, " holds ", value.dump(),
+                     ", expected whole numbers below 1e18");
+    numbers.push_back(value.get<long>());
+  }
+  return numbers;
+}
 
-  std::map<std::string, Entry> entries() {
-    std::map<std::string, Entry> all;
-    object([&](const std::string& name) {
-      if (name == "__metadata__") {
-        object([&](const std::string&) { string(); });
-        return;
-      }
-      Entry entry;
-      object([&](const std::string& key) {
-        if (key == "dtype")
-          entry.type = string();
-        else if (key == "shape")
-          entry.shape = numbers();
-        else if (key == "data_offsets")
-          entry.offsets = numbers();
-        else
-          wrong("key '" + key + "'");
-      });
-      if (!all.emplace(name, entry).second) wrong("a second tensor '" + name + "'");
-    });
-    skip_space();
-    if (at_ != text_.size()) wrong("text after the end");
-    return all;
-  }
-
- private:
-  [[noreturn]] void wrong(const std::string& what) const {
-    fail(path_, ": header of safetensors: unexpected ", what, " at offset ", at_ + 8);
-  }
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
-      ++at_;
-  }
-  [[nodiscard]] bool take(char wanted) {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != wanted) return false;
-    ++at_;
+/// Reads the JSON of a header: an object with an object for each tensor, and one of facts, which are left out.
+std::map<std::string, Entry> read_entries(const std::string& text, const std::string& path) {
+  const std::string where = path + ": header of safetensors: ";
+  std::set<std::string> names;
+  const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    if (depth != 1 || event != nlohmann::json::parse_event_t::key) return true;
+    HALOGRAD_REQUIRE(names.insert(parsed.get<std::string>()).second, where, "a second tensor ", parsed.dump());
     return true;
+  };
+  nlohmann::json header;
+  try {
+    header = nlohmann::json::parse(text, refuse_twice);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail(where, "no JSON at offset ", error.byte + 8, " of the file: ", error.what());
   }
-  void need(char wanted) {
-    if (!take(wanted)) wrong(at_ == text_.size() ? "end" : std::string("'") + text_[at_] + "', not '" + wanted + "'");
+  HALOGRAD_REQUIRE(header.is_object(), where, "expected an object");
+  std::map<std::string, Entry> entries;
+  for (const auto& [name, tensor] : header.items()) {
+    if (name == "__metadata__") continue;
+    for (const char* key : {"dtype", "shape", "data_offsets"})
+      HALOGRAD_REQUIRE(tensor.is_object() && tensor.contains(key), where, "tensor ", name, " has no ", key);
+    HALOGRAD_REQUIRE(tensor["dtype"].is_string(), where, "tensor ", name, ": dtype is no text");
+    entries[name] = {tensor["dtype"].get<std::string>(),
+                     whole_numbers(tensor["shape"], where + "tensor " + name + ": shape"),
+                     whole_numbers(tensor["data_offsets"], where + "tensor " + name + ": data_offsets")};
   }
-  void object(const std::function<void(const std::string&)>& member) {
-    need('{');
-    if (take('}')) return;
-    do {
-      const std::string key = string();
-      need(':');
-      member(key);
-    } while (take(','));
-    need('}');
-  }
-  std::string string() {
-    need('"');
-    std::string value;
-    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      if (text_[at_] == '\\' && ++at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' && text_[at_] != '/' &&
-          text_[at_] != 'n')
-        wrong("escape in a name");
-      if (at_ < text_.size()) value += text_[at_];
-    }
-    need('"');
-    return value;
-  }
-  std::vector<long> numbers() {
-    std::vector<long> values;
-    need('[');
-    if (take(']')) return values;
-    do {
-      skip_space();
-      const std::size_t begin = at_;
-      long value = 0;
-      for (; at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0; ++at_) {
-        if (at_ - begin >= 18) wrong("long number");
-        value = 10 * value + (text_[at_] - '0');
-      }
-      if (at_ == begin) wrong("value in a list of numbers");
-      values.push_back(value);
-    } while (take(','));
-    need(']');
-    return values;
-  }
-
-  std::string_view text_;
-  std::string path_;
-  std::size_t at_ = 0;
-};
+  return entries;
+}
 
 template <class Stored>
 std::vector<Stored> values_of(const std::vector<char>& bytes) {
@@ -150,19 +73,17 @@ std::vector<Stored> values_of(const std::vector<char>& bytes) {
 
 void write_safetensors(const std::string& path, const StateDict& state,
                        const std::map<std::string, std::string>& facts) {
-  std::ostringstream text;
-  text << "{\"__metadata__\":{\"format\":\"pt\"";
-  for (const auto& [key, value] : facts) text << ',' << quoted(key) << ':' << quoted(value);
-  text << '}';
-  long begin = 0;
+  Json entries, metadata{{"format", "pt"}};
+  for (const auto& [key, value] : facts) metadata[key] = value;
+  entries["__metadata__"] = metadata;
+  std::size_t begin = 0;
   for (const StateTensor& tensor : state) {
-    const long end = begin + static_cast<long>(tensor.values.size() * 4 + tensor.integers.size() * 8);
-    text << ',' << quoted(tensor.name) << ":{\"dtype\":\"" << (tensor.integers.empty() ? "F32" : "I64")
-         << "\",\"shape\":" << list_of(tensor.extents) << ",\"data_offsets\":" << list_of({begin, end}) << '}';
+    const std::size_t end = begin + tensor.values.size() * 4 + tensor.integers.size() * 8;
+    entries[tensor.name] = {
+        {"dtype", tensor.integers.empty() ? "F32" : "I64"}, {"shape", tensor.extents}, {"data_offsets", {begin, end}}};
     begin = end;
   }
-  text << '}';
-  std::string header = text.str();
+  std::string header = json_text(entries);
   header.resize((header.size() + 7) / 8 * 8, ' ');  // values begin at a multiple of 8
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   const auto put = [&](const void* data, std::size_t bytes) {
@@ -191,7 +112,7 @@ StateDict read_safetensors(const std::string& path) {
   file.read(header.data(), static_cast<std::streamsize>(length));
   const std::uint64_t first = sizeof(length) + length;
   StateDict state;
-  for (const auto& [name, entry] : HeaderReader(header, path).entries()) {
+  for (const auto& [name, entry] : read_entries(header, path)) {
     const bool integers = entry.type == "I64";
     HALOGRAD_REQUIRE(integers || entry.type == "F32" || entry.type == "F64", path, ": tensor ", name, " is of type ",
                      entry.type, ", expected F32, F64 or I64 (in PyTorch: tensor.float())");

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
+
+#include "support/json.hpp"
 
 namespace halograd::trace {
 namespace {
@@ -79,24 +80,23 @@ Span::~Span() {
 }
 
 std::string chrome_events(const std::vector<Event>& events, int rank, std::int64_t offset, std::int64_t zero) {
+  const auto microseconds = [](std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1000; };
   std::string text;
-  char line[256];
-  const auto add = [&text, &line] {
-    if (!text.empty()) text += ",\n";
-    text += line;
+  // one event after the other becomes text: the value of a whole trace would be many times as large
+  const auto add = [&text](const Json& event) { text += (text.empty() ? "" : ",\n") + json_text(event); };
+  const auto describe_process = [&](const char* what, const Json& arguments) {
+    add({{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", 0}, {"args", arguments}});
   };
-  std::snprintf(line, sizeof line, R"({"name":"process_name","ph":"M","pid":%d,"tid":0,"args":{"name":"rank %d"}})",
-                rank, rank);
-  add();
-  std::snprintf(line, sizeof line,
-                R"({"name":"process_sort_index","ph":"M","pid":%d,"tid":0,"args":{"sort_index":%d}})", rank, rank);
-  add();
+  describe_process("process_name", {{"name", "rank " + std::to_string(rank)}});
+  describe_process("process_sort_index", {{"sort_index", rank}});
   for (const Event& event : events) {
-    std::snprintf(line, sizeof line, R"({"name":"%s","cat":"%s","ph":"X","pid":%d,"tid":%d,"ts":%.3f,"dur":%.3f})",
-                  event.name, event.category, rank, event.thread,
-                  1e-3 * static_cast<double>(event.begin + offset - zero),
-                  1e-3 * static_cast<double>(event.end - event.begin));
-    add();
+    add({{"name", event.name},
+         {"cat", event.category},
+         {"ph", "X"},
+         {"pid", rank},
+         {"tid", event.thread},
+         {"ts", microseconds(event.begin + offset - zero)},
+         {"dur", microseconds(event.end - event.begin)}});
   }
   return text;
 }

@@ -71,5 +71,6 @@ chmod +x "$work/h5cc"
 refuses 'needs a parallel HDF5, found a serial one .*' -DHDF5_C_COMPILER_EXECUTABLE="$work/h5cc"
 
 refuses 'toml11 not found; .*' -DCMAKE_DISABLE_FIND_PACKAGE_toml11=ON
+refuses 'nlohmann_json not found; .*' -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
 
 exit $((failures > 0))

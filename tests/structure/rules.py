@@ -32,6 +32,7 @@ LIBRARY_HEADERS = {
     r"(hdf5|hdf5_hl|H5\w*)\.h": r"lib/hdf5/",
     r"toml(11)?(/.*)?\.hpp": r"lib/config/toml11\.hpp",
     r"CLI(11)?(/.*)?\.hpp": r"app/",
+    r"nlohmann/.*": r"lib/support/json\.hpp",
     r"(omp|immintrin|cuda.*|hip/.*)\.?.*": r"kernels/",
 }
 

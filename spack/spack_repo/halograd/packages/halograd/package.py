@@ -51,6 +51,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("libjpeg-turbo", when="+images")
     depends_on("toml11@3.7:3")
     depends_on("cli11@2:")
+    depends_on("nlohmann-json@3.10:")
 
     # Tables and plots of runs: jobscripts/sweep_table.py, plot_metrics.py
     depends_on("py-h5py", type="run")

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace halograd {
+
+/// A JSON value; objects keep their members in the order in which they were added. Doubles read back as they were,
+/// infinities and NaN become null.
+using Json = nlohmann::ordered_json;
+
+/// The value on one line. Bytes that are no UTF-8 are replaced, because a path may hold any.
+inline std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace halograd
