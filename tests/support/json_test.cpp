@@ -9,7 +9,7 @@
 
 #include "support/trace.hpp"
 
-namespace halograd {
+namespace halograd::json_test {
 namespace {
 
 TEST(Json, KeepsTheOrderAndReadsBackWhatItWrote) {
@@ -39,4 +39,4 @@ TEST(Json, TraceEventsAreOnesOfChrome) {
 }
 
 }  // namespace
-}  // namespace halograd
+}  // namespace halograd::json_test
