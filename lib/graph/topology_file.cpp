@@ -97,7 +97,8 @@ Topology read_topology_file(const std::string& path, const std::string& weights,
   const std::string kind = "file";
   const Node file = parse_document(read_text(path), path);
   refuse_unknown_keys(file, {"ranks", "edge"});
-  const Node& count = integer(file, "ranks");
+  const std::string key = "ranks";  // g++ 14 takes a reference beside a temporary for dangling
+  const Node& count = integer(file, key);
   if (count.integer != ranks) {
     fail_at(count.place,
             "made for " + std::to_string(count.integer) + " ranks, but this job has " + std::to_string(ranks));
