@@ -118,7 +118,8 @@ void print_text(const TopologyOptions& options, const Topology& topology) {
 
 void print_json(const TopologyOptions& options, const Topology& topology) {
   const Figures figures = figures_of(options, topology);
-  std::vector<double> from, to, weight, self_weight;
+  std::vector<int> from, to;
+  std::vector<double> weight, self_weight;
   for (int rank = 0; rank < options.ranks; ++rank) {
     self_weight.push_back(topology.self_weight(rank));
     for (const Neighbour& neighbour : topology.in_neighbours(rank)) {

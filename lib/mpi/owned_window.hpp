@@ -16,8 +16,9 @@ class OwnedWindow {
   /// No window.
   OwnedWindow() = default;
   /// Collective. Over `bytes` of memory of each rank, with displacements in bytes, for MPI_Put and MPI_Accumulate from
-  /// all ranks of `comm`, whose error handler is changed meanwhile. The memory must live longer. Throws CollectiveError
-  /// where MPI makes no such window.
+  /// all ranks of `comm`, whose error handler is changed meanwhile. The memory must live longer, and be aligned to 64
+  /// bytes: MPICH 4.0 on UCX takes other addresses for the next lower multiple of 16. Throws CollectiveError where it
+  /// is not, or where MPI makes no such window.
   static OwnedWindow over(const Communicator& comm, void* memory, std::size_t bytes);
   /// Collective over `comm`: `bytes` of new memory of each rank, which the ranks of its node reach by load and store.
   /// Throws CollectiveError on all ranks of `comm` where MPI makes no such window on some node.

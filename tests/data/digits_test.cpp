@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <filesystem>
 #include <numeric>
 
 #include "data/dataset.hpp"
@@ -12,7 +11,7 @@ namespace {
 std::unique_ptr<Dataset> open(Split split) {
   DataConfig config;
   config.format = "hdf5";
-  config.path = (std::filesystem::path(__FILE__).parent_path() / "../../inputs/digits.h5").string();
+  config.path = HALOGRAD_SOURCE_DIR "/inputs/digits.h5";
   return open_dataset(config, split, 1);
 }
 

@@ -91,7 +91,7 @@ inline std::string python_with_h5py() {
 
 /// Collective. Has tests/io/read_with_h5py.py check a file on rank 0; skips where there is no h5py.
 inline void check_with_h5py(const std::string& arguments) {
-  const std::string script = std::filesystem::path(__FILE__).replace_filename("read_with_h5py.py").string();
+  const std::string script = std::string(HALOGRAD_SOURCE_DIR "/tests/io/read_with_h5py.py");
   on_root([&] {
     const std::string python = python_with_h5py();
     if (python.empty()) GTEST_SKIP() << "no Python with h5py";

@@ -220,7 +220,8 @@ TEST(OwnedWindow, ReachesTheMemoryOfAllRanks) {
   const OwnedComm comm(MPI_COMM_WORLD);
   const OwnedWindow none;
   EXPECT_FALSE(none);
-  std::array<int, 2> memory{-1, -1};
+  alignas(64) std::array<int, 32> memory{-1, -1};
+  EXPECT_THROW(OwnedWindow::over(comm, &memory[1], sizeof(int)), CollectiveError);
   {
     const OwnedWindow window = OwnedWindow::over(comm, memory.data(), sizeof memory);
     EXPECT_TRUE(window);
