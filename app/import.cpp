@@ -11,6 +11,7 @@
 #include "kernels/error.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
+#include "support/table.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -49,6 +50,13 @@ class ImportProgress {
   long first_ = -1, tenth_ = 0;
   Clock::time_point start_ = Clock::now();
 };
+
+/// What --broken may be.
+struct BrokenChoice {
+  const char* name;
+  Fact<bool> skip;
+};
+constexpr BrokenChoice broken_choices[] = {{"refuse", false}, {"skip", true}};
 
 struct ImportArguments {
   ImportOptions options;
@@ -90,7 +98,7 @@ void import(ImportArguments& arguments) {
                          options.width > 0 && options.height <= 65535 && options.width <= 65535,
                      "--size is '", arguments.size, "', expected HEIGHTxWIDTH, for example 64x64");
   }
-  options.skip_broken = arguments.broken == "skip";
+  options.skip_broken = row_of(broken_choices, arguments.broken, "--broken").skip;
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, ask_to_stop);
   ImportResult result;
   {
@@ -123,7 +131,7 @@ void add_import(CLI::App& app) {
       ->check(CLI::Range(0.0, 0.9));
   command->add_option("--seed", options.seed, "Decides on the test images and the order of the training images");
   command->add_option("--broken", arguments->broken, "Images that cannot be taken: list all and refuse, or skip them")
-      ->check(CLI::IsMember({"refuse", "skip"}));
+      ->check(CLI::IsMember(names_of(broken_choices)));
   command->add_option("--threads", options.threads, "That decode; by default this machine's cores")
       ->check(CLI::Range(1, 256));
   command->add_flag("--overwrite", options.overwrite, "Replace the output where it exists");

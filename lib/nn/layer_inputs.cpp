@@ -44,7 +44,7 @@ void require_count(const LayerConfig& layer, std::size_t count, std::size_t inde
 
 std::vector<std::vector<int>> resolve_inputs(const std::vector<LayerConfig>& layers) {
   std::vector<std::vector<int>> inputs(layers.size());
-  std::vector<std::string> earlier{"input"};  // value i is called earlier[i]
+  std::vector<std::string> earlier{images_input};  // value i is called earlier[i]
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerConfig& layer = layers[i];
     for (std::size_t k = 0; k < layer.inputs.size(); ++k) {

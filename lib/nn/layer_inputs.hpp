@@ -10,6 +10,9 @@
 
 namespace halograd {
 
+/// What the images are called among the inputs of a layer.
+inline constexpr const char* images_input = "input";
+
 /// What is wrong with the inputs that a layer names.
 class LayerInputsError : public Error {
  public:

@@ -20,7 +20,8 @@ using SectionKeys = std::vector<std::string_view>;
 struct OptimizerType {
   const char* name;
   Fact<const char*> meaning;
-  Fact<SectionKeys> keys;  ///< of [optimizer] that it reads beside learning_rate and weight_decay
+  Fact<SectionKeys> keys;             ///< of [optimizer] that it reads beside learning_rate and weight_decay
+  Fact<bool> state_only_of_momentum;  ///< without momentum it has no state
   Fact<std::unique_ptr<Optimizer> (*)(const OptimizerConfig& config, std::size_t parameters)> make;
 };
 const std::vector<OptimizerType>& optimizers();

@@ -4,6 +4,7 @@
 
 #include "averagers/averager_table.hpp"
 #include "graph/topology_table.hpp"
+#include "optimizers/optimizers.hpp"
 #include "run/keys.hpp"
 #include "support/text.hpp"
 #include "window/transport_options.hpp"
@@ -218,8 +219,11 @@ Conflict period_conflict(const Checked& run) {
 /// Averaged buffers of an optimizer that has none.
 Conflict momentum_conflict(const Checked& run) {
   const OptimizerConfig& optimizer = run.config.optimizer;
-  if (!averages_momentum(run.averager) || optimizer.name != "sgd" || optimizer.momentum != 0) return std::nullopt;
-  return {{"momentum", "averager.momentum = \"averaged\" averages the optimizer's buffers, but sgd has none",
+  const bool has_state =
+      optimizer.momentum != 0 || !row_of(optimizers(), optimizer.name, "optimizer.name").state_only_of_momentum;
+  if (!averages_momentum(run.averager) || has_state) return std::nullopt;
+  return {{"momentum",
+           "averager.momentum = \"averaged\" averages the optimizer's buffers, but " + optimizer.name + " has none",
            "set optimizer.momentum, or leave averager.momentum out"}};
 }
 

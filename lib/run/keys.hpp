@@ -18,6 +18,7 @@
 #include "nn/precisions.hpp"
 #include "nn/reference_networks.hpp"
 #include "optimizers/optimizers.hpp"
+#include "run/training_choices.hpp"
 #include "support/text.hpp"
 #include "window/transport_options.hpp"
 
@@ -122,14 +123,14 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
   v("ranks_per_device", c.ranks_per_device, "ranks that may share an accelerator", at_least(1));
   v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the epoch before",
-    one_of({"equal", "measured"}));
+    one_of(names_of(share_choices)));
   v("resumed_optimizer", c.resumed_optimizer,
     "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
-    one_of({"mean", "reset"}));
+    one_of(names_of(resumed_optimizer_choices)));
   v("non_finite", c.non_finite,
     "where a rank's loss or gradient is not finite: all stop with a checkpoint of the last good state, or the rank "
     "skips its update, which is counted",
-    one_of({"stop", "skip"}));
+    one_of(names_of(non_finite_choices)));
   v("precision", c.precision,
     "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
     "bits of fraction; bf16 also on AMD's from MI100 on",
@@ -137,7 +138,7 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("step_recording", c.step_recording,
     "on devices: a step is recorded once and then launched as a whole, where that can be done (auto), or piece by "
     "piece (off)",
-    one_of({"auto", "off"}));
+    one_of(names_of(step_recording_choices)));
   v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
     at_least(0));
 }

@@ -54,7 +54,9 @@ void name_layers(std::vector<LayerConfig>& layers, const std::vector<Node>& node
     if (!given) layer.name = layer.type + std::to_string(number);
     const Node* node = given ? nodes[i].find("name") : nullptr;
     const Place& place = node == nullptr ? nodes[i].place : node->place;
-    if (layer.name == "input") fail_at(place, "the name \"input\" stands for the images, no layer may have it");
+    if (layer.name == images_input) {
+      fail_at(place, "the name \"" + layer.name + "\" stands for the images, no layer may have it");
+    }
     const auto [same, first] = owner.emplace(layer.name, i);
     if (first) continue;
     const Node& other = nodes[same->second];

@@ -184,7 +184,7 @@ void TableReader::fail_type(const Node& node, const std::string& path, const std
 void TableReader::fail_missing(const std::string& key, const std::string& meaning) const {
   std::string label = prefix_.substr(0, prefix_.size() - 1);
   const Node* type = table_.find("type");
-  const std::string owner = key != "type" && type != nullptr ? "a layer of type " + type->string : "[[" + label + "]]";
+  const std::string owner = type != nullptr ? "a layer of type " + type->string : "[[" + label + "]]";
   fail_at(table_.place, owner + " needs the key \"" + key + "\" (" + meaning + ")");
 }
 

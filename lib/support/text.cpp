@@ -61,7 +61,7 @@ std::string human_time(double seconds) {
 
 std::string counted(double number, const std::string& noun) {
   const std::string digits = format("%.0f", number);
-  return digits + " " + noun + (digits == "1" ? "" : "s");
+  return digits + " " + noun + (std::nearbyint(number) == 1 ? "" : "s");
 }
 
 std::string shell_word(const std::string& word) {

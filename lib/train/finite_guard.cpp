@@ -9,9 +9,10 @@
 namespace halograd {
 namespace {
 
-/// "image 117 of the training set (data/set.h5)"; of several in a batch the first.
+/// "image 117 of the training set (data/set.h5)"; of several in a batch the first. Empty where all are finite.
 std::string broken_image(const Batch& batch, const std::string& data) {
   const auto broken = std::find_if(batch.images.begin(), batch.images.end(), [](float x) { return !std::isfinite(x); });
+  if (broken == batch.images.end()) return "";
   const std::size_t values = batch.images.size() / static_cast<std::size_t>(batch.size);
   const std::size_t place = static_cast<std::size_t>(broken - batch.images.begin()) / values;
   return "image " + std::to_string(batch.indices[place]) + " of the training set (" + data + ")";
@@ -33,8 +34,8 @@ bool FiniteGuard::finite(const ExecutionSpace& exec, double loss) const {
 std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,
                                    std::uint64_t random_key) {
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
-  std::string where = network_.first_non_finite(exec, replica_, host_batch(&batch), random_key);
-  if (where == "the images") where = broken_image(batch, data);
+  std::string where = broken_image(batch, data);
+  if (where.empty()) where = network_.first_non_finite(exec, replica_, host_batch(&batch), random_key);
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
   Kokkos::deep_copy(exec, replica_.gradients, 0.0F);
   return where;

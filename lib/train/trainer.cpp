@@ -19,6 +19,7 @@
 #include "nn/precisions.hpp"
 #include "optimizers/schedule.hpp"
 #include "run/read.hpp"
+#include "run/training_choices.hpp"
 #include "run/write.hpp"
 #include "support/memory.hpp"
 #include "support/seconds.hpp"
@@ -61,8 +62,9 @@ void open_data(TrainingSetup& setup) {
   options.ranks = comm.ranks();
   options.seed = config.training.seed;
   options.prefetch = config.data.prefetch;
-  const bool shared_by_speed = config.training.shares == "measured";
-  if (shared_by_speed) options.most = 2L * ((options.global_batch + options.ranks - 1) / options.ranks);
+  if (shares_by_speed(config.training)) {
+    options.most = 2L * ((options.global_batch + options.ranks - 1) / options.ranks);
+  }
   setup.loader = std::make_unique<Loader>(train_set, config.data, options);
   const int largest = setup.loader->largest_batch();
   options.training = false;
@@ -82,7 +84,7 @@ void make_model(TrainingSetup& setup) {
   config.network = network.config();
   network.compute_in(precision_named(config.training.precision));
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
-  network.replay_steps(config.training.step_recording == "auto" && !called_during);
+  network.replay_steps(records_steps(config.training) && !called_during);
   const auto parameters = static_cast<double>(network.parameter_count());
   const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size());
   require_kernel_memory(
@@ -275,7 +277,7 @@ EpochSums Training::restore() {
                      " epochs, more than training.epochs = ", config_.training.epochs);
     require_same_model(start_.before, config_, checkpoint);
   });
-  const bool reset = config_.training.resumed_optimizer == "reset";
+  const bool reset = resets_optimizer(config_.training);
   const EpochSums sums = read_state(comm_, start_, reset, replica_, optimizer_);
   const std::int64_t batch = config_.training.batch, batch_before = start_.before.training.batch;
   report_.line("Resumed from " + checkpoint + ": " + number(epoch_) + " epochs" +
@@ -350,7 +352,7 @@ StepMetrics Training::train_step(const Batch& batch) {
   guard_.keep(exec_);
   const double share = static_cast<double>(batch.size) / batch.global_size;
   // The mean of the replicas is to move by the gradient of the whole batch, sum_i share_i g_i.
-  const bool uneven = config_.training.shares == "measured" && !row_of(config_.averager).shares_gradients;
+  const bool uneven = shares_by_speed(config_.training) && !row_of(config_.averager).shares_gradients;
   const double own_rate = uneven ? rate_ * share * comm_.ranks() : rate_;
   const LossSum loss = compute_gradient(batch, random_key, share);
   injector_.slow_down(comm_.rank(), seconds_now() - exchanged);
@@ -393,7 +395,7 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
   const std::string where =
       guard_.take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
   ++skipped_;
-  if (config_.training.non_finite == "skip") return;
+  if (skips_non_finite(config_.training)) return;
   stop_.not_finite("step " + number(step_ + 1) + ", rank " + number(comm_.rank()) + ": " + where +
                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
                    "training.non_finite = \"skip\" goes on without such updates)");
@@ -416,7 +418,7 @@ void Training::update(double rate, bool finite, double share) {
 
 /// Trains what is left of the epoch, unless all are to stop before its end.
 StopReason Training::train_epoch() {
-  if (config_.training.shares == "measured") share_by_speed();
+  if (shares_by_speed(config_.training)) share_by_speed();
   loader_.start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_.steps(), step_in_epoch_);
   double begin = seconds_now();
