@@ -68,7 +68,7 @@ class RunFile(ProgramTest):
 
     def test_shapes_that_do_not_chain(self):
         self.refuse_edit("kernel = 3\npadding = 1", "kernel = 30\npadding = 1", ["conv1", "30", "8x8x1"])
-        self.refuse_edit("channels = 4  # as many as classes", "channels = 5", ["dense1", "5", "4"])
+        self.refuse_edit("channels = 4  # one per class", "channels = 5", ["dense1", "5", "4"])
         add = '[[network.layer]]\ntype = "add"\ninputs = ["relu1", "input"]\n\n[[network.layer]]\ntype = "flatten"'
         self.refuse_edit('[[network.layer]]\ntype = "flatten"', add, ["add1", "8x8x8", "8x8x1"])
 
