@@ -1,8 +1,7 @@
 #include "run/cluster_config.hpp"
 
 #include "config/document.hpp"
-#include "kernels/error.hpp"
-#include "run/table_reader.hpp"
+#include "config/table_reader.hpp"
 
 namespace halograd {
 
@@ -18,9 +17,7 @@ void visit(Visitor& v, ClusterConfig& c) {
 ClusterConfig read_cluster(const std::string& path) {
   const Node document = parse_document(read_text(path), path);
   ClusterConfig cluster;
-  require_known_keys(document, keys_of(cluster), "a cluster's description");
-  TableReader reader(document, "", "");
-  visit(reader, cluster);
+  read_table(document, "a cluster's description", "", cluster);
   return cluster;
 }
 

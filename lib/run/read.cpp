@@ -6,13 +6,14 @@
 #include <map>
 
 #include "config/document.hpp"
+#include "config/table_reader.hpp"
 #include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "nn/layer_inputs.hpp"
 #include "nn/reference_networks.hpp"
 #include "run/averager_checks.hpp"
 #include "run/keys.hpp"
-#include "run/table_reader.hpp"
+#include "run/layer_keys.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -139,9 +140,7 @@ RunConfig parse(const std::string& text, const std::string& name, const std::str
   Node document = parse_document(text, name);
   for (const auto& each : overrides) apply_override(document, each);
   RunConfig config;
-  require_known_keys(document, keys_of(config), "the run file");
-  TableReader reader(document, "", folder);
-  visit(reader, config);
+  read_table(document, "the run file", folder, config);
   const Places places(document, name);
   name_layers(config.network.layers, places.layers());
   check_inputs(config.network.layers, places.layers());

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/table_reader.hpp"
 #include "run/keys.hpp"
-#include "run/table_reader.hpp"
 #include "run/write.hpp"
 
 namespace halograd::reference_test {

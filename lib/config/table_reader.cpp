@@ -1,5 +1,6 @@
-#include "run/table_reader.hpp"
+#include "config/table_reader.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
@@ -15,34 +16,6 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// A visitor of RunConfig that collects the keys of its tables, each with its table.
-class KeyHomes {
- public:
-  template <class Member>
-  void operator()(const char*, Member&, const std::string&, const Allowed&) {}
-
-  template <class Struct>
-  void section(const char* name, Struct& member, const char*) {
-    for (const auto& key : keys_of(member)) {
-      keys.push_back(key);
-      tables.emplace_back(name);
-    }
-  }
-
-  std::vector<std::string> keys, tables;
-};
-
-/// For a key that no key of its own table is near to.
-std::string suggest_elsewhere(const std::string& key) {
-  KeyHomes homes;
-  RunConfig prototype;
-  visit(homes, prototype);
-  const std::string* best = nearest(key, homes.keys);
-  if (best == nullptr) return "";
-  const auto table = homes.tables[static_cast<std::size_t>(best - homes.keys.data())];
-  return "; did you mean \"" + *best + "\" in [" + table + "]?";
-}
-
 bool is_plain_name(const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(),
                                  [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
@@ -56,57 +29,20 @@ std::string resolved(const std::string& path, const std::string& folder) {
 
 }  // namespace
 
-std::vector<std::string> layer_keys(const std::string& type) {
-  if (!type.empty()) {
-    LayerConfig layer;
-    layer.type = type;
-    return keys_of(layer);
-  }
-  std::vector<std::string> all;
-  for (const LayerType& each : layer_types()) {
-    for (const auto& key : layer_keys(each.name)) {
-      if (!contains(all, key)) all.push_back(key);
-    }
-  }
-  return all;
+std::string KeyHomes::suggestion(const std::string& key) const {
+  const std::string* best = nearest(key, keys_);
+  if (best == nullptr) return "";
+  const auto table = tables_[static_cast<std::size_t>(best - keys_.data())];
+  return "; did you mean \"" + *best + "\" in [" + table + "]?";
 }
 
-void require_known_keys(const Node& table, const std::vector<std::string>& known, const std::string& label) {
-  for (const Node& item : table.items) {
+void TableReader::require_known(const std::vector<std::string>& known) const {
+  for (const Node& item : table_.items) {
     if (contains(known, item.key)) continue;
     std::string suggestion = did_you_mean(item.key, known);
-    if (suggestion.empty()) suggestion = suggest_elsewhere(item.key);
-    fail_at(item.key_place, "unknown key \"" + item.key + "\" in " + label + suggestion,
-            label + " takes: " + listed(known));
-  }
-}
-
-void require_layer_keys(const Node& table, const std::string& type) {
-  const auto taken = layer_keys(type);
-  for (const Node& item : table.items) {
-    if (contains(taken, item.key)) continue;
-    std::vector<std::string> takers;
-    for (const LayerType& each : layer_types()) {
-      if (contains(layer_keys(each.name), item.key)) takers.emplace_back(each.name);
-    }
-    fail_at(item.key_place,
-            "layers of type " + type + " do not take \"" + item.key + "\"; only " + listed(takers) + " do",
-            "layers of type " + type + " take: " + listed(taken));
-  }
-}
-
-void TableReader::list(const char* key, std::vector<LayerConfig>& layers, const char*) {
-  const Node* nodes = table_.find(key);
-  if (nodes == nullptr) return;
-  const std::string path = prefix_ + key;
-  const std::string label = "[[" + path + "]]";
-  require_kind(*nodes, Node::Kind::array, path, "a list of tables, " + label);
-  for (const Node& node : nodes->items) {
-    require_kind(node, Node::Kind::table, path, "a list of tables, " + label);
-    require_known_keys(node, layer_keys(""), label);
-    TableReader reader(node, path + ".", folder_);
-    visit(reader, layers.emplace_back());
-    require_layer_keys(node, layers.back().type);
+    if (suggestion.empty()) suggestion = homes_.suggestion(item.key);
+    fail_at(item.key_place, "unknown key \"" + item.key + "\" in " + label_ + suggestion,
+            label_ + " takes: " + listed(known));
   }
 }
 
@@ -182,10 +118,7 @@ void TableReader::fail_type(const Node& node, const std::string& path, const std
 }
 
 void TableReader::fail_missing(const std::string& key, const std::string& meaning) const {
-  std::string label = prefix_.substr(0, prefix_.size() - 1);
-  const Node* type = table_.find("type");
-  const std::string owner = type != nullptr ? "a layer of type " + type->string : "[[" + label + "]]";
-  fail_at(table_.place, owner + " needs the key \"" + key + "\" (" + meaning + ")");
+  fail_at(table_.place, label_ + " needs the key \"" + key + "\" (" + meaning + ")");
 }
 
 }  // namespace halograd
