@@ -20,7 +20,7 @@
 namespace halograd {
 namespace {
 
-constexpr long most_threads_a_core = 16;  // far more than anyone gains by
+constexpr long most_threads_per_core = 16;  // far more than anyone gains by
 
 int positive_number(const char* variable) {
   const char* text = std::getenv(variable);
@@ -60,8 +60,8 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int device = -1;
   comm.together([&] {
-    HALOGRAD_REQUIRE(threads <= most_threads_a_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
-                     ", expected at most ", most_threads_a_core * cores, " on a node of ", cores, " cores");
+    HALOGRAD_REQUIRE(threads <= most_threads_per_core * cores, "training.threads (or OMP_NUM_THREADS) is ", threads,
+                     ", expected at most ", most_threads_per_core * cores, " on a node of ", cores, " cores");
     if (runs_on_host) return;
     device = comm.node_rank() % accelerators();
     require_code_for(device);

@@ -4,7 +4,6 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,10 +17,10 @@ namespace halograd {
 
 namespace {
 
-constexpr double bytes_of_a_parameter = 4;  // weights travel as 32-bit floats
-constexpr int rows_shown = 16;              // without --edges
-constexpr int neighbours_shown = 8;         // of a rank, without --edges
-constexpr int most_ranks = 8192;            // the dense mixing matrix is 512 MiB then
+constexpr double bytes_per_parameter = 4;  // weights travel as 32-bit floats
+constexpr int rows_shown = 16;             // without --edges
+constexpr int neighbours_shown = 8;        // of a rank, without --edges
+constexpr int most_ranks = 8192;           // the dense mixing matrix is 512 MiB then
 
 struct TopologyOptions {
   TopologyConfig config;
@@ -60,7 +59,7 @@ Figures figures_of(const TopologyOptions& options, const Topology& topology) {
   // Rounding leaves a second eigenvalue of 0 as some 1e-17: one step is the least.
   const double second = std::clamp(1 - figures.gap, 0.1, 1.0);
   figures.steps_to_a_tenth = std::log(10.0) / std::abs(std::log(second));
-  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
+  const double model = bytes_per_parameter * static_cast<double>(options.parameters);
   figures.neighbour_bytes = model * static_cast<double>(figures.edges) / ranks;
   figures.allreduce_bytes = model * 2 * (ranks - 1) / ranks;
   return figures;
@@ -90,7 +89,7 @@ void print_edges(const Topology& topology, bool all) {
 
 void print_text(const TopologyOptions& options, const Topology& topology) {
   const Figures figures = figures_of(options, topology);
-  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
+  const double model = bytes_per_parameter * static_cast<double>(options.parameters);
   std::cout << std::setprecision(4);
   std::cout << "topology         " << topology.kind() << "\n"
             << "ranks            " << options.ranks << "\n"
@@ -150,7 +149,7 @@ void print_json(const TopologyOptions& options, const Topology& topology) {
 void print_dynamic(const TopologyOptions& options, const DynamicTopology& topology) {
   constexpr long most_steps = 10000;
   const long steps = steps_to_consensus(topology, 0.1, most_steps);
-  const double model = bytes_of_a_parameter * static_cast<double>(options.parameters);
+  const double model = bytes_per_parameter * static_cast<double>(options.parameters);
   double edges = 0;
   for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.mean_out(rank);
   const double allreduce = model * 2 * (options.ranks - 1) / options.ranks;

@@ -104,7 +104,7 @@ struct WinogradScratch {
 /// Transformed tiles of x and dy that a team keeps at a time: in the second-level cache of its only task, or so many
 /// that several tasks, which exchange them, seldom wait for each other.
 constexpr long kept_bytes_alone = 512L << 10;
-constexpr long kept_bytes_a_task = 1L << 20;
+constexpr long kept_bytes_per_task = 1L << 20;
 /// The same in volumes: one number, since their tiles are summed block by block and the order must not depend on tasks.
 constexpr long kept_volume_bytes = 1280L << 10;
 /// Tiles that a register tile sums at a time, at least, and bytes of them: they stay in the first-level cache.
@@ -168,7 +168,7 @@ struct GradientCut {
       return;
     }
     const long part_tiles = (pass.tiles() + parts - 1) / parts;
-    const long kept_bytes = team_size() == 1 ? kept_bytes_alone : team_size() * kept_bytes_a_task;
+    const long kept_bytes = team_size() == 1 ? kept_bytes_alone : team_size() * kept_bytes_per_task;
     const long block = std::max<long>(1, kept_bytes / tile_bytes / least_summed_tiles) * least_summed_tiles;
     tiles = keeps_sums ? std::min(block, part_tiles) : pass.tiles();
     stretches = (part_tiles + tiles - 1) / tiles;

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "config/toml11.hpp"
 #include "kernels/error.hpp"
-#include "support/system_reason.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -278,16 +275,6 @@ std::string describe(const Node& node) {
       return "a date or time";
   }
   return "";
-}
-
-std::string read_text(const std::string& path) {
-  HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a TOML file");
-  std::ifstream file(path, std::ios::binary);
-  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
-  std::ostringstream text;
-  text << file.rdbuf();
-  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
-  return text.str();
 }
 
 Node parse_document(const std::string& text, const std::string& name) {

@@ -44,9 +44,6 @@ struct Node {
 /// `the string "x"`, `the integer 3`, `a list`: what was found, for messages.
 std::string describe(const Node& node);
 
-/// A whole TOML file. Throws Error where it is a folder or cannot be read.
-std::string read_text(const std::string& path);
-
 /// Parses a TOML text; `name` stands for the file in places. Throws Error where it is not TOML and for numbers that do
 /// not fit 64 bits.
 Node parse_document(const std::string& text, const std::string& name);

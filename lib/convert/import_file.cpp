@@ -70,12 +70,12 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
                    ": was not left by an import");
   const std::string identity = read_string_attribute(file.file_, identity_name, path);
   HALOGRAD_REQUIRE(identity == plan.identity, path, ": is of another source (", identity, ")");
-  const Hdf5Dataset state = open_dataset(file.file_, state_name, path);
+  const Hdf5Dataset state = open_hdf5_dataset(file.file_, state_name, path);
   std::array<std::int64_t, 4> values{};
   read_dataset(state, H5T_NATIVE_INT64, values.data(), state_name, path);
   file.state_ = {{values[0], values[1]}, {values[2], values[3]}};
   const std::string images = std::string(groups[plan.items[0].empty() ? 1 : 0]) + "/images";
-  const std::vector<hsize_t> extents = dataset_extents(open_dataset(file.file_, images, path), images, path);
+  const std::vector<hsize_t> extents = dataset_extents(open_hdf5_dataset(file.file_, images, path), images, path);
   file.shape_ = {static_cast<int>(extents.at(1)), static_cast<int>(extents.at(2)), static_cast<int>(extents.at(3))};
   for (int split = 0; split < 2; ++split)
     HALOGRAD_REQUIRE(file.state_.images[split] >= 0 && file.state_.images[split] <= file.state_.items[split] &&
@@ -87,7 +87,7 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
 void ImportFile::write_rows(const char* name, int split, hid_t type, const std::vector<hsize_t>& count,
                             const void* values) {
   const std::string object = std::string(groups[split]) + "/" + name;
-  const Hdf5Dataset dataset = open_dataset(file_, object, path_);
+  const Hdf5Dataset dataset = open_hdf5_dataset(file_, object, path_);
   Hdf5Box box{std::vector<hsize_t>(count.size(), 0), count};
   box.start[0] = static_cast<hsize_t>(state_.images[split]);
   write_box(dataset, type, box, values, object, path_);
@@ -109,7 +109,7 @@ void ImportFile::append(int split, const std::vector<std::uint8_t>& images, cons
   state_.items[split] = items_done;
   state_.images[split] += static_cast<std::int64_t>(labels.size());
   const std::array<std::int64_t, 4> values{state_.items[0], state_.items[1], state_.images[0], state_.images[1]};
-  const Hdf5Dataset state = open_dataset(file_, state_name, path_);
+  const Hdf5Dataset state = open_hdf5_dataset(file_, state_name, path_);
   write_dataset(state, H5T_NATIVE_INT64, values.data(), state_name, path_);
   HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file");
 }
@@ -120,7 +120,7 @@ void ImportFile::finish() {
     for (const char* name : {"images", "labels"}) {
       const std::string object = std::string(groups[split]) + "/" + name;
       if (!has_link(file_, object, path_)) continue;
-      const Hdf5Dataset dataset = open_dataset(file_, object, path_);
+      const Hdf5Dataset dataset = open_hdf5_dataset(file_, object, path_);
       std::vector<hsize_t> extents = dataset_extents(dataset, object, path_);
       extents[0] = static_cast<hsize_t>(state_.images[split]);
       HALOGRAD_HDF5(H5Dset_extent(dataset, extents.data()), path_, object);

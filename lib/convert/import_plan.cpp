@@ -3,10 +3,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "convert/image_file.hpp"

@@ -34,7 +34,7 @@ StateDict read_state_dict_hdf5(const std::string& path) {
   for (const std::string& name : link_names(root, path)) {
     StateTensor& tensor = state.emplace_back();
     tensor.name = name;
-    const Hdf5Dataset dataset = open_dataset(root, name, path);
+    const Hdf5Dataset dataset = open_hdf5_dataset(root, name, path);
     const H5T_class_t kind = H5Tget_class(dataset_type(dataset, name, path));
     HALOGRAD_REQUIRE(kind == H5T_FLOAT || kind == H5T_INTEGER, path, ": ", name,
                      ": is of neither float nor integer type");

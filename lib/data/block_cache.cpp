@@ -13,18 +13,12 @@ Block BlockCache::get(long block) const {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = memory_.find(block);
-    if (found != memory_.end()) {
-      ++from_memory_;
-      return found->second;
-    }
+    if (found != memory_.end()) return found->second;
   }
   const Range rows = layout_.rows_of(block);
   auto bytes = std::make_shared<std::vector<std::uint8_t>>(static_cast<std::size_t>(rows.size()) * layout_.row_bytes);
-  if (disk_ != nullptr && disk_->read(block, *bytes)) {
-    ++from_disk_;
-  } else {
+  if (disk_ == nullptr || !disk_->read(block, *bytes)) {
     source_.read(rows.begin, rows.size(), bytes->data());
-    ++from_source_;
     if (disk_ != nullptr) disk_->write(block, *bytes);
   }
   keep(block, bytes);

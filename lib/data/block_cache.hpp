@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -25,12 +23,6 @@ class BlockCache {
   /// Whether get would find it nearer than the source, or keep it.
   [[nodiscard]] bool keeps(long block) const;
 
-  /// Blocks that get has taken from each level.
-  struct Counts {
-    long memory = 0, disk = 0, source = 0;
-  };
-  [[nodiscard]] Counts counts() const { return {from_memory_, from_disk_, from_source_}; }
-
  private:
   void keep(long block, const Block& bytes) const;
 
@@ -41,7 +33,6 @@ class BlockCache {
   mutable std::mutex mutex_;  // guards the two that follow
   mutable std::unordered_map<long, Block> memory_;
   mutable std::size_t memory_used_ = 0;
-  mutable std::atomic<long> from_memory_ = 0, from_disk_ = 0, from_source_ = 0;
 };
 
 }  // namespace halograd

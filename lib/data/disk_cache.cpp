@@ -7,13 +7,12 @@
 
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "kernels/error.hpp"
+#include "support/read_text.hpp"
 #include "support/system_reason.hpp"
 
 namespace halograd {
@@ -46,13 +45,6 @@ std::string short_name(const std::string& text) {
   std::array<char, 20> digits{};
   std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash));
   return digits.data();
-}
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 /// Holds the folder's lock, so that of the node's ranks one after the other looks at it.
@@ -101,7 +93,7 @@ void DiskCache::claim(const std::string& identity) {
   const fs::path source = folder_ / "source.txt";
   const std::string wanted = title + identity;
   if (fs::exists(source)) {
-    const std::string found = text_of(source);
+    const std::string found = read_text(source.string());
     if (found == wanted) return;
     HALOGRAD_REQUIRE(found.empty() || found.rfind(title, 0) == 0, "source.txt in it is not of halograd");
     if (warn_ && !found.empty())

@@ -28,8 +28,6 @@ class DiskCache {
   /// Written beside and renamed, so that other processes see all of it or nothing.
   void write(long block, const std::vector<std::uint8_t>& bytes) const;
 
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-
  private:
   void claim(const std::string& identity);
   [[nodiscard]] std::filesystem::path file_of(long block) const;

@@ -21,14 +21,14 @@ constexpr std::size_t block_bytes = std::size_t{1} << 20U;
 
 }  // namespace
 
-Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type, double megabytes_a_second,
+Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type, double megabytes_per_second,
                    long block_rows)
     : path_(std::move(path)),
       name_(std::move(name)),
       where_(path_.string() + ":" + name_),
       dataset_(std::move(dataset)),
       memory_type_(memory_type),
-      throttle_(megabytes_a_second) {
+      throttle_(megabytes_per_second) {
   const Hdf5Session session;
   extents_ = dataset_extents(dataset_, "extents", where_);
   layout_.rows = static_cast<long>(extents_[0]);

@@ -17,10 +17,10 @@ namespace halograd {
 /// (compressed, of another byte order) go through HDF5.
 class Hdf5Rows final : public BlockSource {
  public:
-  /// `dataset` (rows, ...) is read as `memory_type`. `megabytes_a_second`: see Throttle. `block_rows`: of another
+  /// `dataset` (rows, ...) is read as `memory_type`. `megabytes_per_second`: see Throttle. `block_rows`: of another
   /// dataset that is read beside this one; 0: as is best for this one.
   Hdf5Rows(std::filesystem::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type,
-           double megabytes_a_second, long block_rows = 0);
+           double megabytes_per_second, long block_rows = 0);
   ~Hdf5Rows() override;
 
   [[nodiscard]] BlockLayout layout() const override { return layout_; }

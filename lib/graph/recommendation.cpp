@@ -1,7 +1,6 @@
 #include "graph/recommendation.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "graph/spectral_gap.hpp"
 #include "graph/topology_table.hpp"

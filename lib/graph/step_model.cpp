@@ -27,7 +27,7 @@ int nodes_of(const Machine& machine, int ranks) {
 }
 
 /// Seconds a byte of a collective: the network's, or memory's where all ranks are on one node.
-double seconds_a_byte(const Machine& machine, int ranks) {
+double seconds_per_byte(const Machine& machine, int ranks) {
   return nodes_of(machine, ranks) > 1 ? 1 / machine.bandwidth : copy_traffic / machine.memory_bandwidth;
 }
 
@@ -44,7 +44,7 @@ StepEstimate allreduce_step(const Machine& machine, const StepWork& work, double
                             double exchange_models, int ranks) {
   if (ranks == 1) return estimate(work, 0, 0, 0, 0);
   const double exchange = messages * machine.latency +
-                          exchange_models * work.model_bytes * seconds_a_byte(machine, ranks) +
+                          exchange_models * work.model_bytes * seconds_per_byte(machine, ranks) +
                           reduce_traffic * work.model_bytes / machine.memory_bandwidth;
   StepWork each_step = work;
   each_step.every = 1;  // gradients are of no use later

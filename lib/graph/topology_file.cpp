@@ -1,13 +1,13 @@
 #include "graph/topology_file.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "config/document.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
+#include "support/read_text.hpp"
 #include "support/text.hpp"
 
 namespace halograd {

@@ -2,12 +2,10 @@
 
 #include <hdf5.h>
 
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace halograd {
 

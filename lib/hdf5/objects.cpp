@@ -96,7 +96,7 @@ std::vector<std::string> link_names(const Hdf5Group& group, const std::string& f
   return names;
 }
 
-Hdf5Dataset open_dataset(hid_t parent, const std::string& path, const std::string& file) {
+Hdf5Dataset open_hdf5_dataset(hid_t parent, const std::string& path, const std::string& file) {
   return Hdf5Dataset(HALOGRAD_HDF5(H5Dopen2(parent, path.c_str(), H5P_DEFAULT), file, path));
 }
 

@@ -22,7 +22,7 @@ bool has_link(hid_t parent, const std::string& name, const std::string& file);
 /// The names of a group's members, in the order of creation if the file keeps it, else sorted by name.
 std::vector<std::string> link_names(const Hdf5Group& group, const std::string& file);
 
-Hdf5Dataset open_dataset(hid_t parent, const std::string& path, const std::string& file);
+Hdf5Dataset open_hdf5_dataset(hid_t parent, const std::string& path, const std::string& file);
 
 /// How a dataset is stored.
 struct DatasetStorage {

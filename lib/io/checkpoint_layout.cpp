@@ -133,7 +133,7 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
 
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
   const auto extents_of = [&](const char* name, std::size_t dimensions) {
-    auto extents = dataset_extents(open_dataset(file, name, path), name, path);
+    auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
     HALOGRAD_REQUIRE(extents.size() == dimensions, path, ": ", name, " has ", extents.size(), " dimensions, expected ",
                      dimensions);
     return extents;
@@ -156,7 +156,7 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
     const std::string object = std::string(averager_group) + "/" + name;
     const auto extents = extents_of(object.c_str(), 2);
     HALOGRAD_REQUIRE(extents[0] == parameters[0], path, ": ", object, " does not fit /replica/parameters");
-    const NumberType type = read_number_type(open_dataset(file, object, path), object, path);
+    const NumberType type = read_number_type(open_hdf5_dataset(file, object, path), object, path);
     layout.averager.push_back({name, type, static_cast<std::int64_t>(extents[1])});
   }
   return layout;
@@ -191,7 +191,7 @@ void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, 
 std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks, const std::string& path) {
   std::vector<EpochSums> rows(static_cast<std::size_t>(ranks));
   if (!has_link(file, epoch_sums, path)) return rows;
-  const Hdf5Dataset dataset = open_dataset(file, epoch_sums, path);
+  const Hdf5Dataset dataset = open_hdf5_dataset(file, epoch_sums, path);
   const std::vector<hsize_t> expected{rows.size(), epoch_sum_count};
   HALOGRAD_REQUIRE(dataset_extents(dataset, epoch_sums, path) == expected, path, ": ", epoch_sums,
                    " does not have the extents (", ranks, ", ", epoch_sum_count, ")");
@@ -231,7 +231,7 @@ std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLa
   const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     const ReplicaDataset& shape = datasets[i];
-    const Hdf5Dataset dataset = open_dataset(file, shape.path, path);
+    const Hdf5Dataset dataset = open_hdf5_dataset(file, shape.path, path);
     const auto expected = read_checksums_attribute(dataset, "crc32", path);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
                      expected.size(), " checksums, expected ", shape.ranks);
@@ -262,7 +262,7 @@ std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::strin
     const Hdf5Group group = open_group(mean, layer, path);
     for (const std::string& name : link_names(group, path)) {
       const std::string object = "/mean/" + layer + "/" + name;
-      const Hdf5Dataset dataset = open_dataset(group, name, path);
+      const Hdf5Dataset dataset = open_hdf5_dataset(group, name, path);
       const auto extents = dataset_extents(dataset, object, path);
       MeanTensor tensor{{layer, name, {extents.begin(), extents.end()}, 0}, false, 0, 0};
       tensor.count = std::accumulate(extents.begin(), extents.end(), std::size_t{1}, std::multiplies<>());
@@ -279,7 +279,7 @@ std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::strin
 
 void read_mean_tensor(const Hdf5File& file, const MeanTensor& mean, float* values, const std::string& path) {
   const std::string object = "/mean/" + mean.tensor.layer + "/" + mean.tensor.name;
-  const Hdf5Dataset dataset = open_dataset(file, object, path);
+  const Hdf5Dataset dataset = open_hdf5_dataset(file, object, path);
   read_dataset(dataset, H5T_NATIVE_FLOAT, values, object, path);
   HALOGRAD_REQUIRE(checksum(values, mean.count) == mean.crc, path, ": ", object,
                    ": the checksum is wrong; the file is damaged");

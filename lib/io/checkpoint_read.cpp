@@ -10,6 +10,7 @@
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -105,14 +106,12 @@ std::string averager_state_difference(const std::string& path, const std::vector
   std::vector<StateLayout> found = read_layout(open_hdf5(path, H5F_ACC_RDONLY), path).averager;
   std::vector<StateLayout> expected = state_layouts(state);
   if (found == expected) return "";
-  const auto listed = [](const std::vector<StateLayout>& states) {
-    std::string text;
-    for (const StateLayout& each : states) {
-      text += (text.empty() ? "" : ", ") + each.name + " (" + std::to_string(each.length) + ")";
-    }
-    return text.empty() ? "none" : text;
+  const auto names_of = [](const std::vector<StateLayout>& states) {
+    std::vector<std::string> names;
+    for (const StateLayout& each : states) names.push_back(each.name + " (" + std::to_string(each.length) + ")");
+    return names.empty() ? "none" : listed(names);
   };
-  return "the checkpoint holds " + listed(found) + ", this averager keeps " + listed(expected);
+  return "the checkpoint holds " + names_of(found) + ", this averager keeps " + names_of(expected);
 }
 
 void read_averager_state(const Communicator& comm, const std::string& path, const std::vector<SavedState>& state) {
@@ -137,7 +136,7 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
     const bool of_statistics = name == "/replica/statistics";
     if (!of_statistics && name != "/replica/parameters") continue;
     const Numbers values = numbers(of_statistics ? statistics : parameters);
-    const Hdf5Dataset dataset = open_dataset(file, name, path);
+    const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
     const auto expected = read_checksums_attribute(dataset, "crc32", path);
     read_part(dataset, shape, replica, 0, values, H5P_DEFAULT, path);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks &&

@@ -52,7 +52,7 @@ std::size_t edge_growth_bytes(std::size_t rows) {
 std::vector<Hdf5Dataset> open_edge_columns(const Hdf5File& file, const std::string& path) {
   std::vector<Hdf5Dataset> datasets;
   datasets.reserve(edge_columns.size());
-  for (const EdgeColumn& column : edge_columns) datasets.push_back(open_dataset(file, column.path, path));
+  for (const EdgeColumn& column : edge_columns) datasets.push_back(open_hdf5_dataset(file, column.path, path));
   return datasets;
 }
 

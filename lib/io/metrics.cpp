@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "hdf5/files.hpp"
@@ -36,7 +35,7 @@ void copy_rows(const Hdf5File& file, const Columns& columns, const MetricsTable&
                const std::string& path) {
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
-    append_rows(open_dataset(file, name, path), name, static_cast<std::size_t>(rows),
+    append_rows(open_hdf5_dataset(file, name, path), name, static_cast<std::size_t>(rows),
                 width_of(column.per_rank, table.ranks), table.columns.at(name).data(), path);
   }
 }
@@ -190,9 +189,9 @@ class MetricsFile::Implementation {
     }
     file_ = open_hdf5(path_, H5F_ACC_RDWR | H5F_ACC_SWMR_WRITE);
     for (const auto& column : step_columns)
-      step_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
+      step_datasets_.push_back(open_hdf5_dataset(file_, for_metric(column.path, metric_), path_));
     for (const auto& column : epoch_columns)
-      epoch_datasets_.push_back(open_dataset(file_, for_metric(column.path, metric_), path_));
+      epoch_datasets_.push_back(open_hdf5_dataset(file_, for_metric(column.path, metric_), path_));
     edge_datasets_ = open_edge_columns(file_, path_);
   }
 

@@ -20,7 +20,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
   auto rows = std::numeric_limits<hsize_t>::max();
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
-    const auto extents = dataset_extents(open_dataset(file, name, path), name, path);
+    const auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
     const bool fits = extents.size() == (column.per_rank ? 2U : 1U) &&
                       (!column.per_rank || extents[1] == static_cast<hsize_t>(table.ranks));
     HALOGRAD_REQUIRE(fits, path, ": ", name, " does not have the extents (rows", column.per_rank ? ", " : "",
@@ -30,7 +30,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
   const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
-    table.columns[name] = read_rows(open_dataset(file, name, path), name, rows - read, read,
+    table.columns[name] = read_rows(open_hdf5_dataset(file, name, path), name, rows - read, read,
                                     column.per_rank ? static_cast<std::size_t>(table.ranks) : 0, path);
   }
   return static_cast<std::int64_t>(rows);

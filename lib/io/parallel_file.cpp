@@ -18,7 +18,7 @@ void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Num
   Hdf5Dataset dataset;
   comm_.together([&] {
     const Hdf5Session session;
-    dataset = open_dataset(file_, shape.path, path_);
+    dataset = open_hdf5_dataset(file_, shape.path, path_);
   });
   Hdf5PropertyList collective;
   comm_.together([&] {
@@ -42,7 +42,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
   comm_.together([&] {
-    dataset = open_dataset(file_, shape.path, path_);
+    dataset = open_hdf5_dataset(file_, shape.path, path_);
     expected = read_checksums_attribute(dataset, "crc32", path_);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
                      expected.size(), " checksums, expected ", shape.ranks);

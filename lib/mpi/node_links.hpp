@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <chrono>
-#include <cstdint>
 #include <vector>
 
 #include "mpi/communicator.hpp"

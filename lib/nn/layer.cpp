@@ -1,7 +1,10 @@
 #include "nn/layer.hpp"
 
+#include <span>
+
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 
@@ -17,12 +20,7 @@ std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const 
 }
 
 std::string extents_text(const std::array<int, 3>& extents, int dimensions) {
-  std::string text;
-  for (int axis = 3 - dimensions; axis < 3; ++axis) {
-    if (!text.empty()) text += "x";
-    text += std::to_string(extents[axis]);
-  }
-  return text;
+  return listed(std::span(extents).last(static_cast<std::size_t>(dimensions)), "x");
 }
 
 std::unique_ptr<Layer> make_layer(const LayerConfig& config, const std::vector<Shape>& inputs,

@@ -40,20 +40,6 @@ void require_outputs(const std::string& network, const std::string& layer, const
                    to_string(expected), " expected", one ? " by " + target.loss.name : "", ")");
 }
 
-void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
-                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient,
-                const LossMemory& memory) {
-  const long rows = batch * target.labels_per_image;
-  const LossBatch<float> of_batch{.rows = rows,
-                                  .width = channels,
-                                  .outputs = outputs,
-                                  .labels = labels,
-                                  .scale = 1.0 / static_cast<double>(rows),
-                                  .gradient = gradient};
-  loss_named(target.loss.name)
-      .launch(LossCall{exec, of_batch, target.target_values > 0, targets, target.loss.label_smoothing, memory});
-}
-
 LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory) {
   LossSum sum = memory.read(exec);
   sum.loss /= static_cast<double>(target.labels_per_image);

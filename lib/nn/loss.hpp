@@ -41,13 +41,7 @@ struct LossCall {
   const LossMemory& memory;
 };
 
-/// Gives `exec` the loss of a batch of outputs. With a gradient to write to, that of the batch's mean; an empty one is
-/// not wanted. `labels` or, for real numbers, `targets` (labels, target_values) is used.
-void start_loss(const ExecutionSpace& exec, const Target& target, int batch, int channels, Vector<const float> outputs,
-                Vector<const std::int32_t> labels, Vector<const float> targets, Vector<float> gradient,
-                const LossMemory& memory);
-
-/// What that leaves in `memory`, summed over the images; an image's is the mean over its labels. Fences.
+/// What a loss leaves in `memory`, summed over the images; an image's is the mean over its labels. Fences.
 LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory);
 
 }  // namespace halograd

@@ -318,8 +318,15 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
 void Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
   const Region region("loss");
   const int last = static_cast<int>(nodes_.size());
-  start_loss(exec, target_, batch, nodes_.back().shape.channels, value(last, batch), batch_.labels, batch_.targets,
-             gradient, loss_);
+  const long rows = batch * target_.labels_per_image;
+  const LossBatch<float> outputs{.rows = rows,
+                                 .width = nodes_.back().shape.channels,
+                                 .outputs = value(last, batch),
+                                 .labels = batch_.labels,
+                                 .scale = 1.0 / static_cast<double>(rows),
+                                 .gradient = gradient};
+  loss_named(target_.loss.name)
+      .launch({exec, outputs, target_.target_values > 0, batch_.targets, target_.loss.label_smoothing, loss_});
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,

@@ -14,6 +14,7 @@
 #include "run/averager_checks.hpp"
 #include "run/keys.hpp"
 #include "run/layer_keys.hpp"
+#include "support/read_text.hpp"
 #include "support/text.hpp"
 
 namespace halograd {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <utility>
 
 namespace halograd {
 namespace {

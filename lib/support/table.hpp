@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 /// Tables of what an axis of the program can be: one row per layer type, topology, averager, ... with its name, its
 /// factory and all that the rest of the program needs to know of it. A row is an aggregate whose first member is
@@ -51,9 +52,7 @@ const auto* find_row(const Table& table, std::string_view name) {
 template <class Table>
 const auto& row_of(const Table& table, std::string_view name, std::string_view key) {
   if (const auto* row = find_row(table, name)) return *row;
-  std::string known;
-  for (const auto& row : table) known += (known.empty() ? "" : ", ") + std::string(row.name);
-  fail(key, " is \"", name, "\"; expected one of ", known);
+  fail(key, " is \"", name, "\"; expected one of ", listed(names_of(table)));
 }
 
 }  // namespace halograd

@@ -1,6 +1,5 @@
 #include "support/trace.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "data/dataset.hpp"
 #include "data/loader.hpp"

@@ -1,7 +1,6 @@
 #include "train/report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 

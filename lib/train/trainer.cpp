@@ -18,7 +18,6 @@
 #include "mpi/node_group.hpp"
 #include "nn/precisions.hpp"
 #include "optimizers/schedule.hpp"
-#include "run/read.hpp"
 #include "run/training_choices.hpp"
 #include "run/write.hpp"
 #include "support/memory.hpp"

@@ -1,7 +1,6 @@
 #include "window/network_speed.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "kernels/error.hpp"

@@ -2,7 +2,6 @@
 
 #include <ctime>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -17,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int probes_a_burst = 64;
+constexpr int probes_per_burst = 64;
 constexpr int tries = 3;
 constexpr auto computing = 40ms;       // of the rank that a put goes to, in a try
 constexpr std::size_t floats = 65536;  // of a put: more than MPIs send along with its announcement
@@ -77,7 +76,7 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::run(int interval_us) {
   while (!end_) {
-    for (int i = 0; i < probes_a_burst; ++i) {
+    for (int i = 0; i < probes_per_burst; ++i) {
       int found = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.handle(), &found, MPI_STATUS_IGNORE);
     }

@@ -93,7 +93,7 @@ TEST(AveragerState, DamageIsFound) {
     {
       const Hdf5Session session;
       const Hdf5File file = open_hdf5(folder.file("c.h5"), H5F_ACC_RDONLY);
-      offset = H5Dget_offset(open_dataset(file, "/replica/averager/period", "c.h5"));
+      offset = H5Dget_offset(open_hdf5_dataset(file, "/replica/averager/period", "c.h5"));
     }
     std::vector<char> bytes = bytes_of(folder.file("c.h5"));
     bytes.at(offset) ^= 1;

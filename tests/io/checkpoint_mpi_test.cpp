@@ -113,7 +113,7 @@ TEST(Checkpoint, RowsLongerThanAPieceComeBack) {
 int filters(const std::string& path, const std::string& name) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
-  return H5Pget_nfilters(Hdf5PropertyList(H5Dget_create_plist(open_dataset(file, name, path))));
+  return H5Pget_nfilters(Hdf5PropertyList(H5Dget_create_plist(open_hdf5_dataset(file, name, path))));
 }
 
 TEST(Checkpoint, CompressedReplicasComeBackBitwiseFromASmallerFile) {

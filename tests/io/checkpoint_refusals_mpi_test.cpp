@@ -22,7 +22,7 @@ void flip_bit(const std::string& path, const char* dataset, std::size_t position
   {
     const Hdf5Session session;
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
-    offset = H5Dget_offset(open_dataset(file, dataset, path));
+    offset = H5Dget_offset(open_hdf5_dataset(file, dataset, path));
   }
   std::vector<char> bytes = bytes_of(path);
   bytes.at(offset + position * sizeof(float)) ^= 1;
@@ -135,7 +135,7 @@ TEST(Checkpoint, RefusesAnotherNumberOfRanks) {
       const Hdf5Session session;
       const Hdf5File file = open_hdf5(path, H5F_ACC_RDWR);
       for (const char* name : {"/replica/parameters", "/replica/optimizer", "/replica/statistics"}) {
-        auto extents = dataset_extents(open_dataset(file, name, path), name, path);
+        auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
         extents[0] = 2;
         H5Ldelete(file, name, H5P_DEFAULT);
         create_dataset(file, name, H5T_IEEE_F32LE, extents, path);

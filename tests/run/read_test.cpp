@@ -339,7 +339,7 @@ TEST(ReadConfig, NamesFilesThatCannotBeRead) {
     return "no error";
   };
   EXPECT_EQ(message("/no/such/run.toml"), "/no/such/run.toml: cannot be opened: No such file or directory");
-  EXPECT_EQ(message("/tmp"), "/tmp: is a folder, expected a TOML file");
+  EXPECT_EQ(message("/tmp"), "/tmp: is a folder, expected a file");
 }
 
 TEST(ReadConfig, RunFilesOfTheRepositoryAreValid) {

@@ -56,6 +56,10 @@ FOREIGN_FORMATS = (
     r"lib/support/terminal\.cpp",  # names of devices
 )
 
+# A function that belongs to no class, as clang-format lays it out: both ends of its body stand at a line's begin or end.
+FUNCTION = re.compile(r"^(?!class|struct|enum|union|namespace|template)(\w[^\n;{}]*(?:\n +[^\n;{}]*)*)\{\n(.*?)^\}", re.M | re.S)
+NAME = re.compile(r"(?<![\w:.])(\w+)\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -139,6 +143,26 @@ def check_test(root, path):
     return [f"{path}: its names lie in namespace halograd::{name}"]
 
 
+def helpers(text):
+    """The name, body without white space and line of each free function of at least three lines in one source file."""
+    text = without_comments(text)
+    for function in FUNCTION.finditer(text):
+        name = NAME.search(function.group(1))
+        if name and function.group(2).count("\n") >= 3:
+            yield name.group(1), "".join(function.group(2).split()), text.count("\n", 0, function.start()) + 1
+
+
+def check_doubles(root, paths):
+    """One complaint for each free function whose body stands in these files before, under whatever name."""
+    complaints, known = [], {}
+    for path in paths:
+        for name, body, line in helpers((root / path).read_text(encoding="utf-8")):
+            first = known.setdefault(body, f"{name} ({path}:{line})")
+            if first != f"{name} ({path}:{line})":
+                complaints.append(f"{path}:{line}: {name} has the same body as {first}: expected one function for both")
+    return complaints
+
+
 def find_circle(edges):
     """One circle of includes as a list of files, or None."""
     done, trail = set(), []
@@ -176,8 +200,10 @@ def check_tree(root):
     """One line for each violation below root; none when all is well."""
     root = pathlib.Path(root)
     complaints, edges = [], {}
-    for path in files(root, CODE_FOLDERS, CODE_ENDINGS):
+    sources = files(root, CODE_FOLDERS, CODE_ENDINGS)
+    for path in sources:
         complaints += check_code(root, path, edges)
+    complaints += check_doubles(root, sources)
     for path in files(root, ("tests",), (".cpp",)):
         if path.endswith("_test.cpp"):
             complaints += check_test(root, path)

@@ -104,6 +104,15 @@ class Violations(unittest.TestCase):
         self.assertEqual([], self.complaints(lib__nn__layer_cpp=text.replace("return", "//")))
         self.assertEqual([], self.complaints(lib__convert__safetensors_cpp=text))
 
+    def test_doubled_helper(self):
+        text = "namespace {\n\nstd::string text_of(const Path& path) {\n  std::ifstream file(path);\n  file >> text;\n  return text;\n}\n\n}\n"
+        first = '#include "nn/layer.hpp"\n' + text
+        self.assertEqual([], self.complaints(lib__nn__layer_cpp=first, app__main_cpp=text.replace("  file >> text;\n", "")))
+        self.assertEqual([], self.complaints(lib__nn__layer_cpp=first, app__main_cpp=text.replace(">>", "<<")))
+        doubled = text.replace("text_of", "read_text").replace("file >> text;", "  file  >>  text;  // all of it")
+        self.assert_found(self.complaints(lib__nn__layer_cpp=first, app__main_cpp=doubled), "app/main.cpp:3: read_text",
+                          "text_of (lib/nn/layer.cpp:4)")
+
     def test_comments_do_not_count(self):
         self.assertEqual([], self.complaints(lib__nn__layer="#pragma once\n// not Kokkos::OpenMP\n/* #include\n<mpi.h> */\n"))
 

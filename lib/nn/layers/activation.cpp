@@ -1,6 +1,6 @@
 #include "kernels/activation.hpp"
 
-#include "nn/layers/layers.hpp"
+#include "nn/layer.hpp"
 
 namespace halograd {
 namespace {

@@ -1,7 +1,5 @@
 #include "kernels/conv.hpp"
 
-#include <algorithm>
-
 #include "kernels/error.hpp"
 #include "kernels/region.hpp"
 #include "nn/layers/layers.hpp"

@@ -1,7 +1,7 @@
 #include "kernels/group_norm.hpp"
 
 #include "kernels/error.hpp"
-#include "nn/layers/layers.hpp"
+#include "nn/layer.hpp"
 
 namespace halograd {
 namespace {

@@ -1,0 +1,22 @@
+#include "support/read_text.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/error.hpp"
+#include "support/system_reason.hpp"
+
+namespace halograd {
+
+std::string read_text(const std::string& path) {
+  HALOGRAD_REQUIRE(!std::filesystem::is_directory(path), path, ": is a folder, expected a file");
+  std::ifstream file(path, std::ios::binary);
+  HALOGRAD_REQUIRE(file, path, ": cannot be opened: ", system_reason());
+  std::ostringstream text;
+  text << file.rdbuf();
+  HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
+  return text.str();
+}
+
+}  // namespace halograd
