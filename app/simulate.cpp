@@ -110,7 +110,7 @@ void add_simulate(CLI::App& app, Session& session) {
   command->add_option("--topology", simulation.topologies, "Topologies, separated by commas")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--degree", simulation.degree, "random_regular: neighbours of a rank, an even number")
+  command->add_option("--degree", simulation.degree, "random_regular: neighbours per rank, an even number")
       ->capture_default_str();
   command->add_option("--ranks-per-node", simulation.machine.ranks_per_node, "They share a node's network")
       ->check(CLI::Range(1, most_simulated_ranks))

@@ -198,7 +198,7 @@ void add_topology(CLI::App& app) {
   CLI::Option* kind = command->add_option("--kind", options->config.kind, listed(names_of(topologies())));
   command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
   command->add_option("--weights", options->config.weights, listed(names_of(weight_rules())));
-  command->add_option("--degree", options->config.degree, "random_regular: neighbours of a rank, an even number");
+  command->add_option("--degree", options->config.degree, "random_regular: neighbours per rank, an even number");
   command->add_option("--seed", options->config.seed, "Which random graph or graphs");
   command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes of so many ranks")
       ->check(CLI::Range(1, most_ranks));

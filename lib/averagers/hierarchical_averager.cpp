@@ -159,7 +159,7 @@ double bytes_of_hierarchical(const ExchangeSize& size) {
 AveragerRow hierarchical_row() {
   return {
       .name = "hierarchical",
-      .meaning = "the exact mean in a node, and weights of neighbour nodes",
+      .meaning = "the exact mean within a node, and weights of neighbour nodes",
       .make = make_hierarchical,
       .bytes_per_exchange = bytes_of_hierarchical,
       .exchanges = Exchange::weights,

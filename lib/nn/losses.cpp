@@ -52,10 +52,10 @@ const std::vector<Loss>& losses() {
   static const std::vector<Loss> rows{
       {"cross_entropy", "softmax cross-entropy with a label's class", "accuracy", LossOutputs::per_class, false, true,
        launch_cross_entropy},
-      {"binary_cross_entropy", "of the sigmoid of one output, against labels 0 and 1", "iou", LossOutputs::one, false,
-       false, launch_binary_cross_entropy},
-      {"mean_squared_error", "against the label's one-hot vector, its number, or real labels", "error",
-       LossOutputs::per_class_or_one, true, false, launch_mean_squared_error}};
+      {"binary_cross_entropy", "cross-entropy of the sigmoid of one output with labels 0 and 1", "iou",
+       LossOutputs::one, false, false, launch_binary_cross_entropy},
+      {"mean_squared_error", "mean squared difference from the label's one-hot vector, its number, or real labels",
+       "error", LossOutputs::per_class_or_one, true, false, launch_mean_squared_error}};
   return rows;
 }
 

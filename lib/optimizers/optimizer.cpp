@@ -74,8 +74,7 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config, std::size_t
 const std::vector<OptimizerType>& optimizers() {
   using Keys = SectionKeys;
   static const std::vector<OptimizerType> types{
-      {"sgd", "stochastic gradient descent, with momentum where it is asked for", Keys{"momentum", "nesterov"}, true,
-       make<Sgd>},
+      {"sgd", "stochastic gradient descent, optionally with momentum", Keys{"momentum", "nesterov"}, true, make<Sgd>},
       {"adam", "Adam (Kingma and Ba, 2015)", Keys{"beta1", "beta2", "epsilon"}, false, make_adam},
       {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)", Keys{"beta1", "beta2", "epsilon"},
        false, make_adamw},

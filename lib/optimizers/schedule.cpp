@@ -28,7 +28,7 @@ double cosine_factor(const ScheduleConfig& config, const ScheduleTime& time) {
 const std::vector<Schedule>& schedules() {
   using Keys = SectionKeys;
   static const std::vector<Schedule> rows{
-      {"constant", "the rate stays", Keys{}, false, constant_factor},
+      {"constant", "the rate does not change", Keys{}, false, constant_factor},
       {"step", "the rate is multiplied by gamma at each milestone", Keys{"milestones", "gamma"}, true, step_factor},
       {"cosine", "half a cosine down to final_factor at the end (Loshchilov and Hutter, 2017, without restarts)",
        Keys{"final_factor"}, false, cosine_factor}};

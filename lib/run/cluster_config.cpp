@@ -11,8 +11,8 @@ void visit(Visitor& v, ClusterConfig& c) {
   v("nodes", c.nodes, "nodes of the job", at_least(1));
   v("ranks_per_node", c.ranks_per_node, "ranks that share a node's network", at_least(1));
   v("latency_us", c.latency_us, "microseconds from node to node", above(0));
-  v("bandwidth_gb", c.bandwidth_gb, "1e9 bytes a second and direction of a node's network", above(0));
-  v("memory_gb", c.memory_gb, "1e9 bytes of memory of a node; 0: not looked at", at_least(0));
+  v("bandwidth_gb", c.bandwidth_gb, "bandwidth of a node's network per direction, in 1e9 bytes per second", above(0));
+  v("memory_gb", c.memory_gb, "memory of a node, in 1e9 bytes; 0: not checked", at_least(0));
 }
 
 ClusterConfig read_cluster(const std::string& path) {

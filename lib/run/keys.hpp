@@ -46,59 +46,65 @@ std::string graphs_with(const char* key);
 template <class Visitor>
 void visit(Visitor& v, TrainingConfig& c) {
   v("epochs", c.epochs, "passes over the training images", at_least(1));
-  v("batch", c.batch, "images a step over all ranks together", at_least(1));
-  v("seed", c.seed, "initial weights, shuffling, augmentation and dropout follow from it", at_least(0));
-  v("threads", c.threads, "threads a rank; 0: this node's usable cores over its ranks", at_least(0));
+  v("batch", c.batch, "images per step, over all ranks together", at_least(1));
+  v("seed", c.seed, "seed of the initial weights, shuffling, augmentation and dropout", at_least(0));
+  v("threads", c.threads, "threads per rank; 0: the node's usable cores divided by its ranks", at_least(0));
   v("ranks_per_device", c.ranks_per_device, "ranks that may share an accelerator", at_least(1));
-  v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the epoch before",
+  v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the previous epoch",
     one_of(names_of(share_choices)));
   v("resumed_optimizer", c.resumed_optimizer,
-    "where a run is resumed on another number of ranks: the optimizer's state is the mean of the replicas', or zero",
+    "when a run is resumed on a different number of ranks, the optimizer's state starts from the mean of the replicas' "
+    "states, or from zero",
     one_of(names_of(resumed_optimizer_choices)));
   v("non_finite", c.non_finite,
-    "where a rank's loss or gradient is not finite: all stop with a checkpoint of the last good state, or the rank "
-    "skips its update, which is counted",
+    "when a rank's loss or gradient is not finite, all ranks stop with a checkpoint of the last good state, or this "
+    "rank skips its update and the skip is counted",
     one_of(names_of(non_finite_choices)));
   v("precision", c.precision,
-    "what convolutions and dense layers multiply: floats, or on NVIDIA devices floats rounded to 10 (tf32) or 7 (bf16) "
-    "bits of fraction; bf16 also on AMD's from MI100 on",
+    "what convolutions and dense layers multiply: floats (fp32), or floats rounded to 10 (tf32) or 7 (bf16) bits of "
+    "fraction; tf32 needs an NVIDIA device, bf16 an NVIDIA device or an AMD Instinct MI100 or later",
     one_of(names_of(precisions())));
   v("step_recording", c.step_recording,
-    "on devices: a step is recorded once and then launched as a whole, where that can be done (auto), or piece by "
+    "on devices, a step is recorded once and then launched as a whole where possible (auto), or launched piece by "
     "piece (off)",
     one_of(names_of(step_recording_choices)));
-  v("time_limit", c.time_limit, "seconds after which a run stops with a checkpoint, to be resumed; 0: none",
-    at_least(0));
+  v("time_limit", c.time_limit,
+    "seconds after which a run stops with a checkpoint, from which it can be resumed; 0: no limit", at_least(0));
 }
 
 template <class Visitor>
 void visit(Visitor& v, DataConfig& c) {
-  v("format", c.format, "what the images are stored as", one_of(names_of(dataset_formats())));
+  v("format", c.format, "format in which the images are stored", one_of(names_of(dataset_formats())));
   v("path", c.path, "folder (idx, cifar10, cifar100) or file (hdf5), relative to the run file", a_path());
-  v("mean", c.mean, "subtracted from the images, a number a channel, largest value = 1; empty: 0", Allowed{});
-  v("standard_deviation", c.standard_deviation, "the images are divided by it, a number a channel; empty: 1", above(0));
+  v("mean", c.mean,
+    "subtracted from the images, one number per channel, on a scale where the largest value is 1; empty: 0", Allowed{});
+  v("standard_deviation", c.standard_deviation, "the images are divided by it, one number per channel; empty: 1",
+    above(0));
   v("pad_crop", c.pad_crop, "training images are padded by this many zeros, then cropped at random", at_least(0));
   v("flip", c.flip, "training images are mirrored left to right at random", Allowed{});
   v("prefetch", c.prefetch, "a thread prepares the next batches during a step", Allowed{});
-  v("prefetch_batches", c.prefetch_batches, "batches that it keeps ready", between(1, 1024));
+  v("prefetch_batches", c.prefetch_batches, "number of batches that the prefetch thread keeps ready", between(1, 1024));
   v("shuffle", c.shuffle,
-    "which training images may meet in a batch: any (full), those of a window; or batches go from rank to rank, an "
-    "epoch each (ring; docs/data.md)",
+    "which training images may meet in a batch: any of them (full), or those of one window (window); ring: batches go "
+    "from rank to rank, one epoch each (docs/data.md)",
     one_of(names_of(shuffle_kinds())));
-  v("shuffle_window", c.shuffle_window, "window: blocks of about 1 MiB that are shuffled together", between(1, 65536));
-  v("readers", c.readers, "hdf5: threads a rank that read blocks ahead", between(1, 64));
-  v("cache_memory", c.cache_memory, "hdf5: bytes of a set that a rank keeps in memory", at_least(0));
-  v("cache_folder", c.cache_folder, "hdf5: folder on the node's own disk that keeps blocks for its ranks; empty: none",
+  v("shuffle_window", c.shuffle_window, "window: number of blocks, of about 1 MiB each, that are shuffled together",
+    between(1, 65536));
+  v("readers", c.readers, "hdf5: threads per rank that read blocks ahead", between(1, 64));
+  v("cache_memory", c.cache_memory, "hdf5: bytes of each set that a rank keeps in memory", at_least(0));
+  v("cache_folder", c.cache_folder, "hdf5: folder on the node's own disk that caches blocks for its ranks; empty: none",
     a_path());
-  v("throttle_mb_per_second", c.throttle_mb_per_second, "hdf5, a test aid: slows a rank's file reads down; 0: does not",
-    at_least(0));
-  v("synthetic_train", c.synthetic_train, "synthetic: training images", at_least(1));
-  v("synthetic_test", c.synthetic_test, "synthetic: test images", at_least(1));
+  v("throttle_mb_per_second", c.throttle_mb_per_second,
+    "hdf5, for tests: slows a rank's file reads down to this rate; 0: no limit", at_least(0));
+  v("synthetic_train", c.synthetic_train, "synthetic: number of training images", at_least(1));
+  v("synthetic_test", c.synthetic_test, "synthetic: number of test images", at_least(1));
   v("synthetic_shape", c.synthetic_shape,
-    "synthetic: height, width, channels; volumes have a depth before, rows of values no height", at_least(1));
-  v("synthetic_classes", c.synthetic_classes, "synthetic: classes of the images", at_least(2));
+    "synthetic: height, width and channels of an image; volumes have a depth before them, rows of values have no "
+    "height",
+    at_least(1));
+  v("synthetic_classes", c.synthetic_classes, "synthetic: number of classes", at_least(2));
   v("synthetic_labels", c.synthetic_labels,
-    "synthetic: a class for each image, or for each pixel whether it is in a tube",
+    "synthetic: one class per image, or for each pixel whether it lies in a tube",
     one_of(names_of(synthetic_labels())));
 }
 
@@ -106,7 +112,7 @@ void visit(Visitor& v, DataConfig& c) {
 template <class Visitor>
 void visit(Visitor& v, LayerConfig& c) {
   v("type", c.type, "what the layer does", required(one_of(names_of(layer_types()))));
-  v("name", c.name, "unique; by default the type and a running number: conv1, conv2, dense1", a_plain_name());
+  v("name", c.name, "a unique name; by default the type and a running number: conv1, conv2, dense1", a_plain_name());
   v("inputs", c.inputs, "names of earlier layers, or \"input\" for the images; empty: the layer before", Allowed{});
   const LayerType* const type = find_row(layer_types(), c.type);
   if (type == nullptr) return;
@@ -118,8 +124,8 @@ void visit(Visitor& v, LayerConfig& c) {
       v(key, member, meaning, allowed);
     }
   };
-  of_type("channels", c.channels, "outputs", at_least(1));
-  of_type("kernel", c.kernel, "extents of the window", at_least(1));
+  of_type("channels", c.channels, "output channels", at_least(1));
+  of_type("kernel", c.kernel, "size of the window", at_least(1));
   of_type("stride", c.stride, "pixels from one window to the next", at_least(1));
   of_type("padding", c.padding, "pixels added on each side", at_least(0));
   of_type("dilation", c.dilation, "pixels from one element of the kernel to the next", at_least(1));
@@ -127,7 +133,7 @@ void visit(Visitor& v, LayerConfig& c) {
   of_type("groups", c.groups, "groups of neighbouring channels, each treated by itself", at_least(1));
   of_type("bias", c.bias, "adds a trained number to each output channel", Allowed{});
   of_type("factor", c.factor, "copies of each pixel along each axis", at_least(1));
-  of_type("slope", c.slope, "of negative values", at_least(0));
+  of_type("slope", c.slope, "factor on negative values", at_least(0));
   of_type("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
   of_type("epsilon", c.epsilon, "added to the variance", above(0));
   of_type("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));
@@ -143,7 +149,10 @@ void visit(Visitor& v, NetworkConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, LossConfig& c) {
-  v("name", c.name, "of the network's outputs and the labels", one_of(names_of(losses())));
+  v("name", c.name,
+    "the function the function the function of the network's outputs and the labels that training minimises that "
+    "training minimises that training minimises",
+    one_of(names_of(losses())));
   v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
     at_least_and_below(0, 1));
 }
@@ -154,10 +163,11 @@ void visit(Visitor& v, OptimizerConfig& c) {
     v(key, member, (readers_of(optimizers(), key) + ": " + meaning).c_str(), allowed);
   };
   v("name", c.name, "how a gradient changes the weights", one_of(names_of(optimizers())));
-  v("learning_rate", c.learning_rate, "before the schedule's factor", above(0));
+  v("learning_rate", c.learning_rate, "learning rate before the schedule's factor", above(0));
   some("momentum", c.momentum, "share of the last update that is kept", at_least_and_below(0, 1));
-  some("nesterov", c.nesterov, "Nesterov's momentum", Allowed{});
-  v("weight_decay", c.weight_decay, "adamw: decoupled; the others: added to the gradient", at_least(0));
+  some("nesterov", c.nesterov, "uses Nesterov's momentum", Allowed{});
+  v("weight_decay", c.weight_decay,
+    "weight decay; weight decay; weight decay; adamw: decoupled; the others: added to the gradient", at_least(0));
   some("beta1", c.beta1, "decay of the gradient's mean", at_least_and_below(0, 1));
   some("beta2", c.beta2, "decay of the squared gradient's mean", at_least_and_below(0, 1));
   some("epsilon", c.epsilon, "added to the denominator", above(0));
@@ -168,11 +178,11 @@ void visit(Visitor& v, ScheduleConfig& c) {
   const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
     v(key, member, (readers_of(schedules(), key) + ": " + meaning).c_str(), allowed);
   };
-  v("name", c.name, "how the learning rate goes down", one_of(names_of(schedules())));
-  v("warmup_epochs", c.warmup_epochs, "the rate first rises linearly from 0 over these", at_least(0));
+  v("name", c.name, "how the learning rate falls", one_of(names_of(schedules())));
+  v("warmup_epochs", c.warmup_epochs, "epochs over which the rate first rises linearly from 0", at_least(0));
   some("milestones", c.milestones, "epochs at which the rate is multiplied by gamma, ascending", above(0));
   some("gamma", c.gamma, "factor at each milestone", above_and_at_most(0, 1));
-  some("final_factor", c.final_factor, "the factor at the end", between(0, 1));
+  some("final_factor", c.final_factor, "factor at the end", between(0, 1));
 }
 
 template <class Visitor>
@@ -180,7 +190,7 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("name", c.name, meanings_of(averagers()), one_of(names_of(averagers())));
   v("order", c.order, readers("order") + "when weights are mixed; " + meanings_of(orders), one_of(names_of(orders)));
   v("staleness", c.staleness,
-    readers("staleness") + "steps that a neighbour's weights may be behind; 0: none, -1: any number", at_least(-1));
+    readers("staleness") + "steps by which a neighbour's weights may be behind; 0: none, -1: any number", at_least(-1));
   v("age_factor", c.age_factor,
     readers("age_factor") + "factor on the mixing weight for each step that the neighbour is behind",
     above_and_at_most(0, 1));
@@ -188,29 +198,32 @@ void visit(Visitor& v, AveragerConfig& c) {
     readers("patience") + "seconds after which a late neighbour is left out until it publishes again; 0: wait for it",
     at_least(0));
   v("overlap", c.overlap,
-    readers("overlap") + "add up what was sent in the step before, so that the exchange hides behind a step",
+    readers("overlap") +
+        "adds up what was sent in the previous step, so that the exchange overlaps with a step's computation",
     Allowed{});
-  v("every", c.every, "steps from one exchange to the next; with consensus_target the most that it may choose",
-    at_least(1));
+  v("every", c.every,
+    "steps from one exchange to the next; with consensus_target, the longest interval that it may choose", at_least(1));
   v("consensus_target", c.consensus_target,
-    "exchange as often as keeps the replicas' distance to their mean at so many lengths of a step; 0: every `every` "
-    "steps",
+    "exchanges as often as it takes to keep the replicas' distance to their mean at this multiple of a step's length; "
+    "0: every `every` steps",
     at_least(0));
-  v("global_every", c.global_every, "the exact mean of all replicas takes their place every so many steps; 0: never",
-    at_least(0));
+  v("global_every", c.global_every,
+    "interval in steps at which the exact mean of all replicas replaces each of them; 0: never", at_least(0));
   v("codec", c.codec,
-    readers("codec") + "how weights travel; differences are those from what was sent before, and what a code loses " +
+    readers("codec") + "how weights travel; differences are taken from what was sent before, and what a code loses " +
         "is sent with the next one; " + meanings_of(codecs()),
     one_of(names_of(codecs())));
-  v("kept_share", c.kept_share, "top_k: share of the differences that are sent, the largest", above_and_at_most(0, 1));
+  v("kept_share", c.kept_share, "top_k: share of the differences, the largest ones, that is sent",
+    above_and_at_most(0, 1));
   v("consensus_step", c.consensus_step,
-    "codecs: share of the way to the neighbours that an exchange goes; 0: all, with top_k twice kept_share",
+    "codecs: share of the way towards the neighbours that an exchange goes; 0: the whole way, with top_k twice "
+    "kept_share",
     between(0, 1));
   v("elasticity", c.elasticity,
-    readers("elasticity") + "share of the way to the replicas' mean that the centre goes in an exchange",
+    readers("elasticity") + "share of the way to the replicas' mean that the centre moves in an exchange",
     above_and_at_most(0, 1));
   v("sync_epochs", c.sync_epochs,
-    readers("sync_epochs") + "epochs after which all go on from the best replica; 0: never", at_least(0));
+    readers("sync_epochs") + "epochs after which all ranks continue from the best replica; 0: never", at_least(0));
   v("momentum", c.momentum, meanings_of(momenta), one_of(names_of(momenta)));
 }
 
@@ -218,69 +231,76 @@ template <class Visitor>
 void visit(Visitor& v, TopologyConfig& c) {
   v("kind", c.kind, "the ranks whose weights rank i takes; " + meanings_of(topologies()),
     one_of(names_of(topologies())));
-  v("file", c.file, graphs_with("file") + "TOML with ranks and [[edge]] from, to, weight", a_path());
+  v("file", c.file,
+    graphs_with("file") + "TOML file with the number of ranks and an [[edge]] with from, to and weight for each edge",
+    a_path());
   v("weights", c.weights, "mixing weights; " + meanings_of(weight_rules()), one_of(names_of(weight_rules())));
-  v("degree", c.degree, graphs_with("degree") + "neighbours of a rank, an even number", at_least(2));
-  v("seed", c.seed, graphs_with("seed") + "which graphs", at_least(0));
+  v("degree", c.degree, graphs_with("degree") + "neighbours per rank, an even number", at_least(2));
+  v("seed", c.seed, graphs_with("seed") + "selects the random graphs", at_least(0));
 }
 
 template <class Visitor>
 void visit(Visitor& v, InjectConfig& c) {
   v("slow_rank", c.slow_rank, "this rank computes slowly; -1: none", at_least(-1));
-  v("slow_factor", c.slow_factor, "its computing takes so many times as long", at_least(1));
-  v("compute_us", c.compute_us, "microseconds that computing of a step takes at least, on every rank", at_least(0));
-  v("latency_us", c.latency_us, "microseconds by which a halo arrives later, or each message of a ring all-reduce",
+  v("slow_factor", c.slow_factor, "factor by which that rank's computation takes longer", at_least(1));
+  v("compute_us", c.compute_us, "least time that a step's computation takes on every rank, in microseconds",
     at_least(0));
-  v("drop_fraction", c.drop_fraction, "neighbour with staleness -1 or patience: share of the halos that are lost",
+  v("latency_us", c.latency_us, "microseconds by which a halo, or each message of a ring all-reduce, arrives later",
+    at_least(0));
+  v("drop_fraction", c.drop_fraction, "neighbour with staleness -1 or patience: share of the halos that is lost",
     at_least_and_below(0, 1));
-  v("seed", c.seed, "which halos are lost", at_least(0));
+  v("seed", c.seed, "selects the halos that are lost", at_least(0));
 }
 
 template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
-  v("force_put", c.force_put, "MPI_Put also between ranks that share memory, to test the path between nodes",
+  v("force_put", c.force_put, "uses MPI_Put also between ranks that share memory, to test the path between nodes",
     Allowed{});
   v("ranks_per_node", c.ranks_per_node,
-    "hierarchical: so many consecutive ranks count as a node; 0: those that share memory", at_least(0));
+    "hierarchical: number of consecutive ranks that count as a node; 0: the ranks that share memory are a node",
+    at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("progress_us", c.progress_us,
-    "between nodes, where MPI does not do so by itself: a thread keeps puts going, and sleeps so many microseconds "
-    "from look to look; 0: none",
+    "between nodes, where MPI progresses transfers only inside MPI calls: microseconds between two polls of the helper "
+    "thread; 0: no such thread",
     at_least(0));
-  v("report_seconds", c.report_seconds, "a wait for a neighbour that lasts longer is told, with the rank that is late",
-    above(0));
+  v("report_seconds", c.report_seconds,
+    "a wait for a neighbour that lasts longer is reported, with the rank that is late", above(0));
   v("device_windows", c.device_windows,
-    "neighbour, on devices: halos go from device memory to device memory; " + meanings_of(device_windows),
+    "neighbour, on devices: whether halos go directly from device memory to device memory; " +
+        meanings_of(device_windows),
     one_of(names_of(device_windows)));
-  v.section("inject", c.inject, "What goes wrong on purpose: repeatable stragglers, latency and losses.");
+  v.section("inject", c.inject, "Faults that are injected on purpose: stragglers, latency and losses, all repeatable.");
 }
 
 template <class Visitor>
 void visit(Visitor& v, OutputConfig& c) {
-  v("folder", c.folder, "a run is kept in folder/name; relative to where the program is started", Allowed{});
-  v("checkpoint_epochs", c.checkpoint_epochs, "a checkpoint every so many epochs and at the end; 0: none", at_least(0));
-  v("checkpoint_steps", c.checkpoint_steps, "a checkpoint every so many steps of the run as well; 0: none",
+  v("folder", c.folder, "a run is kept in folder/name; relative to the folder in which the program is started",
+    Allowed{});
+  v("checkpoint_epochs", c.checkpoint_epochs, "epochs between two checkpoints, with one more at the end; 0: none",
     at_least(0));
-  v("keep", c.keep, "checkpoints that are kept, the newest ones", at_least(1));
+  v("checkpoint_steps", c.checkpoint_steps,
+    "steps between two checkpoints, in addition to those of checkpoint_epochs; 0: none", at_least(0));
+  v("keep", c.keep, "number of number of number of checkpoints that are kept, the newest ones", at_least(1));
   v("keep_best", c.keep_best, "the checkpoint of the best mean model on the test set is kept too", Allowed{});
   v("compress", c.compress, "checkpoints are compressed without loss: smaller, and slower to write", Allowed{});
-  v("print_steps", c.print_steps, "without a terminal: a line every so many steps; 0: only the epochs' rows",
+  v("print_steps", c.print_steps, "without a terminal: steps between two lines of progress; 0: only the epochs' rows",
     at_least(0));
 }
 
 template <class Visitor>
 void visit(Visitor& v, RunConfig& c) {
-  v("name", c.name, "the run's folder is called so", a_plain_name());
-  v.section("training", c.training, "How long, and how much at a time.");
+  v("name", c.name, "name of the run and of its folder", a_plain_name());
+  v.section("training", c.training, "How long training runs, and with which batches and threads.");
   v.section("data", c.data, "Where the images are and how a batch is made of them.");
   v.section("network", c.network, "A reference network by name, or a list of layers.");
   v.section("loss", c.loss, "What training minimises.");
   v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
-  v.section("schedule", c.schedule, "The factor on the learning rate.");
+  v.section("schedule", c.schedule, "How the learning rate changes during the run.");
   v.section("averager", c.averager, "How the ranks' replicas are kept together.");
   v.section("topology", c.topology, "The directed graph on the ranks, for the neighbour averager.");
   v.section("comm", c.comm, "The transport under neighbour averaging.");
-  v.section("output", c.output, "What a run leaves and prints.");
+  v.section("output", c.output, "What a run writes and prints.");
 }
 
 }  // namespace halograd

@@ -15,9 +15,9 @@ struct DeviceWindows {
   Fact<bool> required;
 };
 inline constexpr DeviceWindows device_windows[] = {
-    {"auto", "where MPI says that it can and a self-test reads back what it put", false, false},
-    {"on", "or refuse to start", false, true},
-    {"off", "through host memory", true, false},
+    {"auto", "where MPI supports it and a self-test passes", false, false},
+    {"on", "always, or the run does not start", false, true},
+    {"off", "never, halos go through host memory", true, false},
 };
 
 /// How halos travel, through whichever window.

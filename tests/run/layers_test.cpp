@@ -41,7 +41,7 @@ TEST(ReadLayers, NeedTheKeysOfTheirType) {
             "net.toml:3:1: [[network.layer]] needs the key \"type\" (what the layer does)\n  3 | [[network.layer]]\n"
             "    | ^^^^^^^^^^^^^^^^^");
   expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nkernel = 3\n"),
-              "net.toml:3:1: a layer of type conv needs the key \"channels\" (outputs)");
+              "net.toml:3:1: a layer of type conv needs the key \"channels\" (output channels)");
   expect_part(message_of("[[network.layer]]\ntype = \"avg_pool\"\n"),
               "a layer of type avg_pool needs the key \"kernel\"");
 }
