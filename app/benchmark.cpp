@@ -72,7 +72,7 @@ void warn_of_threads(int threads) {
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof(mine), &mine) != 0 || threads <= CPU_COUNT(&mine)) return;
   std::cerr << "halograd: warning: " << threads << " threads on the " << CPU_COUNT(&mine)
-            << " cores that this process may use: the figures will say little\n";
+            << " cores that this process may use: the figures will not be meaningful\n";
 }
 
 void benchmark(const BenchmarkArguments& arguments, Session& session) {
@@ -83,7 +83,7 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
   std::vector<BenchmarkCase> cases;
   comm.together([&] {
     HALOGRAD_REQUIRE(comm.ranks() == 1, "benchmark measures one process, but ", comm.ranks(),
-                     " were started; halograd train tells images/s over all ranks");
+                     " were started; halograd train reports images/s over all ranks");
     for (const std::string& name : arguments.networks) cases.push_back(named_case(arguments, name));
     if (!arguments.file.empty()) {
       config = read_config(arguments.file, arguments.overrides);
@@ -109,26 +109,32 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
 
 void add_benchmark(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<BenchmarkArguments>();
-  CLI::App* command =
-      app.add_subcommand("benchmark", "Training images/s of networks: forward, loss, backward and update of one batch");
+  CLI::App* command = app.add_subcommand(
+      "benchmark", "Measure training images/s of networks: forward, loss, backward and update of one batch");
   command->add_option("--network", arguments->networks, "Reference networks, separated by commas")->delimiter(',');
   CLI::Option* file =
-      command->add_option("--config", arguments->file, "The network, batch and optimizer of a run file");
+      command->add_option("--config", arguments->file, "Run file whose network, batch and optimizer are measured");
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE")->needs(file);
-  command->add_option("--batch", arguments->batch, "Images a step; by default the network's usual number")
+  command->add_option("--batch", arguments->batch, "Images per step (default: the network's usual number)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--input", arguments->input, "Shape of an image, for example 32x32x3; by default the usual one")
+  command
+      ->add_option("--input", arguments->input,
+                   "Shape of an image, for example 32x32x3 (default: the network's usual shape)")
       ->type_name("HxWxC");
-  command->add_option("--classes", arguments->classes, "Classes; by default the usual number")
+  command->add_option("--classes", arguments->classes, "Number of classes (default: the network's usual number)")
       ->check(CLI::Range(2, 1000000));
-  command->add_option("--precision", arguments->precision, "As training.precision; by default fp32, or the run file's")
+  command
+      ->add_option("--precision", arguments->precision,
+                   "Precision, as in training.precision (default: fp32, or the run file's)")
       ->check(CLI::IsMember(names_of(precisions())));
-  command->add_option("--threads", arguments->threads, "Threads; by default as in training")
+  command->add_option("--threads", arguments->threads, "Number of threads (default: as in training)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--seconds", arguments->seconds, "Seconds of measured steps a network, at least five steps")
+  command
+      ->add_option("--seconds", arguments->seconds,
+                   "Seconds of steps to measure per network; at least five steps are measured")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--layers", arguments->layers, "Also the time of each layer and pass, in a second run");
+  command->add_flag("--layers", arguments->layers, "Also measure the time of each layer and pass, in a second run");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments, &session] { benchmark(*arguments, session); });
 }

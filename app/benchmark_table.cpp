@@ -101,11 +101,11 @@ void BenchmarkTable::print(const BenchmarkResult& result) const {
               result.steps, 1e3 * result.seconds, 1e3 * result.fastest, 1e3 * result.slowest);
   std::printf("  %.1f GFLOP/s in convolutions and dense layers over the whole step, %.1f %% of the FMA peak\n",
               1e-9 * rate, 100 * rate / fma_peak);
-  std::printf("  memory: %s at most, of it %s for activations and gradients\n", human_bytes(result.peak_memory).c_str(),
-              human_bytes(result.arena_bytes).c_str());
+  std::printf("  memory: %s at most, including %s for activations and gradients\n",
+              human_bytes(result.peak_memory).c_str(), human_bytes(result.arena_bytes).c_str());
   if (!runs_on_host) std::printf("  memory of the device: %s\n", human_bytes(result.device_memory).c_str());
   if (!result.replay_refusal.empty()) {
-    std::printf("  steps could not be recorded, and went kernel by kernel: %s\n", result.replay_refusal.c_str());
+    std::printf("  steps could not be recorded and ran kernel by kernel: %s\n", result.replay_refusal.c_str());
   }
   std::printf("  measured here: FMA peak %.1f GFLOP/s, memory bandwidth %.2f GB/s (triad)\n", 1e-9 * fma_peak,
               1e-9 * bandwidth);
@@ -115,7 +115,7 @@ void BenchmarkTable::print(const BenchmarkResult& result) const {
     const PassTime total = total_of(result);
     for (const PassTime& pass : result.passes) print_row(*this, pass, total.seconds);
     print_row(*this, total, total.seconds);
-    std::printf("  of it, by type of layer:\n");
+    std::printf("  total by type of layer:\n");
     for (const PassTime& sum : by_type(result)) print_row(*this, sum, total.seconds);
     std::printf("  with a fence around each layer; a step without them takes %.3f ms\n", 1e3 * result.seconds);
   }

@@ -112,7 +112,7 @@ void export_checkpoint(const ConvertArguments& arguments, const std::string& par
       {"mean", listed(model.config.data.mean, " ")},
       {"standard_deviation", listed(model.config.data.standard_deviation, " ")}};
   format->write(partial, model, state, facts);
-  std::printf("%s: %s, %zu parameters, of %s\n", arguments.output.c_str(), header.network.c_str(),
+  std::printf("%s: %s, %zu parameters, from %s\n", arguments.output.c_str(), header.network.c_str(),
               model.network->parameter_count(),
               arguments.replica == "mean" ? "the mean of the replicas" : ("replica " + arguments.replica).c_str());
 }
@@ -120,9 +120,9 @@ void export_checkpoint(const ConvertArguments& arguments, const std::string& par
 /// A state dictionary into a checkpoint of one replica that a training can start from (train --init).
 void import_state(const ConvertArguments& arguments, const std::string& partial, bool hdf5, const Communicator& comm) {
   HALOGRAD_REQUIRE(!arguments.run.empty(), arguments.input,
-                   ": a state dictionary does not describe its network: give the run file of one with --run");
+                   ": a state dictionary does not describe its network; give a run file of that network with --run");
   HALOGRAD_REQUIRE(fs::path(arguments.output).extension() == ".h5", arguments.output,
-                   ": a state dictionary becomes a checkpoint, expected a name that ends in .h5");
+                   ": a state dictionary is converted to a checkpoint; expected a name that ends in .h5");
   Model model;
   model.config = read_config(arguments.run, arguments.overrides);
   build(model, arguments.shape, "--input", arguments.classes);
@@ -155,7 +155,7 @@ bool is_hdf5(const std::string& path) {
 
 void convert(const ConvertArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
-  HALOGRAD_REQUIRE(comm.ranks() == 1, "convert runs on one rank, here are ", comm.ranks());
+  HALOGRAD_REQUIRE(comm.ranks() == 1, "convert runs on one rank, but the number of ranks is ", comm.ranks());
   session.start_kokkos(1);
   HALOGRAD_REQUIRE(arguments.overwrite || !fs::exists(arguments.output), arguments.output,
                    ": exists; --overwrite replaces it");
@@ -178,21 +178,27 @@ void convert(const ConvertArguments& arguments, Session& session) {
 
 void add_convert(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* command = app.add_subcommand("convert", "Checkpoints to and from PyTorch state dictionaries, and to ONNX");
+  CLI::App* command =
+      app.add_subcommand("convert", "Convert checkpoints to and from PyTorch state dictionaries, and to ONNX");
   command->add_option("input", arguments->input, "Checkpoint, or state dictionary (.safetensors, .h5)")->required();
   command
-      ->add_option("output", arguments->output,
-                   "Of a checkpoint: .safetensors, .h5 or .onnx; of a state dictionary: a checkpoint (.h5)")
+      ->add_option(
+          "output", arguments->output,
+          "File to write: .safetensors, .h5 or .onnx from a checkpoint; a checkpoint (.h5) from a state dictionary")
       ->required();
-  command->add_option("--replica", arguments->replica, "mean, or the number of a rank")
+  command->add_option("--replica", arguments->replica, "Replica to convert: mean, or the number of a rank")
       ->check(CLI::IsMember({"mean"}) | CLI::NonNegativeNumber);
-  command->add_option("--run", arguments->run, "Run file of the network that a state dictionary is for");
+  command->add_option("--run", arguments->run, "Run file that describes the network of a state dictionary");
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE");
-  command->add_option("--input", arguments->shape, "Extents of an image; by default the checkpoint's, or the data's")
+  command
+      ->add_option("--input", arguments->shape,
+                   "Shape of an image (default: from the checkpoint, or from the data set)")
       ->type_name(shape_form);
-  command->add_option("--classes", arguments->classes, "Of a reference network; by default the data's")
+  command
+      ->add_option("--classes", arguments->classes,
+                   "Number of classes of a reference network (default: from the data set)")
       ->check(CLI::PositiveNumber);
-  command->add_flag("--overwrite", arguments->overwrite, "Replace the output where it exists");
+  command->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");
   command->callback([arguments, &session] { convert(*arguments, session); });
 }
 

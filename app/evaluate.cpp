@@ -75,7 +75,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
 
 void add_evaluate(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<EvaluateArguments>();
-  CLI::App* command = app.add_subcommand("evaluate", "Test accuracy of a checkpoint's mean model");
+  CLI::App* command = app.add_subcommand("evaluate", "Evaluate a checkpoint's mean model on the test set");
   command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
   command
       ->add_option("--set", arguments->overrides, "Set a key of the checkpoint's run file, for example data.path=/data")

@@ -79,13 +79,14 @@ void print(const ImportResult& result, const ImportArguments& arguments) {
     std::printf("%s\n", json_text(object).c_str());
     return;
   }
-  if (result.restarted) std::printf("The partial file was of another source or options: started again\n");
-  if (result.resumed > 0) std::printf("Went on from %ld images that were there\n", result.resumed);
+  if (result.restarted)
+    std::printf("The partial file came from a different source or different options; the import started again\n");
+  if (result.resumed > 0) std::printf("Continued after %ld images that were already converted\n", result.resumed);
   std::printf("%s: %ld images for training, %ld for testing, %dx%dx%d, %zu classes\n", arguments.options.output.c_str(),
               result.images[0], result.images[1], result.height, result.width, result.channels,
               result.class_names.size());
-  if (result.broken_before > 0) std::printf("Left out before: %ld images\n", result.broken_before);
-  if (!result.broken.empty()) std::printf("Left out: %zu images\n", result.broken.size());
+  if (result.broken_before > 0) std::printf("Skipped before: %ld images\n", result.broken_before);
+  if (!result.broken.empty()) std::printf("Skipped: %zu images\n", result.broken.size());
   for (const std::string& message : result.broken) std::printf("  %s\n", message.c_str());
 }
 
@@ -114,27 +115,30 @@ void import(ImportArguments& arguments) {
 void add_import(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
   ImportOptions& options = arguments->options;
-  CLI::App* command = app.add_subcommand("import", "Write folders of images, IDX or CIFAR files into one HDF5 file");
+  CLI::App* command = app.add_subcommand("import", "Convert folders of images, IDX or CIFAR files into one HDF5 file");
   command
       ->add_option(
           "source", options.sources,
-          "Folders: SOURCE/<class>/*.png or .jpg, or SOURCE/{train,test}/<class>/..., or with IDX or CIFAR files")
+          "Folders with SOURCE/<class>/*.png or .jpg, with SOURCE/{train,test}/<class>/..., or with IDX or CIFAR files")
       ->required();
-  command->add_option("--output", options.output, "The file to write")->required()->type_name("FILE.h5");
-  command->add_option("--size", arguments->size, "Resize all images; without it they have to be of one size")
+  command->add_option("--output", options.output, "File to write")->required()->type_name("FILE.h5");
+  command
+      ->add_option("--size", arguments->size, "Resize all images to this size (default: all must have the same size)")
       ->type_name("HEIGHTxWIDTH");
-  command->add_option("--colour", options.colour, "grey, rgb, or auto: as the first image has it")
+  command->add_option("--colour", options.colour, "grey, rgb, or auto: as in the first image")
       ->check(CLI::IsMember(names_of(image_colours())));
   command
       ->add_option("--test-fraction", options.test_fraction,
-                   "Share of each class for testing, 0.1 by default, where SOURCE has no train and test folders")
+                   "Share of each class for the test set if SOURCE has no train and test folders (default: 0.1)")
       ->check(CLI::Range(0.0, 0.9));
-  command->add_option("--seed", options.seed, "Decides on the test images and the order of the training images");
-  command->add_option("--broken", arguments->broken, "Images that cannot be taken: list all and refuse, or skip them")
+  command->add_option("--seed", options.seed, "Seed that selects the test images and the order of the training images");
+  command
+      ->add_option("--broken", arguments->broken,
+                   "What to do with images that cannot be used: list all and refuse, or skip them")
       ->check(CLI::IsMember(names_of(broken_choices)));
-  command->add_option("--threads", options.threads, "That decode; by default this machine's cores")
+  command->add_option("--threads", options.threads, "Number of decoding threads (default: this machine's cores)")
       ->check(CLI::Range(1, 256));
-  command->add_flag("--overwrite", options.overwrite, "Replace the output where it exists");
+  command->add_flag("--overwrite", options.overwrite, "Replace the output if it exists");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else");
   command->callback([arguments] { import(*arguments); });
 }

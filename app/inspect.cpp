@@ -81,7 +81,7 @@ void print_table(const std::string& path, const CheckpointSummary& summary) {
     std::printf("  %-20zu %14.6g %20.6g\n", rank, summary.replicas[rank].norm, summary.replicas[rank].distance);
   }
   std::printf("\n  %-20s %g\n", "consensus distance", summary.consensus_distance);
-  line("checksums", summary.damaged.empty() ? "all right" : "wrong");
+  line("checksums", summary.damaged.empty() ? "correct" : "wrong");
   for (const std::string& object : summary.damaged) line("", object);
 }
 
@@ -92,8 +92,8 @@ void inspect_checkpoint(const std::string& path, bool as_json) {
   } else {
     print_table(path, summary);
   }
-  HALOGRAD_REQUIRE(summary.damaged.empty(), path, ": damaged: ", summary.damaged.size(),
-                   " checksums are wrong, the first that of ", summary.damaged.front());
+  HALOGRAD_REQUIRE(summary.damaged.empty(), path, ": is damaged: ", summary.damaged.size(),
+                   " checksums are wrong, the first for ", summary.damaged.front());
 }
 
 void inspect_metrics(const std::string& path, bool as_json) {
@@ -117,7 +117,7 @@ void inspect_metrics(const std::string& path, bool as_json) {
     std::printf("%s\n", json_text(object).c_str());
     return;
   }
-  std::printf("metrics %s\n  %d ranks, %lld steps, %lld epochs\n\n  %-28s last values, one a rank\n", path.c_str(),
+  std::printf("metrics %s\n  %d ranks, %lld steps, %lld epochs\n\n  %-28s last values, one per rank\n", path.c_str(),
               table.ranks, static_cast<long long>(table.steps), static_cast<long long>(table.epochs), "quantity");
   for (const auto& [column, values] : table.columns) {
     std::printf("  %-28s", column.c_str());
@@ -135,8 +135,8 @@ void add_inspect(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Show what a checkpoint or a metrics file holds");
-  command->add_option("file", options->path, "checkpoint or metrics file (HDF5)")->required();
-  command->add_flag("--json", options->as_json, "print one JSON object");
+  command->add_option("file", options->path, "Checkpoint or metrics file (HDF5)")->required();
+  command->add_flag("--json", options->as_json, "Print one JSON object");
   command->callback([options] {
     const std::string format = read_format(options->path);
     if (format == checkpoint_format) return inspect_checkpoint(options->path, options->as_json);

@@ -39,7 +39,7 @@ void require_trainable(const RunConfig& config, const JobDescription& job) {
 
 void write_script(const std::string& path, const std::string& text) {
   std::error_code error;
-  HALOGRAD_REQUIRE(!fs::exists(fs::symlink_status(path, error)), path, ": is there already; nothing was written");
+  HALOGRAD_REQUIRE(!fs::exists(fs::symlink_status(path, error)), path, ": exists already; nothing was written");
   std::ofstream file(path);
   file << text;
   file.close();
@@ -73,21 +73,22 @@ void add_jobscript(CLI::App& app, const std::vector<std::string>& words) {
   auto output = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("jobscript", "Write a batch script for a Slurm cluster");
   command->add_option("--config", job->config, "Run file to train")->required();
-  command->add_option("--nodes", job->nodes, "Nodes")->required()->check(CLI::Range(1, 1000000));
-  command->add_option("--cores-per-node", job->cores_per_node, "Cores of a node: what Slurm counts as its CPUs")
+  command->add_option("--nodes", job->nodes, "Number of nodes")->required()->check(CLI::Range(1, 1000000));
+  command->add_option("--cores-per-node", job->cores_per_node, "Cores per node, as Slurm counts its CPUs")
       ->required()
       ->check(CLI::Range(1, 4096));
-  command->add_option("--gpus-per-node", job->gpus_per_node, "GPUs of a node; a rank each")->check(CLI::Range(0, 64));
-  command->add_option("--ranks-per-node", job->ranks_per_node, "Ranks on a node, instead of the number that is chosen")
+  command->add_option("--gpus-per-node", job->gpus_per_node, "GPUs per node; each gets one rank")
+      ->check(CLI::Range(0, 64));
+  command->add_option("--ranks-per-node", job->ranks_per_node, "Ranks per node (default: chosen from cores or GPUs)")
       ->check(CLI::Range(1, 4096));
   command->add_option("--time", job->time, "Time limit: MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS");
-  command->add_option("--partition", job->partition, "Partition");
-  command->add_option("--account", job->account, "Account");
-  command->add_option("--name", job->name, "Name of the job; by default the run's");
-  command->add_option("--mpi", job->mpi, "What srun --mpi= takes: pmi2 for MPICH, pmix for Open MPI");
-  command->add_option("--environment", job->environment, "A file that the job reads first: modules, paths");
-  command->add_option("--program", job->program, "The halograd that the job runs; by default this one");
-  command->add_option("--output", *output, "File to write, which must not be there; by default standard output");
+  command->add_option("--partition", job->partition, "Slurm partition");
+  command->add_option("--account", job->account, "Slurm account");
+  command->add_option("--name", job->name, "Name of the job (default: the run's name)");
+  command->add_option("--mpi", job->mpi, "Value for srun --mpi=: pmi2 for MPICH, pmix for Open MPI");
+  command->add_option("--environment", job->environment, "Shell file that the job reads first: modules, paths");
+  command->add_option("--program", job->program, "halograd program that the job runs (default: this one)");
+  command->add_option("--output", *output, "File to write, which must not exist yet (default: standard output)");
   for (const std::string& word : words) job->command += (job->command.empty() ? "" : " ") + shell_word(word);
   command->callback([job, output] { write_jobscript(*job, *output); });
 }

@@ -41,9 +41,9 @@ class Script {
 
 void add_options(Script& script, const JobDescription& job, const JobLayout& layout) {
   script.option("job-name=" + job.name, "Name in squeue and of the log.");
-  if (!job.account.empty()) script.option("account=" + job.account, "Whom the hours are charged to.");
-  if (!job.partition.empty()) script.option("partition=" + job.partition, "The group of nodes to run on.");
-  script.option("nodes=" + std::to_string(job.nodes), "Nodes.");
+  if (!job.account.empty()) script.option("account=" + job.account, "Account to which the hours are charged.");
+  if (!job.partition.empty()) script.option("partition=" + job.partition, "Group of nodes to run on.");
+  script.option("nodes=" + std::to_string(job.nodes), "Number of nodes.");
   if (job.gpus_per_node > 0)
     script.option("gpus-per-node=" + std::to_string(job.gpus_per_node), "GPUs of each node, all seen by its ranks.");
   script.option("ntasks-per-node=" + std::to_string(layout.ranks_per_node), "Ranks on each node: " + layout.reason);
@@ -56,33 +56,34 @@ void add_options(Script& script, const JobDescription& job, const JobLayout& lay
   const long warning = std::min(save_seconds, seconds_of(job.time) / 4);
   script.option(
       "signal=USR1@" + std::to_string(warning),
-      "Slurm signals the ranks so many seconds before the limit; halograd then saves and ends with status 75.");
+      "Slurm signals the ranks this many seconds before the limit; halograd then saves and ends with status 75.");
   script.option("requeue", "The job may be queued again.");
   script.option("output=%x-%j.out", "Log: name and number of the job.");
-  script.option("open-mode=append", "A job that was queued again goes on in the same log.");
+  script.option("open-mode=append", "A job that was queued again continues the same log.");
 }
 
 void add_commands(Script& script, const JobDescription& job, const JobLayout& layout) {
   script.line("");
-  script.comment("End at the first error, and at variables that nobody has set.");
+  script.comment("End at the first error, and at variables that are not set.");
   script.line("set -euo pipefail");
   if (!job.environment.empty()) {
-    script.comment("The environment of the program: modules, paths.");
+    script.comment("The program's environment: modules and paths.");
     script.line("# shellcheck source=/dev/null");
     script.line(". " + shell_word(job.environment));
   }
-  script.comment("As many threads in a rank as it has cores.");
+  script.comment("Each rank has as many threads as cores.");
   script.line("export OMP_NUM_THREADS=" + std::to_string(layout.cores_per_rank));
   script.comment(
       "srun starts the ranks: how it tells MPI about them (srun --mpi=list), the cores of each, and that each is");
   script.comment(
       "bound to its own. A rank that crashed ends the others after 60 s; ranks that end with 75 do so in turn,");
-  script.comment("which is no reason to kill the rest. --resume goes on from the checkpoint, if there is one.");
+  script.comment("which is no reason to kill the rest. --resume continues from the checkpoint, if there is one.");
   script.line("status=0");
   script.line("srun --mpi=" + job.mpi + " --cpus-per-task=" + std::to_string(layout.cores_per_rank) +
               " --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \\");
   script.line("  " + shell_word(job.program) + " train " + shell_word(job.config) + " --resume || status=$?");
-  script.comment("75: saved for later. The same job goes back into the queue, unless it was started 100 times by now.");
+  script.comment(
+      "75: saved for later. The same job goes back into the queue, unless it has already started 100 times.");
   script.line("if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt 99 ]]; then");
   script.line("  scontrol requeue \"$SLURM_JOB_ID\"");
   script.line("fi");
@@ -97,10 +98,10 @@ JobLayout layout_of(const JobDescription& job) {
   const int cores = job.cores_per_node;
   if (job.ranks_per_node > 0) {
     layout.ranks_per_node = job.ranks_per_node;
-    layout.reason = "as asked for.";
+    layout.reason = "as requested.";
   } else if (job.gpus_per_node > 0) {
     layout.ranks_per_node = job.gpus_per_node;
-    layout.reason = "one a GPU.";
+    layout.reason = "one per GPU.";
   } else {
     // All cores at work, or else nearly all.
     int threads = 0;
@@ -112,10 +113,10 @@ JobLayout layout_of(const JobDescription& job) {
     }
     threads = std::max(threads, 1);
     layout.ranks_per_node = cores / threads;
-    layout.reason = "at most " + std::to_string(most_threads) + " cores each, hardly any left idle.";
+    layout.reason = "at most " + std::to_string(most_threads) + " cores each, with few cores idle.";
   }
   HALOGRAD_REQUIRE(layout.ranks_per_node <= cores, counted(layout.ranks_per_node, "rank"), " on a node of ",
-                   counted(cores, "core"), ", expected at least a core for each");
+                   counted(cores, "core"), "; expected at least one core per rank");
   layout.cores_per_rank = cores / layout.ranks_per_node;
   return layout;
 }
@@ -162,9 +163,9 @@ std::string jobscript_text(const JobDescription& job) {
   script.line("#!/usr/bin/env bash");
   script.comment("Trains " + job.config + " on " + counted(job.nodes * layout.ranks_per_node, "rank") + ": " +
                  counted(job.nodes, "node") + ", " + counted(layout.ranks_per_node, "rank") + " on each, " +
-                 counted(layout.cores_per_rank, "core") + " a rank.");
+                 counted(layout.cores_per_rank, "core") + " per rank.");
   script.comment("Written by: " + job.command);
-  script.comment("Submit it with sbatch, from the folder that is to hold the run.");
+  script.comment("Submit it with sbatch from the folder in which the run is to be kept.");
   script.line("");
   add_options(script, job, layout);
   add_commands(script, job, layout);

@@ -40,7 +40,7 @@ ClusterConfig described(const PlanArguments& arguments) {
   cluster.memory_gb = arguments.memory_gb.value_or(cluster.memory_gb);
   const double ranks = static_cast<double>(cluster.nodes) * cluster.ranks_per_node;
   HALOGRAD_REQUIRE(ranks <= 65536, "plan: ", cluster.nodes, " nodes of ", cluster.ranks_per_node, " ranks are ", ranks,
-                   " ranks, expected at most 65536");
+                   " ranks; expected at most 65536");
   return cluster;
 }
 
@@ -85,26 +85,27 @@ void print_recommendation(const std::vector<Candidate>& all, const Candidate& be
     if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
   }
   std::printf("\nRecommended\n");
-  std::printf("  training.batch = %d  # %d images a rank: the smallest batch with %.0f %% of the largest throughput\n",
-              best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
+  std::printf(
+      "  training.batch = %d  # %d images per rank: the smallest batch with %.0f %% of the largest throughput\n",
+      best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
   const double gain = 100 * (best.images_per_second / allreduce - 1);
   if (gain < 1) {
     std::printf(
-        "  averager.name = \"allreduce\"  # by the model %+.1f %% images/s with neighbours; repeatable, the same "
-        "on all ranks\nWhere ranks are uneven, or nodes far apart:\n",
+        "  averager.name = \"allreduce\"  # the model predicts %+.1f %% images/s with neighbours; repeatable, the same "
+        "on all ranks\nIf ranks differ in speed, or nodes are far apart:\n",
         gain);
   }
-  std::printf("  averager.name = \"neighbour\"  # by the model %+.1f %% images/s against the better all-reduce\n",
+  std::printf("  averager.name = \"neighbour\"  # the model predicts %+.1f %% images/s against the better all-reduce\n",
               gain);
   if (best.every > 1) {
-    std::printf("  averager.every = %d  # an exchange in every step would cost more than 2 %%; so it costs %.1f %%\n",
+    std::printf("  averager.every = %d  # an exchange in every step would cost more than 2 %%; this costs %.1f %%\n",
                 best.every, 100 * (1 - best.step.efficiency));
   } else {
     std::printf("  averager.every = 1  # the exchange costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
   }
   std::printf(
-      "  topology.kind = \"%s\"  # mixes best of those: takes away %.3g of the distance between replicas in a step, "
-      "a ring of 16 ranks %.2g\n",
+      "  topology.kind = \"%s\"  # mixes best of these: a step removes %.3g of the distance between replicas, a ring "
+      "of 16 ranks %.2g\n",
       best.topology.c_str(), best.mixing(), least_mixing);
 }
 
@@ -119,7 +120,7 @@ void plan(const PlanArguments& arguments, Session& session) {
   });
   session.start_kokkos(arguments.threads);
   const int ranks = description.nodes * description.ranks_per_node;
-  std::printf("%s on %d nodes of %d ranks, latency %g us, %g GB/s a node\n", arguments.network.c_str(),
+  std::printf("%s on %d nodes of %d ranks, latency %g us, %g GB/s per node\n", arguments.network.c_str(),
               description.nodes, description.ranks_per_node, description.latency_us, description.bandwidth_gb);
   double model_bytes = 0;
   const std::vector<MeasuredBatch> batches = measure(arguments, model_bytes);
@@ -140,25 +141,28 @@ void add_plan(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command =
       app.add_subcommand("plan", "Recommend batch, topology and steps between exchanges for a job on a cluster");
-  command->add_option("--network", arguments->network, "Reference network, measured here on one rank")->required();
+  command->add_option("--network", arguments->network, "Reference network, which is measured here on one rank")
+      ->required();
   command->add_option("--cluster", arguments->cluster_file,
-                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb, memory_gb");
+                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb and memory_gb");
   command->add_option("--nodes", arguments->nodes, "Nodes of the job")->check(CLI::PositiveNumber);
-  command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks of a node")->check(CLI::PositiveNumber);
-  command->add_option("--latency-us", arguments->latency_us, "Microseconds from node to node")
+  command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks per node")->check(CLI::PositiveNumber);
+  command->add_option("--latency-us", arguments->latency_us, "Network latency between nodes in microseconds")
       ->check(CLI::PositiveNumber);
-  command->add_option("--bandwidth-gb", arguments->bandwidth_gb, "GB/s and direction of a node's network")
+  command->add_option("--bandwidth-gb", arguments->bandwidth_gb, "Bandwidth of a node's network per direction in GB/s")
       ->check(CLI::PositiveNumber);
-  command->add_option("--memory-gb", arguments->memory_gb, "GB of memory of a node; by default not looked at")
+  command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--batch", arguments->batches, "Images a rank and step that are measured, separated by commas")
+  command->add_option("--batch", arguments->batches, "Batch sizes per rank to measure, separated by commas")
       ->delimiter(',')
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--seconds", arguments->seconds, "Seconds of measured steps a batch, at least five steps")
+  command
+      ->add_option("--seconds", arguments->seconds,
+                   "Seconds of steps to measure per batch size; at least five steps are measured")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "Threads; by default as in training")
+  command->add_option("--threads", arguments->threads, "Number of threads (default: as in training)")
       ->check(CLI::PositiveNumber);
   command->callback([arguments, &session] { plan(*arguments, session); });
 }

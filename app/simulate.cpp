@@ -40,7 +40,7 @@ void describe_network(const SimulateArguments& arguments, StepWork& work) {
   if (arguments.network.empty()) {
     work.compute_seconds = 1e-3 * arguments.compute_ms;
     work.model_bytes = sizeof(float) * arguments.parameters;
-    print_fact("compute a step", arguments.compute_ms, "ms",
+    print_fact("compute per step", arguments.compute_ms, "ms",
                "given or assumed (--compute-ms, or --network to measure)");
     print_fact("model", 1e-6 * work.model_bytes, "MB", "given or assumed (--parameters, or --network)");
     return;
@@ -52,8 +52,8 @@ void describe_network(const SimulateArguments& arguments, StepWork& work) {
   work.compute_seconds = result.seconds;
   work.model_bytes = sizeof(float) * static_cast<double>(result.parameters);
   std::printf("%-18s %s, batch %d\n", "network", arguments.network.c_str(), result.batch);
-  print_fact("compute a step", 1e3 * work.compute_seconds, "ms", "measured here");
-  print_fact("model", 1e-6 * work.model_bytes, "MB", "the network's");
+  print_fact("compute per step", 1e3 * work.compute_seconds, "ms", "measured here");
+  print_fact("model", 1e-6 * work.model_bytes, "MB", "of the network");
 }
 
 void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& measured, Machine& machine) {
@@ -65,11 +65,11 @@ void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& me
   const char* latency = choose(1e-6 * arguments.latency_us, measured.latency, machine.latency);
   const char* bandwidth = choose(1e9 * arguments.bandwidth_gb, measured.bandwidth, machine.bandwidth);
   print_fact("latency", 1e6 * machine.latency, "us", latency);
-  print_fact("bandwidth", 1e-9 * machine.bandwidth, "GB/s a node and direction", bandwidth);
+  print_fact("bandwidth", 1e-9 * machine.bandwidth, "GB/s per node and direction", bandwidth);
   const bool given = arguments.memory_gb > 0;
   machine.memory_bandwidth = given ? 1e9 * arguments.memory_gb : measure_memory_bandwidth(ExecutionSpace());
-  print_fact("memory", 1e-9 * machine.memory_bandwidth, "GB/s a rank", given ? "given" : "measured here");
-  std::printf("%-18s %d\n", "ranks a node", machine.ranks_per_node);
+  print_fact("memory", 1e-9 * machine.memory_bandwidth, "GB/s per rank", given ? "given" : "measured here");
+  std::printf("%-18s %d\n", "ranks per node", machine.ranks_per_node);
 }
 
 void write_csv(const std::string& path, const std::vector<SimulatedRow>& rows) {
@@ -102,7 +102,7 @@ void add_simulate(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SimulateArguments>();
   SimulationOptions& simulation = arguments->simulation;
   CLI::App* command = app.add_subcommand(
-      "simulate", "Mixing and step time of up to 65,536 ranks, by simulation and a latency-bandwidth model");
+      "simulate", "Predict mixing and step time on up to 65,536 ranks, by simulation and a latency-bandwidth model");
   command->add_option("--ranks", simulation.ranks, "Numbers of ranks, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(2, most_simulated_ranks))
@@ -112,35 +112,40 @@ void add_simulate(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--degree", simulation.degree, "random_regular: neighbours per rank, an even number")
       ->capture_default_str();
-  command->add_option("--ranks-per-node", simulation.machine.ranks_per_node, "They share a node's network")
+  command->add_option("--ranks-per-node", simulation.machine.ranks_per_node, "Ranks that share a node's network")
       ->check(CLI::Range(1, most_simulated_ranks))
       ->capture_default_str();
-  command->add_option("--every", simulation.work.every, "Steps from exchange to exchange (H)")
+  command->add_option("--every", simulation.work.every, "Steps from one exchange to the next (H)")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--tolerance", simulation.tolerance, "Consensus: distance to the mean, relative to the start")
       ->check(CLI::Range(1e-12, 0.99))
       ->capture_default_str();
-  command->add_option("--steps", simulation.most_steps, "Most steps of mixing that are simulated")
+  command->add_option("--steps", simulation.most_steps, "Largest number of mixing steps to simulate")
       ->check(CLI::Range(1, 10000000))
       ->capture_default_str();
-  command->add_option("--latency-us", arguments->latency_us, "Network latency; on two ranks or more measured")
+  command
+      ->add_option("--latency-us", arguments->latency_us,
+                   "Network latency in microseconds (default: measured if there are two or more ranks)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--bandwidth-gb", arguments->bandwidth_gb, "GB/s of a node's network; likewise")
+  command
+      ->add_option("--bandwidth-gb", arguments->bandwidth_gb,
+                   "Bandwidth of a node's network in GB/s (default: as for the latency)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--memory-gb", arguments->memory_gb, "GB/s of memory that a rank has; by default measured")
+  command->add_option("--memory-gb", arguments->memory_gb, "Memory bandwidth per rank in GB/s (default: measured)")
       ->check(CLI::PositiveNumber);
   CLI::Option* network = command->add_option("--network", arguments->network, "Measure this reference network's step");
-  command->add_option("--batch", arguments->batch, "Images a rank and step")
+  command->add_option("--batch", arguments->batch, "Images per rank and step")
       ->check(CLI::PositiveNumber)
       ->needs(network);
-  command->add_option("--threads", arguments->threads, "Threads; by default as in training")
+  command->add_option("--threads", arguments->threads, "Number of threads (default: as in training)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--compute-ms", arguments->compute_ms, "Computing of a step, instead of --network")
+  command
+      ->add_option("--compute-ms", arguments->compute_ms, "Milliseconds of computation per step, instead of --network")
       ->check(CLI::PositiveNumber)
       ->excludes(network)
       ->capture_default_str();
-  command->add_option("--parameters", arguments->parameters, "Parameters of the model; by default resnet18's")
+  command->add_option("--parameters", arguments->parameters, "Number of parameters of the model (default: resnet18's)")
       ->check(CLI::PositiveNumber)
       ->excludes(network);
   command->add_option("--csv", arguments->csv,

@@ -54,13 +54,15 @@ void require_possible(const SimulationOptions& options) {
   for (const std::string& kind : options.topologies) {
     const TopologyRow& row = row_of(topologies(), kind, "--topology");
     HALOGRAD_REQUIRE(!row.from_file, "--topology ", kind,
-                     ": a file's graph has one number of ranks; see halograd topology");
+                     ": the graph of a file has a fixed number of ranks; use halograd topology");
     HALOGRAD_REQUIRE(!row.changes(), "--topology ", kind,
-                     ": gossip on one_peer_exponential has a row of its own; see halograd topology for the others");
+                     ": gossip on one_peer_exponential always has a row of its own; for other changing graphs use "
+                     "halograd topology");
     make_topology(config_of(options, kind), 4);  // refuses a degree
     const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
     HALOGRAD_REQUIRE(most <= row.most_simulated, "--topology ", kind, ": ", most,
-                     " ranks have too many edges; expected at most ", *row.most_simulated, " ranks with this one");
+                     " ranks have too many edges to simulate; expected at most ", *row.most_simulated,
+                     " ranks with this topology");
   }
 }
 
@@ -80,8 +82,9 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
     add({ranks, "ring_allreduce", "", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, ranks)});
     add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, ranks)});
   }
-  std::printf("steps: until the distance to the mean is %g of its start, \"more\" than %ld; MB sent a rank and step\n",
-              options.tolerance, options.most_steps);
+  std::printf(
+      "steps: until the distance to the mean is %g of its start, \"more\" than %ld; MB sent: per rank and step\n",
+      options.tolerance, options.most_steps);
   return rows;
 }
 

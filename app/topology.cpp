@@ -66,7 +66,7 @@ Figures figures_of(const TopologyOptions& options, const Topology& topology) {
 }
 
 void print_bytes(const char* label, double bytes, double model) {
-  std::cout << label << with_thousands(bytes) << " bytes a rank and step (" << bytes / model << " models)\n";
+  std::cout << label << with_thousands(bytes) << " bytes per rank and step (" << bytes / model << " models)\n";
 }
 
 void print_edges(const Topology& topology, bool all) {
@@ -84,7 +84,7 @@ void print_edges(const Topology& topology, bool all) {
     const auto left = static_cast<std::ptrdiff_t>(neighbours.size()) - count;
     std::cout << (left > 0 ? " and " + std::to_string(left) + " more" : "") << "\n";
   }
-  if (shown < ranks) std::cout << "... and " << ranks - shown << " ranks more; --edges prints all\n";
+  if (shown < ranks) std::cout << "... and " << ranks - shown << " more ranks; --edges prints all of them\n";
 }
 
 void print_text(const TopologyOptions& options, const Topology& topology) {
@@ -95,13 +95,14 @@ void print_text(const TopologyOptions& options, const Topology& topology) {
             << "ranks            " << options.ranks << "\n"
             << "edges            " << figures.edges << ", at most " << figures.most_neighbours << " from a rank\n";
   if (options.node_ranks > 0) {
-    std::cout << "between nodes    " << figures.crossing << " edges, with " << options.node_ranks << " ranks a node\n";
+    std::cout << "between nodes    " << figures.crossing << " edges, with " << options.node_ranks
+              << " ranks per node\n";
   }
   std::cout << "spectral gap     " << figures.gap << "\n";
   if (std::isfinite(figures.steps_to_a_tenth)) {
     std::cout << "averaging steps  " << figures.steps_to_a_tenth << " to a tenth of the consensus error\n";
   } else {
-    std::cout << "averaging steps  no number brings the replicas together: the second eigenvalue is 1\n";
+    std::cout << "averaging steps  the replicas never agree: the second eigenvalue is 1\n";
   }
   std::cout << "model            " << with_thousands(static_cast<double>(options.parameters)) << " parameters, "
             << with_thousands(model) << " bytes\n";
@@ -166,17 +167,17 @@ void print_dynamic(const TopologyOptions& options, const DynamicTopology& topolo
     std::cout << json_text(object) << "\n";
     return;
   }
-  std::cout << std::setprecision(4) << "topology         " << topology.kind() << ", another graph each step"
-            << (topology.period() > 0 ? ", again after " + std::to_string(topology.period()) : "") << "\n"
+  std::cout << std::setprecision(4) << "topology         " << topology.kind() << ", a different graph in each step"
+            << (topology.period() > 0 ? ", repeating after " + std::to_string(topology.period()) : "") << "\n"
             << "ranks            " << options.ranks << "\n"
-            << "edges            " << edges << " a step\n"
+            << "edges            " << edges << " per step\n"
             << "averaging steps  " << steps << " to a tenth of the consensus error\n"
             << "model            " << with_thousands(static_cast<double>(options.parameters)) << " parameters, "
             << with_thousands(model) << " bytes\n";
   print_bytes("this topology    ", model * edges / options.ranks, model);
   print_bytes("ring all-reduce  ", allreduce, model);
   const int shown = options.edges ? options.ranks : std::min(options.ranks, rows_shown);
-  std::cout << "\nrank  takes half of the weights of, in steps 0, 1, 2, ... (-: of none)\n";
+  std::cout << "\nrank  takes half of the weights of this rank in step 0, 1, 2, ... (-: of no rank)\n";
   for (int rank = 0; rank < shown; ++rank) {
     std::cout << std::setw(4) << rank << " ";
     for (std::int64_t step = 0; step < neighbours_shown; ++step) {
@@ -186,25 +187,26 @@ void print_dynamic(const TopologyOptions& options, const DynamicTopology& topolo
     }
     std::cout << "\n";
   }
-  if (shown < options.ranks) std::cout << "... and " << options.ranks - shown << " ranks more; --edges prints all\n";
+  if (shown < options.ranks)
+    std::cout << "... and " << options.ranks - shown << " more ranks; --edges prints all of them\n";
 }
 
 }  // namespace
 
 void add_topology(CLI::App& app) {
   auto options = std::make_shared<TopologyOptions>();
-  CLI::App* command = app.add_subcommand("topology", "Edges, weights, spectral gap and bytes of a topology");
+  CLI::App* command = app.add_subcommand("topology", "Show the edges, weights, spectral gap and traffic of a topology");
   command->add_option("--ranks", options->ranks, "Number of ranks")->required()->check(CLI::Range(1, most_ranks));
   CLI::Option* kind = command->add_option("--kind", options->config.kind, listed(names_of(topologies())));
-  command->add_option("--file", options->config.file, "A topology file, instead of --kind")->excludes(kind);
+  command->add_option("--file", options->config.file, "Topology file, instead of --kind")->excludes(kind);
   command->add_option("--weights", options->config.weights, listed(names_of(weight_rules())));
   command->add_option("--degree", options->config.degree, "random_regular: neighbours per rank, an even number");
-  command->add_option("--seed", options->config.seed, "Which random graph or graphs");
-  command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes of so many ranks")
+  command->add_option("--seed", options->config.seed, "Seed of the random graphs");
+  command->add_option("--ranks-per-node", options->node_ranks, "Lay the graph out on nodes with this many ranks each")
       ->check(CLI::Range(1, most_ranks));
-  command->add_option("--parameters", options->parameters, "Parameters of the model; by default lenet5's")
+  command->add_option("--parameters", options->parameters, "Number of parameters of the model (default: lenet5's)")
       ->check(CLI::Range(1L, 1000000000000L));
-  command->add_flag("--edges", options->edges, "Print all edges, however many");
+  command->add_flag("--edges", options->edges, "Print all edges, even if there are many");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback([options] {
     if (!options->config.file.empty()) options->config.kind = "file";

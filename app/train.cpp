@@ -90,8 +90,8 @@ void train(const TrainArguments& arguments, Session& session) {
   if (result.stopped.empty()) {
     report.end(result);
   } else {
-    report.line("Exit status " + std::to_string(requeue_status) +
-                "; started as before, this goes on with the run:\n  " + resuming_command(arguments));
+    report.line("Exit status " + std::to_string(requeue_status) + "; this command continues the run:\n  " +
+                resuming_command(arguments));
     session.end_with(requeue_status);
   }
   if (speaks && arguments.json) print_json(result);
@@ -108,20 +108,20 @@ void add_train(CLI::App& app, Session& session) {
       ->type_name("KEY=VALUE");
   command
       ->add_option("--time-limit", arguments->time_limit,
-                   "Stop with a checkpoint after so many seconds: training.time_limit for this call")
+                   "Stop with a checkpoint after this many seconds; overrides training.time_limit")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--stop-after", arguments->options.stop_after,
-                   "End, with a checkpoint, after so many epochs of this call")
+                   "Stop with a checkpoint after this many epochs of this call")
       ->check(CLI::PositiveNumber);
   CLI::Option* resume = command->add_flag("--resume", arguments->options.resume,
-                                          "Go on from the run folder's checkpoint, if there is one");
-  command->add_flag("--overwrite", arguments->options.overwrite, "Replace a run that the run folder holds")
+                                          "Continue from the run folder's checkpoint, if there is one");
+  command->add_flag("--overwrite", arguments->options.overwrite, "Replace an existing run in the run folder")
       ->excludes(resume);
   command->add_option("--init", arguments->options.init, "Start a new run with the mean weights of a checkpoint")
       ->type_name("CHECKPOINT");
   command->add_flag("--trace", arguments->options.trace,
-                    "Write trace.json into the run folder: what each rank did when, for chrome://tracing");
+                    "Write trace.json into the run folder: a timeline of every rank, for chrome://tracing");
   CLI::Option* check = command->add_flag("--check", arguments->check, "Validate everything, train nothing");
   command->add_flag("--json", arguments->json, "Print the result as one JSON object, and nothing else")
       ->excludes(check);

@@ -52,7 +52,7 @@ class Watcher {
   explicit Watcher(WatchOptions options) : options_(std::move(options)), folder_{options_.run} {
     if (fs::path(folder_.path).filename().empty()) folder_.path = fs::path(folder_.path).parent_path().string();
     HALOGRAD_REQUIRE(fs::is_directory(folder_.path), folder_.path,
-                     ": no run folder; watch takes the folder of a run, for ", "example runs/digits");
+                     ": not a run folder; expected the folder of a run, for example runs/digits");
     HALOGRAD_REQUIRE(fs::exists(folder_.config()), folder_.path, ": holds no run: there is no ", folder_.config());
   }
 
@@ -117,8 +117,7 @@ class Watcher {
       if (view_.epochs > 0) patience = std::max(patience, 3 * metrics_.columns.at("/epoch/seconds").back());
       HALOGRAD_REQUIRE(seconds_since(news_) < patience, folder_.metrics(), ": nothing new for ",
                        human_time(seconds_since(news_)),
-                       ", and not closed: the run has died, or its epochs take longer "
-                       "than --patience");
+                       ", and the file is not closed: the run has died, or its epochs take longer than --patience");
       return false;
     }
     if (view_.finished()) {
@@ -126,7 +125,7 @@ class Watcher {
       return true;
     }
     if (options_.follow) return false;
-    std::printf("Stopped after %ld of %ld epochs and %ld steps; halograd train --resume goes on\n",
+    std::printf("Stopped after %ld of %ld epochs and %ld steps; halograd train --resume continues it\n",
                 static_cast<long>(view_.epochs), static_cast<long>(view_.epochs_wanted),
                 static_cast<long>(view_.steps));
     return true;
@@ -146,15 +145,15 @@ class Watcher {
 
 void add_watch(CLI::App& app) {
   auto options = std::make_shared<WatchOptions>();
-  CLI::App* command = app.add_subcommand("watch", "A live view of a run; without a terminal, a line an epoch");
+  CLI::App* command = app.add_subcommand("watch", "Show a live view of a run; without a terminal, one line per epoch");
   command->add_option("run", options->run, "Run folder, for example runs/digits")->required();
-  CLI::Option* once = command->add_flag("--once", options->once, "Show what there is, and end");
-  command->add_flag("--follow", options->follow, "Stay when the run is stopped, until it is resumed and finished")
+  CLI::Option* once = command->add_flag("--once", options->once, "Show the current state and exit");
+  command->add_flag("--follow", options->follow, "When the run is stopped, wait until it is resumed and finished")
       ->excludes(once);
-  command->add_option("--interval", options->interval, "Seconds between two looks")->check(CLI::Range(0.1, 3600.0));
+  command->add_option("--interval", options->interval, "Seconds between two updates")->check(CLI::Range(0.1, 3600.0));
   command
       ->add_option("--patience", options->patience,
-                   "Seconds without news after which a run that has not ended properly is taken for dead")
+                   "Seconds without news after which a run that has not ended properly counts as dead")
       ->check(CLI::PositiveNumber);
   command->callback([options] { Watcher(*options).watch(); });
 }

@@ -216,7 +216,7 @@ std::string screen(const RunView& view, bool blocks) {
     text += format("  ranks     compute a step in %.3g to %.3g ms; the slowest is rank %d\n", 1e3 * view.fastest,
                    1e3 * view.slowest, view.slowest_rank);
   } else {
-    text += "  no steps are written yet\n";
+    text += "  no steps have been written yet\n";
   }
   return text;
 }

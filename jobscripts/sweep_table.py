@@ -27,7 +27,7 @@ COLUMNS = [  # key, heading, format
     ("consensus_distance", "consensus", "{:.3g}"),
     ("images_per_second", "images/s", "{:.0f}"),
     ("wait_share", "wait %", "{:.1f}"),
-    ("megabytes_sent", "MB a rank and step", "{:.3g}"),
+    ("megabytes_sent", "MB per rank and step", "{:.3g}"),
     ("seconds", "seconds", "{:.1f}"),
 ]
 

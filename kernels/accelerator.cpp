@@ -46,7 +46,7 @@ int accelerators() {
          driver > 0 ? "one for " + version(driver) : "none");
   }
   HALOGRAD_REQUIRE(status == HALOGRAD_RUNTIME(Success) && count > 0,
-                   "this program computes on a device (" HALOGRAD_RUNTIME_NAME "), found none",
+                   "this program computes on a device (" HALOGRAD_RUNTIME_NAME "), but found none",
                    status == HALOGRAD_RUNTIME(Success) ? "" : ": ",
                    status == HALOGRAD_RUNTIME(Success) ? "" : HALOGRAD_RUNTIME(GetErrorString)(status),
                    "; a job asks for one with --gpus-per-task=1, and a build for cores needs none");

@@ -127,7 +127,7 @@ void max_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector
   require_pool_shape("max_pool_forward", shape, x.extent(0), y.extent(0));
   require_pool_places("max_pool_forward", shape, which.extent(0), y.extent(0));
   HALOGRAD_REQUIRE(!mask || shape.taps() <= max_pool_mask_places, "max_pool_forward: a window of ", shape.kernel[0],
-                   " x ", shape.kernel[1], " x ", shape.kernel[2], " leaves no number for nobody");
+                   " x ", shape.kernel[1], " x ", shape.kernel[2], " has too many places for its mask");
   const PoolWindows windows(shape);
   const auto run = [&](const auto& body) {
     for_each_pixel(exec, "halograd::max_pool_forward", static_cast<long>(shape.batch) * windows.depth.outputs,

@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint64_t partner_key = 0xad95;
 
 Sides sides_of(const Topology& topology) {
-  HALOGRAD_REQUIRE(topology.dynamic() == nullptr,
-                   "averager ad_psgd draws its pairs itself, from a graph that stays and "
-                   "has its edges both ways; topology.kind is \"",
-                   topology.kind(), "\"");
+  HALOGRAD_REQUIRE(
+      topology.dynamic() == nullptr,
+      "averager ad_psgd draws its pairs itself, from a constant graph whose edges go both ways; topology.kind is \"",
+      topology.kind(), "\"");
   return two_sides(topology.graph());
 }
 

@@ -53,12 +53,12 @@ class DynamicNeighbourAverager final : public WeightAverager {
 std::unique_ptr<Averager> make_dynamic_neighbour_averager(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;
   HALOGRAD_REQUIRE(averager.staleness == 0 && averager.patience == 0,
-                   "averager.staleness and averager.patience need a graph that stays, but topology.kind is \"",
+                   "averager.staleness and averager.patience need a constant graph, but topology.kind is \"",
                    context.topology.kind(), "\"");
-  HALOGRAD_REQUIRE(
-      !context.topology.dynamic()->is_constant(),
-      "topology.weights = \"out_degree\" is for the averager push_sum, which divides by the weight that a ",
-      "rank has gathered; the mean of the replicas would drift");
+  HALOGRAD_REQUIRE(!context.topology.dynamic()->is_constant(),
+                   "topology.weights = \"out_degree\" applies only to averager.name = \"push_sum\", which divides by "
+                   "the weight that a ",
+                   "rank has gathered; the mean of the replicas would drift");
   return std::make_unique<DynamicNeighbourAverager>(context);
 }
 

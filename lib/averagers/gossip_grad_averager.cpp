@@ -45,8 +45,9 @@ class GossipGradAverager final : public Averager {
 
 std::unique_ptr<Averager> make_gossip_grad(const AveragerContext& context) {
   const DynamicTopology* dynamic = context.topology.dynamic();
-  HALOGRAD_REQUIRE(dynamic != nullptr && !dynamic->is_constant(), "averager gossip_grad takes one other partner per ",
-                   "step: topology.kind is \"", context.topology.kind(),
+  HALOGRAD_REQUIRE(dynamic != nullptr && !dynamic->is_constant(),
+                   "averager gossip_grad needs a different partner in each ", "step: topology.kind is \"",
+                   context.topology.kind(),
                    "\"; expected rotating_exponential, one_peer_exponential or random_matching");
   return std::make_unique<GossipGradAverager>(context);
 }

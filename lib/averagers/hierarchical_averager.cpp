@@ -143,7 +143,7 @@ class HierarchicalAverager final : public WeightAverager {
 std::unique_ptr<Averager> make_hierarchical(const AveragerContext& context) {
   const NodeGroup group = node_group(context.comm, context.transport.ranks_per_node);
   HALOGRAD_REQUIRE(context.topology.ranks() == group.nodes, "averager hierarchical: the topology is for ",
-                   context.topology.ranks(), " nodes, there are ", group.nodes);
+                   context.topology.ranks(), " nodes, but there are ", group.nodes);
   return std::make_unique<HierarchicalAverager>(context, group);
 }
 

@@ -163,7 +163,7 @@ bool bare_word_at(const std::string& line, std::size_t at) {
     fail_at(place, "not valid TOML: a value is missing after \"=\"");
   }
   if (bare_word_at(place.text, at)) {
-    fail_at(place, "not valid TOML: a value is expected here", "a string stands in quotes: \"...\"");
+    fail_at(place, "not valid TOML: a value is expected here", "write a string in quotes: \"...\"");
   }
   std::string reason = toml11::message_of(error);
   const std::string function = "toml::";  // of the library, which reported it

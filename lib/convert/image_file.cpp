@@ -49,7 +49,7 @@ Image read_png(const Bytes& bytes, const fs::path& path) {
   png.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> guard(&png, png_image_free);
   HALOGRAD_REQUIRE(png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0, path.string(),
-                   ": not a whole PNG file: ", png.message);
+                   ": not a complete PNG file: ", png.message);
   const bool colour = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   Image image = sized(png.height, png.width, colour ? 3 : 1, path);
@@ -68,7 +68,7 @@ Image read_jpeg(const Bytes& bytes, const fs::path& path) {
   HALOGRAD_REQUIRE(
       tjDecompressHeader3(decoder.get(), bytes.data(), length, &width, &height, &sampling, &colours) == 0 &&
           width > 0 && height > 0,
-      path.string(), ": not a whole JPEG file: ", tjGetErrorStr2(decoder.get()));
+      path.string(), ": not a complete JPEG file: ", tjGetErrorStr2(decoder.get()));
   const bool grey = colours == TJCS_GRAY;
   Image image = sized(height, width, grey ? 1 : 3, path);
   HALOGRAD_REQUIRE(tjDecompress2(decoder.get(), bytes.data(), length, image.values.data(), width, 0, height,
@@ -85,7 +85,7 @@ Image decode(const Bytes& bytes, const fs::path& path) {
   };
   if (begins_with(png)) return read_png(bytes, path);
   if (begins_with(jpeg)) return read_jpeg(bytes, path);
-  fail(path.string(), ": neither PNG nor JPEG (its first bytes are those of neither)");
+  fail(path.string(), ": is neither a PNG nor a JPEG file (by its first bytes)");
 }
 
 #else

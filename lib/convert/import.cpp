@@ -54,10 +54,10 @@ class ImageReader {
     const fs::path& path = plan_.items[split][item].path;
     Image image = decode(split, item, label);
     HALOGRAD_REQUIRE(channels_ > 0 || image.channels <= shape.channels, path.string(),
-                     ": has colours, the first image is grey; say --colour rgb or --colour grey");
+                     ": has colours, but the first image is grey; give --colour rgb or --colour grey");
     HALOGRAD_REQUIRE(options_.height > 0 || (image.height == shape.height && image.width == shape.width), path.string(),
-                     ": is ", image.height, "x", image.width, ", the first image ", shape.height, "x", shape.width,
-                     "; say --size HEIGHTxWIDTH to resize all");
+                     ": is ", image.height, "x", image.width, ", but the first image is ", shape.height, "x",
+                     shape.width, "; give --size HEIGHTxWIDTH to resize all images");
     image = resized(with_channels(image, shape.channels), shape.height, shape.width);
     std::copy(image.values.begin(), image.values.end(), out);
   }
@@ -183,12 +183,12 @@ ImportResult import_images(const ImportOptions& options, const Progress& progres
       progress(static_cast<long>(done) + (split == 0 ? 0L : static_cast<long>(plan.items[0].size())), all);
       HALOGRAD_REQUIRE(!stop, options.output, ": stopped; ", partial,
                        refused ? " keeps what came before the first broken image"
-                               : " keeps what is done, and the same command goes on with it");
+                               : " keeps what is done, and the same command continues it");
     }
   }
   HALOGRAD_REQUIRE(
       !refused, result.broken.size(), " of ", all,
-      " images cannot be taken; mend or remove them, or leave them out with --broken skip:", list_of(result.broken));
+      " images cannot be used; repair or remove them, or skip them with --broken skip:", list_of(result.broken));
   result.height = shape.height;
   result.width = shape.width;
   result.channels = shape.channels;

@@ -67,9 +67,9 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
   const Hdf5Session session;
   ImportFile file(path, open_hdf5(path, H5F_ACC_RDWR));
   HALOGRAD_REQUIRE(has_attribute(file.file_, identity_name, path) && has_link(file.file_, state_name, path), path,
-                   ": was not left by an import");
+                   ": was not written by an import");
   const std::string identity = read_string_attribute(file.file_, identity_name, path);
-  HALOGRAD_REQUIRE(identity == plan.identity, path, ": is of another source (", identity, ")");
+  HALOGRAD_REQUIRE(identity == plan.identity, path, ": comes from a different source (", identity, ")");
   const Hdf5Dataset state = open_hdf5_dataset(file.file_, state_name, path);
   std::array<std::int64_t, 4> values{};
   read_dataset(state, H5T_NATIVE_INT64, values.data(), state_name, path);

@@ -30,7 +30,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 void add_classes(const fs::path& folder, std::map<std::string, std::vector<fs::path>>& classes) {
   for (const fs::path& entry : entries_of(folder)) {
     if (!fs::is_directory(entry)) {
-      HALOGRAD_REQUIRE(!is_image_name(entry), entry.string(), ": an image outside a class folder, expected ",
+      HALOGRAD_REQUIRE(!is_image_name(entry), entry.string(), ": is an image outside a class folder; expected ",
                        folder.string(), "/<class>/", entry.filename().string());
       continue;
     }
@@ -38,7 +38,7 @@ void add_classes(const fs::path& folder, std::map<std::string, std::vector<fs::p
     for (const fs::directory_entry& file : fs::recursive_directory_iterator(entry))
       if (file.is_regular_file() && is_image_name(file.path())) found.push_back(file.path());
     HALOGRAD_REQUIRE(!found.empty(), entry.string(),
-                     ": a class folder without images (*.png, *.jpg, *.jpeg); put images "
+                     ": is a class folder without images (*.png, *.jpg, *.jpeg); put images "
                      "into it or remove it");
     std::sort(found.begin(), found.end());
     std::vector<fs::path>& images = classes[entry.filename().string()];
@@ -64,14 +64,14 @@ void plan_folders(const ImportOptions& options, ImportPlan& plan) {
     HALOGRAD_REQUIRE(has_train == has_test, source, ": has a folder ", has_train ? "train" : "test",
                      " but none called ", has_train ? "test" : "train");
     HALOGRAD_REQUIRE(&source == &options.sources.front() || has_train == split, source,
-                     has_train ? ": has train and test folders, other sources do not"
-                               : ": has no train and test folders, other sources have");
+                     has_train ? ": has train and test folders, but other sources do not"
+                               : ": has no train and test folders, but other sources have them");
     split = has_train;
     add_classes(split ? fs::path(source) / "train" : fs::path(source), by_class[0]);
     if (split) add_classes(fs::path(source) / "test", by_class[1]);
   }
   HALOGRAD_REQUIRE(!split || options.test_fraction < 0, options.sources.front(),
-                   ": has train and test folders, so that --test-fraction has nothing to decide");
+                   ": has train and test folders; --test-fraction applies only to sources without them");
   HALOGRAD_REQUIRE(!by_class[0].empty(), options.sources.front(),
                    ": holds no class folders with images, and no IDX or CIFAR files");
   const double fraction = options.test_fraction < 0 ? 0.1 : options.test_fraction;
@@ -101,9 +101,9 @@ void plan_folders(const ImportOptions& options, ImportPlan& plan) {
 
 void plan_other(const ImportOptions& options, const std::string& format, ImportPlan& plan) {
   HALOGRAD_REQUIRE(options.sources.size() == 1, options.sources.front(), ": holds ", format,
-                   " files; such a source has to be the only one");
+                   " files; such a source must be the only one");
   HALOGRAD_REQUIRE(options.test_fraction < 0, options.sources.front(), ": ", format,
-                   " has a test set of its own, so that --test-fraction has nothing to decide");
+                   " has a test set of its own; --test-fraction applies only to folders of images without one");
   plan.other.format = format;
   plan.other.path = options.sources.front();
   for (const Split split : {Split::train, Split::test}) {

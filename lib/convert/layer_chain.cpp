@@ -23,7 +23,7 @@ std::vector<ChainLink> chain_layers(const NetworkConfig& config, const Shape& in
                        ": its inputs have features in different orders, which PyTorch's layout cannot express");
     }
     HALOGRAD_REQUIRE(link.folded_pixels == 1 || features != Features::pixels, "layer ", layer.name, " (", layer.type,
-                     "): cannot be converted behind a flatten");
+                     "): cannot be converted after a flatten layer");
     link.output = make_layer(layer, link.input_shapes)->output_shape();
     shapes.push_back(link.output);
     folded.push_back(features == Features::folded  ? link.folded_pixels * link.input_shapes.front().pixels()

@@ -112,7 +112,7 @@ std::string onnx_model(const NetworkConfig& config, const Shape& input, const St
   }
   constexpr std::size_t most = std::numeric_limits<std::int32_t>::max();
   HALOGRAD_REQUIRE(message.bytes().size() <= most, "the ONNX model of '", config.name, "' would have ",
-                   message.bytes().size(), " bytes, protobuf files have at most ", most);
+                   message.bytes().size(), " bytes, but protobuf files have at most ", most);
   return message.bytes();
 }
 

@@ -54,7 +54,7 @@ std::map<std::string, Entry> read_entries(const std::string& text, const std::st
     if (name == "__metadata__") continue;
     for (const char* key : {"dtype", "shape", "data_offsets"})
       HALOGRAD_REQUIRE(tensor.is_object() && tensor.contains(key), where, "tensor ", name, " has no ", key);
-    HALOGRAD_REQUIRE(tensor["dtype"].is_string(), where, "tensor ", name, ": dtype is no text");
+    HALOGRAD_REQUIRE(tensor["dtype"].is_string(), where, "tensor ", name, ": dtype is not a string");
     entries[name] = {tensor["dtype"].get<std::string>(),
                      whole_numbers(tensor["shape"], where + "tensor " + name + ": shape"),
                      whole_numbers(tensor["data_offsets"], where + "tensor " + name + ": data_offsets")};
@@ -107,7 +107,8 @@ StateDict read_safetensors(const std::string& path) {
   std::uint64_t length = 0;
   file.read(reinterpret_cast<char*>(&length), sizeof(length));
   HALOGRAD_REQUIRE(file.good() && length >= 2 && length <= size - sizeof(length), path,
-                   ": no safetensors file, or cut short: it has ", size, " bytes and its header would have ", length);
+                   ": is not a safetensors file, or is cut short: it has ", size, " bytes and its header would have ",
+                   length);
   std::string header(length, '\0');
   file.read(header.data(), static_cast<std::streamsize>(length));
   const std::uint64_t first = sizeof(length) + length;
@@ -128,7 +129,7 @@ StateDict read_safetensors(const std::string& path) {
                      path, ": tensor ", name, ": its place in the file does not fit its shape");
     HALOGRAD_REQUIRE(static_cast<std::uint64_t>(entry.offsets[1]) <= size - first, path, ": is cut short: tensor ",
                      name, " would end at offset ", first + static_cast<std::uint64_t>(entry.offsets[1]),
-                     ", the file ends at ", size);
+                     ", but the file ends at ", size);
     std::vector<char> bytes(static_cast<std::size_t>(count * bytes_each));
     file.seekg(static_cast<std::streamoff>(first) + entry.offsets[0]);
     file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -95,9 +95,10 @@ void DiskCache::claim(const std::string& identity) {
   if (fs::exists(source)) {
     const std::string found = read_text(source.string());
     if (found == wanted) return;
-    HALOGRAD_REQUIRE(found.empty() || found.rfind(title, 0) == 0, "source.txt in it is not of halograd");
+    HALOGRAD_REQUIRE(found.empty() || found.rfind(title, 0) == 0, "source.txt in it was not written by halograd");
     if (warn_ && !found.empty())
-      warn_("data.cache_folder: " + folder_.string() + " holds blocks of an older state of the data: they are dropped");
+      warn_("data.cache_folder: " + folder_.string() +
+            " holds blocks of an older state of the data, which are dropped");
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
       if (entry.path().filename().string().rfind(block_prefix, 0) == 0) fs::remove(entry.path());
   }
@@ -150,8 +151,8 @@ void DiskCache::write(long block, const std::vector<std::uint8_t>& bytes) const 
 void DiskCache::stop(std::atomic<bool>& use, const std::string& why) const {
   if (!use.exchange(false) || !warn_) return;
   const bool reads = &use == &writable_;
-  warn_("data.cache_folder: " + folder_.parent_path().string() + ": " + why + "; the run goes on " +
-        (reads ? "with the blocks that are there" : "without it"));
+  warn_("data.cache_folder: " + folder_.parent_path().string() + ": " + why + "; the run continues " +
+        (reads ? "with the blocks that are already there" : "without it"));
 }
 
 }  // namespace halograd

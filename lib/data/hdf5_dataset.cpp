@@ -42,7 +42,7 @@ class Hdf5FileDataset final : public Dataset {
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     size_ = static_cast<long>(extents[0]);
     HALOGRAD_REQUIRE(labels_.a_pixel || extents[0] == labels_.size(), where_, ": holds ", size_, " images, expected ",
-                     labels_.size(), ", the number of labels beside it");
+                     labels_.size(), ", the number of labels in the same group");
     const int axes = static_cast<int>(extents.size()) - 2;
     std::array<int, 3> spatial{1, 1, 1};
     std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
@@ -54,7 +54,7 @@ class Hdf5FileDataset final : public Dataset {
     bytes_ = is_byte(images, where_);
     const Hdf5Type type = dataset_type(images, "images", where_);
     HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 4), where_,
-                     ": values are of neither uint8 nor float32 type");
+                     ": the values are neither uint8 nor float32");
     maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
     auto rows = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
                                            bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second);
@@ -145,8 +145,8 @@ class Hdf5FileDataset final : public Dataset {
     const std::vector<hsize_t> found =
         extents_of(labels, 2, values > 0 ? 5 : 4, "as many as the images without channels", label_where_);
     if (values > 0 && found.size() > expected.size()) expected.push_back(values);
-    HALOGRAD_REQUIRE(found == expected, label_where_, ": is of ", listed(found, " x "), ", expected ",
-                     listed(expected, " x "), ", a label for each pixel of the images beside it");
+    HALOGRAD_REQUIRE(found == expected, label_where_, ": has shape ", listed(found, " x "), ", expected ",
+                     listed(expected, " x "), ", one label per pixel of the images in the same group");
     label_bytes_ = is_byte(labels, label_where_);
     const hid_t integer = label_bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT32;
     return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),

@@ -12,9 +12,10 @@ namespace halograd {
 namespace fs = std::filesystem;
 
 Hdf5File open_hdf5_file(const fs::path& path) {
-  HALOGRAD_REQUIRE(fs::exists(path), "data.path: ", path.string(), ": no such file, expected HDF5 with /train/images, ",
+  HALOGRAD_REQUIRE(fs::exists(path), "data.path: ", path.string(),
+                   ": no such file; expected an HDF5 file with /train/images, ",
                    "/train/labels, /test/images and /test/labels");
-  HALOGRAD_REQUIRE(fs::is_regular_file(path), "data.path: ", path.string(), ": is not a file, expected one of HDF5");
+  HALOGRAD_REQUIRE(fs::is_regular_file(path), "data.path: ", path.string(), ": is not a file; expected an HDF5 file");
   return open_hdf5(path.string(), H5F_ACC_RDONLY);
 }
 

@@ -26,8 +26,8 @@ Hdf5Labels read_targets(const Hdf5File& file, const std::string& group, const Hd
   Hdf5Labels labels;
   labels.a_pixel = found.size() >= pixels.size() && std::equal(pixels.begin(), pixels.end(), found.begin());
   const std::size_t axes = labels.a_pixel ? pixels.size() : 1;
-  HALOGRAD_REQUIRE(found.size() <= axes + 1, where, ": is of ", listed(found, " x "), ", expected ", pixels[0], " or ",
-                   pixels[0], " x K, or for each pixel of the images ", listed(pixels, " x "), " or ",
+  HALOGRAD_REQUIRE(found.size() <= axes + 1, where, ": has shape ", listed(found, " x "), ", expected ", pixels[0],
+                   " or ", pixels[0], " x K, or for each pixel of the images ", listed(pixels, " x "), " or ",
                    listed(pixels, " x "), " x K");
   labels.target_values = found.size() > axes ? static_cast<int>(found.back()) : 1;
   if (labels.a_pixel) return labels;
@@ -45,12 +45,12 @@ Hdf5Labels read_group(const Hdf5File& file, const std::string& group, const fs::
   const Hdf5Dataset dataset = open_data(file, group + "/labels", where);
   const Hdf5Type type = dataset_type(dataset, "type", where);
   if (H5Tget_class(type) == H5T_FLOAT) return read_targets(file, group, dataset, where);
-  const auto extents = extents_of(dataset, 1, 4, "1 (N), or with a label a pixel 2 to 4 (N,[D,[H,]]W)", where);
+  const auto extents = extents_of(dataset, 1, 4, "1 (N), or with one label per pixel 2 to 4 (N,[D,[H,]]W)", where);
   const auto count = static_cast<std::size_t>(extents[0]);
-  HALOGRAD_REQUIRE(H5Tget_class(type) == H5T_INTEGER, where, ": is of neither an integer nor a float type");
+  HALOGRAD_REQUIRE(H5Tget_class(type) == H5T_INTEGER, where, ": has neither an integer nor a float type");
   if (extents.size() > 1) {  // too many to look through for the largest
     HALOGRAD_REQUIRE(has_attribute(dataset, "classes", where), where,
-                     ": has a label a pixel, and no attribute `classes`");
+                     ": has one label per pixel, but no attribute `classes`");
     Hdf5Labels labels;
     labels.a_pixel = true;
     labels.classes = attribute(dataset, "classes", std::numeric_limits<std::int32_t>::max(), 0, where);
@@ -70,7 +70,7 @@ Hdf5Labels read_group(const Hdf5File& file, const std::string& group, const fs::
 }
 
 std::string kind(const Hdf5Labels& labels) {
-  return labels.target_values > 0 ? std::to_string(labels.target_values) + " real numbers a label" : "classes";
+  return labels.target_values > 0 ? std::to_string(labels.target_values) + " real numbers per label" : "classes";
 }
 
 }  // namespace
@@ -87,11 +87,11 @@ Hdf5Labels read_labels(const Hdf5File& file, Split split, const fs::path& path) 
   }
   if (split == Split::train) return training;
   Hdf5Labels test = read_group(file, "/test", path);
-  HALOGRAD_REQUIRE(test.a_pixel == training.a_pixel, path.string(), ":/test/labels: has a label ",
-                   test.a_pixel ? "a pixel" : "an image", ", those of /train are one ",
-                   training.a_pixel ? "a pixel" : "an image");
+  HALOGRAD_REQUIRE(test.a_pixel == training.a_pixel, path.string(), ":/test/labels: has one label ",
+                   test.a_pixel ? "per pixel" : "per image", ", but /train/labels has one ",
+                   training.a_pixel ? "per pixel" : "per image");
   HALOGRAD_REQUIRE(test.target_values == training.target_values, path.string(), ":/test/labels: has ", kind(test),
-                   ", those of /train have ", kind(training));
+                   ", but /train/labels has ", kind(training));
   for (std::size_t i = 0; i < test.values.size(); ++i)
     HALOGRAD_REQUIRE(test.values[i] < training.classes, path.string(), ":/test/labels: label at index ", i, " is ",
                      test.values[i], ", expected one in 0..", training.classes - 1);

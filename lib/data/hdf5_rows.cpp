@@ -133,7 +133,7 @@ void Hdf5Rows::read_at(long address, std::size_t bytes, long first, long count, 
         ::pread(file_, out + done, bytes - done, static_cast<::off_t>(address) + static_cast<::off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     HALOGRAD_REQUIRE(got > 0, where_, ": cannot read images ", first, " to ", first + count - 1, " at offset ", address,
-                     ": ", got == 0 ? std::string("the file ends before") : system_reason());
+                     ": ", got == 0 ? std::string("the file ends before them") : system_reason());
     done += static_cast<std::size_t>(got);
   }
 }
@@ -163,7 +163,8 @@ std::string Hdf5Rows::name() const {
 
 std::string Hdf5Rows::identity() const {
   struct stat status {};
-  HALOGRAD_REQUIRE(::stat(path_.c_str(), &status) == 0, path_.string(), ": cannot be looked at: ", system_reason());
+  HALOGRAD_REQUIRE(::stat(path_.c_str(), &status) == 0, path_.string(),
+                   ": its state cannot be read: ", system_reason());
   return name() + "\n" + std::to_string(status.st_size) + " bytes, changed at " +
          std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + ", inode " +
          std::to_string(status.st_ino) + "\n" + std::to_string(layout_.rows) + " rows of " +

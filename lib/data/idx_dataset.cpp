@@ -65,7 +65,7 @@ class ByteStream {
     // Deflate packs at most 1032 to 1: a damaged header is found before memory is taken for what it claims.
     const std::uint64_t most = compressed_ ? 1032 * file_size_ : file_size_ - offset_;
     HALOGRAD_REQUIRE(count <= most, path_.string(), ": truncated: the header at offset 4 announces ", count,
-                     " bytes from offset ", offset_, ", the file of ", file_size_, " bytes cannot hold them");
+                     " bytes from offset ", offset_, ", but the file of ", file_size_, " bytes cannot hold them");
     const std::size_t start = offset_;
     std::vector<std::uint8_t> bytes(count);
     const std::size_t got = read(bytes.data(), bytes.size());
@@ -138,7 +138,7 @@ IdxNames find_names(const fs::path& folder) {
   std::string found;
   for (const std::string& split : splits) found += " " + split;
   HALOGRAD_REQUIRE(splits.empty(), folder.string(), ": holds ", splits.size(), " sets (", found.substr(1),
-                   "), expected one: give each a folder of its own");
+                   "), expected one; give each set a folder of its own");
   fail(folder.string(), ": holds no IDX images; looked for train-images-idx3-ubyte, t10k-images-idx3-ubyte and ",
        "emnist-<split>-train-images-idx3-ubyte, plain or .gz. Expected the four files of MNIST, Fashion-MNIST "
        "(Debian's ",

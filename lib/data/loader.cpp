@@ -29,10 +29,10 @@ class BatchPlan {
     const long size = dataset.size();
     HALOGRAD_REQUIRE(size <= 0xffffffffL, "the set holds ", size, " images, expected at most 2^32 - 1");
     HALOGRAD_REQUIRE(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks, "rank ", options.rank,
-                     " of ", options.ranks, " cannot be dealt images");
+                     " of ", options.ranks, " cannot be given images: there is no such rank");
     HALOGRAD_REQUIRE(options.global_batch >= 1, "training.batch is ", options.global_batch, ", expected at least 1");
     HALOGRAD_REQUIRE(!options.training || options.global_batch >= options.ranks, "training.batch is ",
-                     options.global_batch, ", expected at least ", options.ranks, ", an image for each rank");
+                     options.global_batch, ", expected at least ", options.ranks, ", one image per rank");
     HALOGRAD_REQUIRE(!options.training || options.global_batch <= size, "training.batch is ", options.global_batch,
                      ", expected at most ", size, ", the images of the training set");
     HALOGRAD_REQUIRE(config.pad_crop >= 0 && config.pad_crop < std::min(shape_.height, shape_.width),
@@ -44,7 +44,7 @@ class BatchPlan {
     ring_ = shuffle.round_the_ring && options.training;
     place_ = options.rank;
     HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
-                     "training.shares = \"measured\" deals images one by one, but this set is dealt otherwise "
+                     "training.shares = \"measured\" distributes images one by one, but this set is not distributed so "
                      "(data.shuffle); expected data.shuffle = \"full\"");
     if (options.training) return;
     const Range share = share_of(size, options.rank, options.ranks);

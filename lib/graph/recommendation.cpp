@@ -76,7 +76,7 @@ Candidate recommended(const std::vector<Candidate>& candidates) {
       possible.push_back(candidate);
     }
   }
-  HALOGRAD_REQUIRE(!possible.empty(), "plan: no batch and topology fits into a node's memory; smallest need: ",
+  HALOGRAD_REQUIRE(!possible.empty(), "plan: no batch and topology fit into a node's memory; the smallest need is ",
                    candidates.empty() ? 0
                                       : std::min_element(candidates.begin(), candidates.end(),
                                                          [](const Candidate& a, const Candidate& b) {

@@ -72,8 +72,9 @@ void Topology::check_connected() const {
     }
     if (self_[rank] > 0) period = 1;
   }
-  HALOGRAD_REQUIRE(period == 1, "topology: all self weights are 0 and every cycle has a multiple of ", period,
-                   " edges, so that replicas are swapped and never agree; leave a rank some weight of its own");
+  HALOGRAD_REQUIRE(
+      period == 1, "topology: all self weights are 0 and every cycle has a multiple of ", period,
+      " edges, so that replicas are swapped and never agree; give at least one rank a positive self weight");
 }
 
 void Topology::check_columns() const {

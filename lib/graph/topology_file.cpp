@@ -47,7 +47,8 @@ double weight_of(const Node& edge, bool given) {
     fail_at(node->place,
             "an edge has a weight, but topology.weights asks for computed ones, or the first edge has none");
   }
-  if (node == nullptr) fail_at(edge.place, "an edge has no weight, but the first one has; give all edges one or none");
+  if (node == nullptr)
+    fail_at(edge.place, "an edge has no weight, but the first one has; give all edges a weight or none");
   if (node->kind != Node::Kind::floating && node->kind != Node::Kind::integer) {
     fail_at(node->place, "weight is not a number: found " + describe(*node));
   }
@@ -84,7 +85,7 @@ std::vector<std::vector<Neighbour>> read_edges(const std::vector<Node>& edges, b
                                         [](const Neighbour& neighbour, int rank) { return neighbour.rank < rank; });
     if (place != row.end() && place->rank == from) {
       fail_at(edge.find("from")->place, "the edge from rank " + std::to_string(from) + " to rank " +
-                                            std::to_string(to) + " stands here a second time");
+                                            std::to_string(to) + " is given a second time");
     }
     row.insert(place, {from, weight_of(edge, weights_given)});
   }

@@ -53,7 +53,7 @@ std::string read_format(const std::string& path) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);  // a metrics file may have a writer
   HALOGRAD_REQUIRE(has_attribute(file, "format", path), path,
-                   ": an HDF5 file, but none of halograd: its root has no attribute 'format'");
+                   ": is an HDF5 file, but not one of halograd: its root has no attribute 'format'");
   return read_string_attribute(file, "format", path);
 }
 

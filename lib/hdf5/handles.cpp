@@ -29,13 +29,14 @@ void require_signature(const std::string& path) {
   HALOGRAD_REQUIRE(stream, path, ": cannot be opened: ", system_reason());
   std::array<char, 8> start{};
   stream.read(start.data(), start.size());
-  HALOGRAD_REQUIRE(stream, path, ": not an HDF5 file: it has only ", stream.gcount(), " bytes, or is no file");
+  HALOGRAD_REQUIRE(stream, path, ": not an HDF5 file: it has only ", stream.gcount(),
+                   " bytes, or it is not a regular file");
   // behind a user block the signature stands at 512, 1024, 2048, ... (HDF5 File Format Specification, II.A)
   for (std::streamoff place = 512; stream && start != signature; place *= 2) {
     stream.seekg(place);
     stream.read(start.data(), start.size());
   }
-  HALOGRAD_REQUIRE(stream, path, ": not an HDF5 file: HDF5's signature is not in it");
+  HALOGRAD_REQUIRE(stream, path, ": not an HDF5 file: it does not contain HDF5's signature");
 }
 
 }  // namespace

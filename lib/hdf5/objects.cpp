@@ -224,7 +224,7 @@ std::vector<std::uint32_t> read_checksums_attribute(hid_t object, const std::str
 }
 
 void require_format_name(const Hdf5File& opened, const std::string& format, const std::string& file) {
-  HALOGRAD_REQUIRE(has_attribute(opened, "format", file), file, ": an HDF5 file, but no ", format,
+  HALOGRAD_REQUIRE(has_attribute(opened, "format", file), file, ": is an HDF5 file, but not a ", format,
                    ": its root has no attribute 'format'");
   const std::string found = read_string_attribute(opened, "format", file);
   HALOGRAD_REQUIRE(found == format, file, ": root attribute 'format' is '", found, "', expected '", format, "'");

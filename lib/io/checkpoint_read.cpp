@@ -19,8 +19,9 @@ void require_lengths(const CheckpointLayout& found, std::size_t parameters, std:
                      const std::string& network, const std::string& path) {
   const bool same = found.parameters == static_cast<std::int64_t>(parameters) &&
                     found.statistics == static_cast<std::int64_t>(statistics);
-  HALOGRAD_REQUIRE(same, path, ": a checkpoint of network '", network, "' with ", found.parameters, " parameters and ",
-                   found.statistics, " statistics a replica; this network has ", parameters, " and ", statistics);
+  HALOGRAD_REQUIRE(same, path, ": is a checkpoint of the network '", network, "' with ", found.parameters,
+                   " parameters and ", found.statistics, " statistics per replica; this network has ", parameters,
+                   " and ", statistics);
 }
 
 constexpr std::int64_t any_ranks = 0;
@@ -31,12 +32,12 @@ std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout found = read_layout(file, path);
-  HALOGRAD_REQUIRE(expected.ranks == any_ranks || found.ranks == expected.ranks, path, ": a checkpoint of ",
+  HALOGRAD_REQUIRE(expected.ranks == any_ranks || found.ranks == expected.ranks, path, ": is a checkpoint of ",
                    found.ranks, " ranks; there are ", expected.ranks, " now, and each rank needs its own replica");
   require_lengths(found, static_cast<std::size_t>(expected.parameters), static_cast<std::size_t>(expected.statistics),
                   header.network, path);
   HALOGRAD_REQUIRE(found.optimizer_buffers == expected.optimizer_buffers, path, ": holds ", found.optimizer_buffers,
-                   " optimizer buffers a replica; this optimizer has ", expected.optimizer_buffers);
+                   " optimizer buffers per replica; this optimizer has ", expected.optimizer_buffers);
   return read_epoch_sums(file, found.ranks, path);
 }
 
@@ -48,7 +49,7 @@ void look_for_damage(const std::string& path, int rank, int ranks) {
   if (read_integer_attribute(file, "format_version", path) > checkpoint_format_version) return;
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout layout = read_layout(file, path);
-  HALOGRAD_REQUIRE(layout.ranks == header.ranks, path, ": has ", layout.ranks, " rows, but says it is of ",
+  HALOGRAD_REQUIRE(layout.ranks == header.ranks, path, ": has ", layout.ranks, " rows, but its header says ",
                    header.ranks, " ranks");
   const auto damaged = read_every_row(
       file, layout, rank, ranks, [](auto&&...) {}, path);
@@ -111,7 +112,7 @@ std::string averager_state_difference(const std::string& path, const std::vector
     for (const StateLayout& each : states) names.push_back(each.name + " (" + std::to_string(each.length) + ")");
     return names.empty() ? "none" : listed(names);
   };
-  return "the checkpoint holds " + names_of(found) + ", this averager keeps " + names_of(expected);
+  return "the checkpoint holds " + names_of(found) + ", but this averager keeps " + names_of(expected);
 }
 
 void read_averager_state(const Communicator& comm, const std::string& path, const std::vector<SavedState>& state) {
@@ -129,8 +130,8 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
   const CheckpointHeader header = read_header(file, path);
   const CheckpointLayout layout = read_layout(file, path);
   require_lengths(layout, parameters.size(), statistics.size(), header.network, path);
-  HALOGRAD_REQUIRE(replica >= 0 && replica < layout.ranks, path, ": a checkpoint of ", layout.ranks,
-                   " ranks has no replica ", replica);
+  HALOGRAD_REQUIRE(replica >= 0 && replica < layout.ranks, path, ": is a checkpoint of ", layout.ranks,
+                   " ranks and has no replica ", replica);
   for (const ReplicaDataset& shape : replica_datasets(layout)) {
     const std::string name = shape.path;
     const bool of_statistics = name == "/replica/statistics";

@@ -80,7 +80,7 @@ void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors,
     const std::string object = "/mean/" + tensor.layer + "/" + tensor.name;
     const bool named = !tensor.layer.empty() && !tensor.name.empty() && tensor.layer.find('/') == std::string::npos &&
                        tensor.name.find('/') == std::string::npos && tensor.layer != "." && tensor.name != ".";
-    HALOGRAD_REQUIRE(named, path, ": ", object, ": a layer and a tensor need a name without '/'");
+    HALOGRAD_REQUIRE(named, path, ": ", object, ": the names of a layer and a tensor must not be empty or hold '/'");
     const std::vector<hsize_t> extents(tensor.extents.begin(), tensor.extents.end());
     const auto count = std::accumulate(extents.begin(), extents.end(), std::size_t{1}, std::multiplies<>());
     HALOGRAD_REQUIRE(tensor.offset <= mean.size() && count <= mean.size() - tensor.offset, path, ": ", object,

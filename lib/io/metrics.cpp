@@ -174,10 +174,10 @@ class MetricsFile::Implementation {
     } else {
       MetricsTable table = read_metrics(path_);
       HALOGRAD_REQUIRE(table.metric == metric_, path_, ": holds scores of the metric ", table.metric,
-                       ", the run's are ", metric_);
+                       ", but the run needs ", metric_);
       HALOGRAD_REQUIRE(epochs >= 0 && table.steps >= steps && table.epochs >= epochs, path_, ": holds ", table.steps,
                        " steps and ", table.epochs, " epochs, fewer than the ", steps, " and ", epochs,
-                       " to go on from: not the metrics of that checkpoint");
+                       " of the checkpoint: these are not the metrics of that checkpoint");
       width_ = std::max(ranks_, table.ranks);
       widen(table, width_);
       std::vector<EdgeRow> edges;

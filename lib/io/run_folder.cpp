@@ -34,7 +34,7 @@ void make_run_folder(const RunFolder& folder) {
 void prepare_run_folder(const RunFolder& folder, const std::string& config_text, ExistingRun existing) {
   std::error_code error;
   HALOGRAD_REQUIRE(existing != ExistingRun::refuse || !folder.holds_run(), "run folder ", folder.path,
-                   " already holds a run: go on with it by --resume, replace it by --overwrite, or set another name "
+                   " already holds a run: continue it with --resume, replace it with --overwrite, or set another name "
                    "(--set name=...)");
   const std::string partial = folder.config() + ".partial";
   {

@@ -222,7 +222,7 @@ void Communicator::fail_together(const std::string& message) const {
 void Communicator::require_same(const std::string& text, const std::string& what) const {
   const std::string difference = first_difference(text, broadcast(text));
   fail_together(difference.empty() ? ""
-                                   : "rank " + std::to_string(rank_) + " was started with another " + what +
+                                   : "rank " + std::to_string(rank_) + " was started with a different " + what +
                                          " than rank 0: " + difference);
 }
 

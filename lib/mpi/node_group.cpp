@@ -22,8 +22,8 @@ NodeGroup node_group(const Communicator& comm, int ranks_per_node) {
     ++group.nodes;
     if (count_of(lowest[rank]) != count_of(lowest[0])) {
       uneven = "averager hierarchical: the node of rank 0 has " + std::to_string(count_of(lowest[0])) +
-               " ranks, that of rank " + std::to_string(rank) + " has " + std::to_string(count_of(lowest[rank])) +
-               "; expected the same number on each";
+               " ranks, but the node of rank " + std::to_string(rank) + " has " +
+               std::to_string(count_of(lowest[rank])) + "; expected the same number on each";
     }
   }
   comm.fail_together(uneven);

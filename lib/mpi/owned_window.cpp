@@ -13,7 +13,7 @@ namespace {
 // Its component for plain networks takes no MPI_THREAD_MULTIPLE; UCX does, but Debian leaves it out and UCX itself
 // only accepts fast networks unless told.
 constexpr auto remedy =
-    "; over TCP, have Open MPI take UCX (docs/building.md): OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx "
+    "; over TCP, let Open MPI use UCX (docs/building.md): OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx "
     "OMPI_MCA_opal_common_ucx_tls=any OMPI_MCA_opal_common_ucx_devices=any";
 #else
 constexpr auto remedy = "";

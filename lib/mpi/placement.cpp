@@ -95,7 +95,7 @@ std::vector<NodePlaces> places_by_node(const std::vector<RankPlace>& ranks) {
       if (i > 0) entry.text += "; ";
       entry.text += "rank " + std::to_string(here[i]) + ": " + own_places(ranks[here[i]]);
     }
-    if (here.size() > shown_ranks) entry.text += "; and " + std::to_string(here.size() - shown_ranks) + " ranks more";
+    if (here.size() > shown_ranks) entry.text += "; and " + std::to_string(here.size() - shown_ranks) + " more ranks";
   }
   return nodes;
 }
@@ -108,8 +108,8 @@ void require_devices(const std::vector<RankPlace>& ranks, int most) {
   for (const auto& [device, here] : sharing) {
     HALOGRAD_REQUIRE(static_cast<int>(here.size()) <= most, "ranks ", ranges(here), " share the device ", device.second,
                      " of node ", device.first, ", expected at most ", most,
-                     " (training.ranks_per_device): start fewer ranks a node, ask for more devices "
-                     "(--gpus-per-task=1), or raise it");
+                     " (training.ranks_per_device): start fewer ranks per node, ask for more devices "
+                     "(--gpus-per-task=1), or raise that limit");
   }
 }
 

@@ -14,10 +14,10 @@ namespace {
   if (wanted == name) throw LayerInputsError("layer \"" + name + "\" names itself as its input", "", layer, input);
   const std::string takes = "layer \"" + name + "\" takes \"" + wanted + "\", which ";
   if (std::any_of(layers.begin(), layers.end(), [&](const LayerConfig& each) { return each.name == wanted; })) {
-    throw LayerInputsError(takes + "comes later; inputs must be earlier", "", layer, input);
+    throw LayerInputsError(takes + "comes later; inputs must be earlier layers", "", layer, input);
   }
-  throw LayerInputsError(takes + "is no layer" + did_you_mean(wanted, earlier), "layers before it: " + listed(earlier),
-                         layer, input);
+  throw LayerInputsError(takes + "is not a layer" + did_you_mean(wanted, earlier),
+                         "layers before it: " + listed(earlier), layer, input);
 }
 
 /// The types whose layers take several inputs.

@@ -25,9 +25,9 @@ void require_outputs(const std::string& network, const std::string& layer, const
                    "': the data have ", target.labels_per_image, " labels for an image of ", to_string(input));
   const bool real = target.target_values > 0;
   HALOGRAD_REQUIRE(!real || loss.takes_real_labels, "loss.name: ", loss.name,
-                   " is of classes, but the data have real numbers as labels: mean_squared_error expected");
+                   " needs classes, but the data have real numbers as labels; expected mean_squared_error");
   HALOGRAD_REQUIRE(*loss.outputs != LossOutputs::one || classes == 2, "loss.name: ", loss.name,
-                   " is of labels 0 and 1, but the data have ", classes, " classes");
+                   " needs labels 0 and 1, but the data have ", classes, " classes");
   const bool may_be_one = *loss.outputs == LossOutputs::per_class_or_one && outputs.channels == 1;
   const bool one = !real && (*loss.outputs == LossOutputs::one || may_be_one);
   const bool a_pixel = target.labels_per_image > 1;
@@ -36,7 +36,7 @@ void require_outputs(const std::string& network, const std::string& layer, const
   HALOGRAD_REQUIRE(outputs.extents() == expected.extents() && outputs.channels == expected.channels, "network '",
                    network, "': the last layer, ", layer, ", has outputs of shape ", to_string(outputs),
                    ", but the data have ", std::max(classes, target.target_values),
-                   real ? " numbers a label" : " classes", a_pixel ? " and a label a pixel" : "", " (",
+                   real ? " numbers per label" : " classes", a_pixel ? " and one label per pixel" : "", " (",
                    to_string(expected), " expected", one ? " by " + target.loss.name : "", ")");
 }
 

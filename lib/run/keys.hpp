@@ -166,8 +166,7 @@ void visit(Visitor& v, OptimizerConfig& c) {
   v("learning_rate", c.learning_rate, "learning rate before the schedule's factor", above(0));
   some("momentum", c.momentum, "share of the last update that is kept", at_least_and_below(0, 1));
   some("nesterov", c.nesterov, "uses Nesterov's momentum", Allowed{});
-  v("weight_decay", c.weight_decay,
-    "weight decay; weight decay; weight decay; adamw: decoupled; the others: added to the gradient", at_least(0));
+  v("weight_decay", c.weight_decay, "weight decay; adamw: decoupled; the others: added to the gradient", at_least(0));
   some("beta1", c.beta1, "decay of the gradient's mean", at_least_and_below(0, 1));
   some("beta2", c.beta2, "decay of the squared gradient's mean", at_least_and_below(0, 1));
   some("epsilon", c.epsilon, "added to the denominator", above(0));
@@ -281,7 +280,7 @@ void visit(Visitor& v, OutputConfig& c) {
     at_least(0));
   v("checkpoint_steps", c.checkpoint_steps,
     "steps between two checkpoints, in addition to those of checkpoint_epochs; 0: none", at_least(0));
-  v("keep", c.keep, "number of number of number of checkpoints that are kept, the newest ones", at_least(1));
+  v("keep", c.keep, "number of checkpoints that are kept, the newest ones", at_least(1));
   v("keep_best", c.keep_best, "the checkpoint of the best mean model on the test set is kept too", Allowed{});
   v("compress", c.compress, "checkpoints are compressed without loss: smaller, and slower to write", Allowed{});
   v("print_steps", c.print_steps, "without a terminal: steps between two lines of progress; 0: only the epochs' rows",

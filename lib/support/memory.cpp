@@ -69,7 +69,7 @@ double left_in_groups() {
 
 void require_bytes(double bytes, double left, const std::string& what, const char* memory) {
   HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left, " GB of ", memory,
-                   " are left; a smaller batch takes less");
+                   " are free; a smaller batch needs less");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ RegionTimes* listening = nullptr;  // Kokkos' callbacks carry no context
 }  // namespace
 
 RegionTimes::RegionTimes() {
-  HALOGRAD_REQUIRE(listening == nullptr, "RegionTimes: another one is listening");
+  HALOGRAD_REQUIRE(listening == nullptr, "RegionTimes: another instance is already listening");
   listening = this;
   Kokkos::Tools::Experimental::set_push_region_callback(push);
   Kokkos::Tools::Experimental::set_pop_region_callback(pop);

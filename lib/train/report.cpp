@@ -129,13 +129,13 @@ void Report::end(const TrainingResult& result) const {
       {"consensus distance", format("%.4g", result.last.consensus_distance)},
       {"time", human_time(result.seconds) + format(", %.0f images/s while training", result.images_per_second)},
       {"waiting for others", format("%.1f %% of the ranks' time", 100 * result.wait_share)},
-      {"sent", human_bytes(result.bytes_sent) + " a rank and step"},
+      {"sent", human_bytes(result.bytes_sent) + " per rank and step"},
       {"checkpoint", result.checkpoint.empty() ? "none (output.checkpoint_epochs = 0)" : result.checkpoint},
       {"metrics", result.metrics},
       {"resolved run file", result.config}};
   if (result.skipped > 0) {
-    facts.emplace_back("left out", format("%ld updates of a rank whose loss or gradient was not finite",
-                                          static_cast<long>(result.skipped)));
+    facts.emplace_back("skipped",
+                       format("%ld updates whose loss or gradient was not finite", static_cast<long>(result.skipped)));
   }
   start("Done", facts);
 }

@@ -47,7 +47,9 @@ ClaimedFolder::ClaimedFolder(const Communicator& comm, const RunConfig& config, 
     make_run_folder(folder_);
     held = lock_.emplace(folder_.path).held();
   });
-  if (!held) report.line("The file system of " + folder_.path + " has no locks: nobody will notice a second job there");
+  if (!held)
+    report.line("The file system of " + folder_.path +
+                " has no locks: a second job in this folder will not be noticed");
 }
 
 void ClaimedFolder::sign() {
@@ -68,13 +70,13 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
       start.checkpoint = path;
       break;
     }
-    report.line("Skipped a checkpoint that is damaged: " + damage);
+    report.line("Skipped a damaged checkpoint: " + damage);
     reasons += "\n  " + damage;
     start.damaged.push_back(path);
   }
   comm.together([&] {
     HALOGRAD_REQUIRE(!start.checkpoint.empty() || start.damaged.empty(), "no checkpoint in ", folder.checkpoints(),
-                     " is whole:", reasons, "\nbegin anew with --overwrite, or under another name (--set name=...)");
+                     " is intact:", reasons, "\nstart over with --overwrite, or under another name (--set name=...)");
     if (start.checkpoint.empty()) return;
     start.header = read_checkpoint_header(start.checkpoint);
     start.before = parse_config(start.header.config, start.checkpoint + ", attribute config");

@@ -26,7 +26,7 @@ std::string describe(const Topology& topology, const Communicator& comm, bool of
   if (const DynamicTopology* dynamic = topology.dynamic()) {
     double edges = 0;
     for (int rank = 0; rank < topology.ranks(); ++rank) edges += dynamic->mean_out(rank);
-    return topology.kind() + ", " + counted(edges, "edge") + " a step";
+    return topology.kind() + ", " + counted(edges, "edge") + " per step";
   }
   std::size_t edges = 0;
   for (int rank = 0; rank < topology.ranks(); ++rank) edges += topology.in_neighbours(rank).size();
@@ -52,26 +52,26 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(comm.ranks()) + " on " + counted(comm.nodes(), "node"));
   add("device",
-      std::string(ExecutionSpace::name()) + ", " + counted(ExecutionSpace().concurrency(), "thread") + " a rank");
+      std::string(ExecutionSpace::name()) + ", " + counted(ExecutionSpace().concurrency(), "thread") + " per rank");
 
   add_places(facts, comm);
 
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
                   to_string(train_set.shape()) + ", " +
-                  (train_set.target_values() > 0 ? counted(train_set.target_values(), "number") + " to tell"
+                  (train_set.target_values() > 0 ? counted(train_set.target_values(), "number") + " to predict"
                                                  : std::to_string(train_set.classes()) + " classes") +
-                  (train_set.labels_per_image() > 1 ? " a pixel" : ""));
+                  (train_set.labels_per_image() > 1 ? " per pixel" : ""));
   add("loss", config.loss.name + ", judged by " + metric_of(config.loss.name).name);
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
   add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +
                      human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +
-                     " MFLOP forward an image");
-  add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations a rank, for " +
+                     " MFLOP per image in the forward pass");
+  add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations per rank, for " +
                     counted(network.largest_batch(), "image"));
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
                    counted(static_cast<double>(loader.steps()), "step"));
-  if (network.replays_steps()) add("step", "recorded once, its kernels then launched together");
+  if (network.replays_steps()) add("step", "recorded once, then launched as a whole");
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
   const AveragerConfig& averager = config.averager;
@@ -87,8 +87,8 @@ StartFacts start_facts(const TrainingSetup& setup) {
   }
   const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
                                       setup.optimizer->state().size(), comm.ranks() / topology.ranks());
-  if (halos.memory == HaloMemory::device) add("halos", "in device memory, put there from device memory");
-  if (!halos.reason.empty()) add("halos", "in host memory: " + halos.reason);
+  if (halos.memory == HaloMemory::device) add("halos", "directly from device memory to device memory");
+  if (!halos.reason.empty()) add("halos", "through host memory: " + halos.reason);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent per rank and step");
   return facts;
 }

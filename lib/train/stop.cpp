@@ -64,8 +64,9 @@ void Stop::not_finite(const std::string& message) {
 }
 
 void Stop::end_not_finite(const std::string& checkpoint) const {
-  comm_.together(
-      [&] { HALOGRAD_REQUIRE(not_finite_.empty(), not_finite_, "; all that was finite is in ", checkpoint); });
+  comm_.together([&] {
+    HALOGRAD_REQUIRE(not_finite_.empty(), not_finite_, "; the last state that was finite is in ", checkpoint);
+  });
 }
 
 StopReason Stop::wish(double ahead) const {

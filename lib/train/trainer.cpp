@@ -52,9 +52,9 @@ void open_data(TrainingSetup& setup) {
   setup.test_set = open_dataset(config.data, Split::test, config.training.seed, warn);
   const Dataset &train_set = *setup.train_set, &test_set = *setup.test_set;
   HALOGRAD_REQUIRE(train_set.shape() == test_set.shape() && test_set.classes() <= train_set.classes(), "data at ",
-                   config.data.path, ": training images are of ", to_string(train_set.shape()), " and ",
-                   train_set.classes(), " classes, test images of ", to_string(test_set.shape()), " and ",
-                   test_set.classes(), "; expected the same shape and no further classes");
+                   config.data.path, ": the training images have shape ", to_string(train_set.shape()), " and ",
+                   train_set.classes(), " classes, the test images ", to_string(test_set.shape()), " and ",
+                   test_set.classes(), "; expected the same shape and no additional classes");
   LoaderOptions options;
   options.global_batch = config.training.batch;
   options.rank = comm.rank();
@@ -138,14 +138,16 @@ std::string number(std::int64_t value) {
 /// Lengths alone do not tell: other networks may have as many parameters, other optimizers as many buffers.
 void require_same_model(const RunConfig& before, const RunConfig& config, const std::string& path) {
   const NetworkConfig &old = before.network, &asked = config.network;
-  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " is of the network '", old.name,
+  HALOGRAD_REQUIRE(old.name == asked.name, "checkpoint ", path, " holds the network '", old.name,
                    "', but the run file describes '", asked.name, "'");
   const auto differ = std::mismatch(old.layers.begin(), old.layers.end(), asked.layers.begin(), asked.layers.end());
-  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " is of another network '", old.name, "' than the run file's: ",
+  HALOGRAD_REQUIRE(old == asked, "checkpoint ", path, " holds a network '", old.name,
+                   "' that differs from the run file's: ",
                    differ.first == old.layers.end() ? "it has no layer '" + differ.second->name + "'"
-                                                    : "its layer '" + differ.first->name + "' is not the same");
-  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path, " is of the optimizer '",
-                   before.optimizer.name, "', but the run file asks for '", config.optimizer.name, "'");
+                                                    : "its layer '" + differ.first->name + "' is different");
+  HALOGRAD_REQUIRE(before.optimizer.name == config.optimizer.name, "checkpoint ", path,
+                   " holds the state of the optimizer '", before.optimizer.name, "', but the run file asks for '",
+                   config.optimizer.name, "'");
 }
 
 std::string averaging(const RunConfig& config) {
@@ -256,7 +258,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
     report_.line("This MPI progresses one-sided transfers only inside MPI calls; a helper thread polls it every " +
                  number(config_.comm.progress_us) + " us (comm.progress_us)");
   }
-  if (!stop_.limit().empty()) report_.line("Stops with a checkpoint in time for the limit of " + stop_.limit());
+  if (!stop_.limit().empty()) report_.line("The run stops with a checkpoint before its time limit: " + stop_.limit());
 }
 
 /// Collective. Gives the replica and the optimizer what the run starts with; returns what the checkpoint had added up
@@ -272,8 +274,8 @@ EpochSums Training::restore() {
   }
   const CheckpointHeader& header = start_.header;
   comm_.together([&] {
-    HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", checkpoint, " has done ", header.epoch,
-                     " epochs, more than training.epochs = ", config_.training.epochs);
+    HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", checkpoint, " holds the state after ",
+                     header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
     require_same_model(start_.before, config_, checkpoint);
   });
   const bool reset = resets_optimizer(config_.training);
@@ -281,15 +283,15 @@ EpochSums Training::restore() {
   const std::int64_t batch = config_.training.batch, batch_before = start_.before.training.batch;
   report_.line("Resumed from " + checkpoint + ": " + number(epoch_) + " epochs" +
                (header.step_in_epoch > 0 ? " and " + number(start_.images_of_epoch() / batch) + " steps, " : ", ") +
-               number(step_) + " steps in all done");
+               number(step_) + " steps in total");
   if (header.ranks != comm_.ranks()) {
-    report_.line("NOTE: the checkpoint is of " + number(header.ranks) + " ranks, this job has " +
-                 number(comm_.ranks()) + ": all replicas start from the mean of the " + number(header.ranks) +
-                 ", the optimizer's state " + (reset ? "from zero" : "from the mean of theirs"));
+    report_.line("NOTE: the checkpoint is from a run on " + number(header.ranks) + " ranks, but this job has " +
+                 number(comm_.ranks()) + ": all replicas start from the mean of those " + number(header.ranks) +
+                 ", and the optimizer's state " + (reset ? "from zero" : "from the mean of their states"));
   }
   if (batch_before != batch) {
     report_.line("NOTE: training.batch was " + number(batch_before) + " and is " + number(batch) +
-                 ": the epoch goes on at image " + number(start_.images_of_epoch() / batch * batch) +
+                 ": the epoch continues at image " + number(start_.images_of_epoch() / batch * batch) +
                  " of its order, after " + number(start_.images_of_epoch()));
   }
   if (averaging(start_.before) != averaging(config_)) {
@@ -328,7 +330,7 @@ std::string Training::restore_averager(Averager& averager) {
     return "";
   }
   if (!difference.empty() || state.empty()) return difference;
-  return same_ranks ? "it is of another averager" : "it is of another number of ranks";
+  return same_ranks ? "it belongs to a different averager" : "it belongs to a different number of ranks";
 }
 
 // Step ----------------------------------------------------------------------------------------------------------------
@@ -383,7 +385,7 @@ LossSum Training::compute_gradient(const Batch& batch, std::uint64_t random_key,
   const LossSum loss =
       network_.train(exec_, replica_, host_batch(&batch), random_key, ready, host_batch(loader_.ahead()));
   if (network_.replays_steps() && !network_.replay_refusal().empty()) {
-    report_.line("  steps could not be recorded, and go on kernel by kernel: " + network_.replay_refusal());
+    report_.line("  steps could not be recorded and continue kernel by kernel: " + network_.replay_refusal());
     network_.replay_steps(false);
   }
   return loss;
@@ -397,7 +399,7 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
   if (skips_non_finite(config_.training)) return;
   stop_.not_finite("step " + number(step_ + 1) + ", rank " + number(comm_.rank()) + ": " + where +
                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
-                   "training.non_finite = \"skip\" goes on without such updates)");
+                   "training.non_finite = \"skip\" continues without such updates)");
 }
 
 void Training::update(double rate, bool finite, double share) {
@@ -575,10 +577,10 @@ void Training::look_after_files() {
   }
 }
 
-/// "epoch 2, step 17 of 40 (57 steps in all)"
+/// "epoch 2, step 17 of 40 (57 steps in total)"
 std::string Training::position() const {
   return "epoch " + number(epoch_ + 1) + ", step " + number(step_in_epoch_) + " of " + number(loader_.steps()) + " (" +
-         number(step_) + " steps in all)";
+         number(step_) + " steps in total)";
 }
 
 // All of it -----------------------------------------------------------------------------------------------------------
@@ -590,7 +592,7 @@ TrainingResult Training::run() {
   const std::int64_t sent_before = averager_->bytes_sent();
   TrainingResult result;
   if (epoch_ == last) {
-    report_.line("Nothing left to train: training.epochs = " + number(epochs) + " are done");
+    report_.line("Nothing is left to train: training.epochs = " + number(epochs) + " are done");
     EpochMetrics row;
     result.stopped = to_string(evaluate_epoch(row));
     result.last = summarise(row);
@@ -609,7 +611,7 @@ TrainingResult Training::run() {
       files_.finish();
       stop_.end_not_finite(folder_.folder().checkpoint(step_));
       result.stopped = to_string(reason);
-      report_.line("Stopped by " + result.stopped + " after " + position() + "; all of it is in " +
+      report_.line("Stopped by " + result.stopped + " after " + position() + "; the checkpoint is " +
                    folder_.folder().checkpoint(step_));
       break;
     }

@@ -18,9 +18,9 @@ constexpr std::size_t most_floats = std::size_t{1} << 20U;  // more than MPIs se
 /// What is missing on this rank, to begin with.
 std::string missing_here(int rank) {
   const std::string of = "of rank " + std::to_string(rank);
-  if (runs_on_host) return "the program " + of + " is a build for cores, not for devices";
+  if (runs_on_host) return "the program " + of + " was built for cores, not for devices";
   if (mpi_says_gpu_aware()) return "";
-  return "the MPI " + of + " does not say that it reads and writes device memory (GPU-aware)";
+  return "the MPI " + of + " does not report that it can access device memory (GPU-aware)";
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ double put_bandwidth(const Communicator& pair) {
 }  // namespace
 
 NetworkSpeed measure_network_speed(const Communicator& comm) {
-  HALOGRAD_REQUIRE(comm.ranks() >= 2, "the speed of the network is measured between two ranks, but there is only one");
+  HALOGRAD_REQUIRE(comm.ranks() >= 2,
+                   "the speed of the network is measured between two ranks, but there is only one rank");
   const bool at_an_end = comm.rank() == 0 || comm.rank() == comm.ranks() - 1;
   const OwnedComm pair = comm.split(at_an_end ? 0 : 1);
   NetworkSpeed speed;

@@ -58,7 +58,7 @@ void SharedSegment::require_memory(std::size_t bytes) const {
     std::ostringstream text;
     text << "the halos of the " << ranks << " ranks on the node of rank " << comm_.rank() << " need "
          << static_cast<long>(needed / 1048576) + 1 << " MiB of memory, but " << static_cast<long>(available / 1048576)
-         << " MiB are left; use fewer ranks per node, a topology with fewer neighbours, or fewer comm.slots";
+         << " MiB are free; use fewer ranks per node, a topology with fewer neighbours, or fewer comm.slots";
     message = text.str();
   }
   comm_.fail_together(message);

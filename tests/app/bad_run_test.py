@@ -86,7 +86,7 @@ class RunFile(ProgramTest):
 
     @unittest.skipIf(ON_DEVICES, "there is a device")
     def test_halos_on_devices_that_are_not_there(self):
-        words = ['comm.device_windows is "on", but the program of rank 0 is a build for cores']
+        words = ['comm.device_windows is "on", but the program of rank 0 was built for cores']
         self.refuse("train", SYNTHETIC, *sets(comm__device_windows="on"), words=words)
 
     def test_normalisation_of_other_channels(self):

@@ -101,7 +101,7 @@ class Refusals(ProgramTest):
 
     def test_too_large_for_the_memory(self):
         self.refuse("benchmark", "--network", "resnet18", "--batch", "100000000", "--threads", "1", ranks=0,
-                    words=["100000000 images", "GB of memory are left"])
+                    words=["100000000 images", "GB of memory are free"])
 
     def test_several_ranks(self):
         self.refuse("benchmark", "--network", "lenet5", ranks=2, words=["measures one process", "2 were started"])

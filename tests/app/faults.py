@@ -11,7 +11,7 @@ from program import TIMEOUT, ProgramTest, launched, ranks_below, sets
 from resume_test import RUN_FILE, SGD
 
 REPORTED = re.compile(r"^  checkpoint \S*step_(\d+)\.h5", re.MULTILINE)
-RESUMED = re.compile(r"^Resumed from \S+: .* (\d+) steps in all done", re.MULTILINE)
+RESUMED = re.compile(r"^Resumed from \S+: .* (\d+) steps in total", re.MULTILINE)
 
 
 class FaultTest(ProgramTest):

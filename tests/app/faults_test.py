@@ -128,7 +128,7 @@ class Folder(FaultTest):
             os.remove(os.path.join(disk, "run/checkpoints", name))
         last = int(kept[-1][5:-3])
         out = self.succeed(*words, "--resume", *sets(output__keep=1, training__epochs=last // STEPS + 2), ranks=2)
-        self.assertIn(f" {last} steps in all done", out)
+        self.assertIn(f" {last} steps in total", out)
         self.assertIn(os.path.join("run/checkpoints", kept[-1]), before)
         shutil.rmtree(os.path.join(disk, "run"))
 
@@ -143,7 +143,7 @@ class OtherRanks(FaultTest):
         self.succeed(*train, *sets(training__epochs=3), "--overwrite", ranks=first)
         os.remove(self.path("runs/run/checkpoints/step_00000027.h5"))
         out = self.succeed(*train, *sets(training__epochs=4, **settings), "--resume", ranks=second)
-        self.assertIn("Resumed from runs/run/checkpoints/step_00000024.h5: 2 epochs and 6 steps, 24 steps in all done", out)
+        self.assertIn("Resumed from runs/run/checkpoints/step_00000024.h5: 2 epochs and 6 steps, 24 steps in total", out)
         for word in words:
             self.assertIn(word, out)
         with h5py.File(self.path("runs/run/metrics.h5"), "r") as file:
@@ -156,8 +156,8 @@ class OtherRanks(FaultTest):
         return out
 
     def test_fewer_and_more(self):
-        note = "NOTE: the checkpoint is of {} ranks, this job has {}: all replicas start from the mean of the {}"
-        self.check(4, 2, note.format(4, 2, 4), "the optimizer's state from the mean of theirs")
+        note = "NOTE: the checkpoint is from a run on {} ranks, but this job has {}: all replicas start from the mean of those {}"
+        self.check(4, 2, note.format(4, 2, 4), "the optimizer's state from the mean of their states")
         self.check(2, 3, note.format(2, 3, 2), "from zero", training__resumed_optimizer="reset")
 
     def test_allreduce_goes_on_as_if_nothing_had_happened(self):

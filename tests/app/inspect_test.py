@@ -71,7 +71,7 @@ class OfARun(ProgramTest):
         np.testing.assert_allclose(values["consensus_distance"], np.sqrt((apart ** 2).sum(axis=1).mean()), rtol=1e-4)
         self.assertGreater(values["consensus_distance"], 1e-3)
         self.assertEqual(values["damaged"], [])
-        self.assertRegex(out, r"checksums +all right")
+        self.assertRegex(out, r"checksums +correct")
 
     def test_inspect_metrics(self):
         values = self.succeed_json("inspect", self.metrics)
@@ -129,7 +129,7 @@ class Topology(ProgramTest):
         values = self.succeed_json("topology", "--kind", "torus2d", "--ranks", 16)
         self.assertRegex(out, rf"spectral gap +{values['spectral_gap']:.4g}\b")
         self.assertRegex(out, r"edges +64, at most 4 from a rank")
-        self.assertRegex(out, r"this topology +6,897,280 bytes a rank and step \(4 models\)")
+        self.assertRegex(out, r"this topology +6,897,280 bytes per rank and step \(4 models\)")
         rows = re.findall(r"(?m)^ +(\d+) +0\.2000  (.*)$", out)
         self.assertEqual([int(rank) for rank, _ in rows], list(range(16)))
         for rank, row in rows:

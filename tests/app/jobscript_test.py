@@ -72,12 +72,12 @@ class Jobscript(ProgramTest):
         out = self.succeed("jobscript", *CLUSTER, "--output", "new.sbatch")
         self.assertEqual(out, "Wrote new.sbatch; submit it with: sbatch new.sbatch\n")
         self.assertEqual(execute(["bash", "-n", "new.sbatch"], self.folder).status, 0)
-        self.refuse("jobscript", *CLUSTER, "--output", "new.sbatch", words=["new.sbatch: is there already"], ranks=0)
+        self.refuse("jobscript", *CLUSTER, "--output", "new.sbatch", words=["new.sbatch: exists already"], ranks=0)
         self.refuse("jobscript", *CLUSTER, "--output", "no/folder.sbatch", words=["no/folder.sbatch: cannot be written"],
                     ranks=0)
         os.symlink("nowhere", self.path("link.sbatch"))
         result = self.run_program("jobscript", *CLUSTER, "--output", "link.sbatch")
-        self.check_refused(result, "link.sbatch: is there already")
+        self.check_refused(result, "link.sbatch: exists already")
         self.assertFalse(os.path.exists(self.path("nowhere")))
 
     def test_refusals(self):

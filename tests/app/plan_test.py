@@ -26,7 +26,7 @@ class Plan(ProgramTest):
     def test_a_cluster_from_a_file(self):
         path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\n")
         out = self.succeed(*QUICK, "--cluster", path, "--nodes", 3, ranks=0)
-        self.assertIn("lenet5 on 3 nodes of 2 ranks, latency 2 us, 1.5 GB/s a node", out)
+        self.assertIn("lenet5 on 3 nodes of 2 ranks, latency 2 us, 1.5 GB/s per node", out)
 
     def test_refusals(self):
         path = self.write("cluster.toml", "nodes = 4\nrank_per_node = 2\n")

@@ -53,7 +53,7 @@ class Regression(ProgramTest):
         self.write_set(lambda images: (images.reshape(len(images), 6) @ truth + 0.7
                                        + 0.1 * self.chance.standard_normal((len(images), 3))).astype(np.float32))
         out = self.succeed("train", self.write("run.toml", RUN), ranks=2)
-        self.assertRegex(out, r"(?m)^  data .*128 \+ 40 images of 2x3x1, 3 numbers to tell$")
+        self.assertRegex(out, r"(?m)^  data .*128 \+ 40 images of 2x3x1, 3 numbers to predict$")
         images, labels = self.read_set("train")
         with_one = lambda images: np.hstack([images.reshape(len(images), 6), np.ones((len(images), 1))])
         solution = np.linalg.lstsq(with_one(images), labels, rcond=None)[0]
@@ -68,7 +68,7 @@ class Regression(ProgramTest):
     def test_numbers_of_each_pixel(self):
         self.write_set(lambda images: np.concatenate([2 * images, 1 - images], axis=-1).astype(np.float64))
         out = self.succeed("train", self.write("run.toml", PIXELS), ranks=2)
-        self.assertIn("2 numbers to tell a pixel", out)
+        self.assertIn("2 numbers to predict per pixel", out)
         with h5py.File(self.path("runs/run/checkpoint.h5")) as file:
             weight, bias = (file[f"mean/one/{name}"][()].ravel().astype(np.float64) for name in ("weight", "bias"))
         images, labels = self.read_set("test")
@@ -80,9 +80,9 @@ class Regression(ProgramTest):
         self.write_set(lambda images: images.reshape(len(images), 6)[:, :3])
         run = self.write("run.toml", RUN)
         self.refuse("train", run, *sets(loss__name="cross_entropy"),
-                    words=["loss.name", "cross_entropy is of classes", "real numbers", "mean_squared_error"])
+                    words=["loss.name", "cross_entropy needs classes", "real numbers", "mean_squared_error"])
         self.refuse("train", self.write("two.toml", RUN.replace("channels = 3", "channels = 2")),
-                    words=["map", "1x1x2", "3 numbers a label", "1x1x3 expected"])
+                    words=["map", "1x1x2", "3 numbers per label", "1x1x3 expected"])
 
 
 if __name__ == "__main__":

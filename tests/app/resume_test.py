@@ -145,9 +145,9 @@ class Resume(ProgramTest):
         out = self.succeed(*words, "--resume", ranks=2)
         self.assertNotIn(told, out)
         out = self.succeed(*words, "--resume", ranks=1)
-        self.assertIn(told + "it is of another number of ranks", out)
+        self.assertIn(told + "it belongs to a different number of ranks", out)
         out = self.succeed(*words, "--resume", *sets(averager__every=1, averager__consensus_target=0), ranks=1)
-        self.assertIn(told + "the checkpoint holds period (3), consensus (2), this averager keeps none", out)
+        self.assertIn(told + "the checkpoint holds period (3), consensus (2), but this averager keeps none", out)
 
     def test_without_a_checkpoint_starts_from_the_beginning(self):
         out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)
@@ -163,7 +163,7 @@ class Resume(ProgramTest):
             self.assertEqual(values[name], before[name], name)
         self.assertIsNone(values["train_loss"])
         out = self.succeed("train", SYNTHETIC, "--resume", ranks=2)
-        self.assertIn("Nothing left to train: training.epochs = 2 are done", out)
+        self.assertIn("Nothing is left to train: training.epochs = 2 are done", out)
         self.assertRegex(out, rf"mean model +{100 * before['mean_model_accuracy']:.2f} %")
         for name, (values, _) in read_replicas(self.path("runs/synthetic/checkpoint.h5")).items():
             self.assert_same_bits(values, replicas[name][0], name)
@@ -208,7 +208,7 @@ class Resume(ProgramTest):
         for step in (48, 64):
             os.remove(self.path(f"runs/synthetic/checkpoints/step_{step:08d}.h5"))
         out = self.succeed("train", SYNTHETIC, *words, "--resume", ranks=2)
-        self.assertIn("32 steps in all done", out)
+        self.assertIn("32 steps in total", out)
         self.assertEqual(read_metrics(self.path("runs/synthetic/metrics.h5"))["step/loss"].shape, (64, 2))
         for name, (values, _) in read_replicas(self.path("runs/synthetic/checkpoint.h5")).items():
             self.assert_same_bits(values, gold[name][0], name)

@@ -87,7 +87,7 @@ cache_memory = 4096
         self.refuse("train", *SHORT, "--set", "loss.name=cross_entropy", "--set", "data.synthetic_labels=image",
                     words=["the last layer, outputs, has outputs of shape 8x8x8x10", "1x1x1x10 expected"])
         self.refuse("train", *SHORT, "--set", "data.synthetic_labels=image",
-                    words=["binary_cross_entropy is of labels 0 and 1, but the data have 10 classes"])
+                    words=["binary_cross_entropy needs labels 0 and 1, but the data have 10 classes"])
 
 
 main()

@@ -64,7 +64,7 @@ class Stopped(ProgramTest):
             if status == 0:
                 break
             self.assertEqual(status, REQUEUE, f"{label}\n{out}")
-            self.assertRegex(out, r"Stopped by SIG[A-Z0-9]+ after epoch \d+, step \d+ of \d+ \(\d+ steps in all\)", label)
+            self.assertRegex(out, r"Stopped by SIG[A-Z0-9]+ after epoch \d+, step \d+ of \d+ \(\d+ steps in total\)", label)
             self.assertRegex(out, r"Exit status 75; .*\n  halograd train .* --resume\n", label)
             with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
                 step, middle = int(file.attrs["step"]), int(file.attrs["step_in_epoch"])
@@ -129,7 +129,7 @@ class Stopped(ProgramTest):
         words = [os.path.basename(run), "--set", layers, *sets(name="other", output__print_steps=0)]
         result = self.run_program("train", *words, *sets(training__epochs=100000), "--time-limit", 6.5, "--trace", ranks=2)
         self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
-        printed = re.search(r"goes on with the run:\n  (halograd .*)\n", result.out).group(1)
+        printed = re.search(r"continues the run:\n  (halograd .*)\n", result.out).group(1)
         for asked in ("--time-limit 6.5", "--trace", "--set training.epochs=100000"):
             self.assertIn(asked, printed)
         folder = os.path.dirname(PROGRAM)
@@ -137,7 +137,7 @@ class Stopped(ProgramTest):
         launch = shlex.join([*MPIEXEC, "-n", "2"])
         resumed = execute(["sh", "-c", f"{launch} {printed}"], self.folder, {"PATH": f"{folder}:{os.environ['PATH']}"})
         self.assertEqual((resumed.status, resumed.err), (REQUEUE, ""), resumed.out)
-        self.assertIn(f" {steps} steps in all done", resumed.out)
+        self.assertIn(f" {steps} steps in total", resumed.out)
         self.assertIn(f"\n  {printed}\n", resumed.out)  # and so on
         self.assertEqual(os.listdir(self.path("runs")), ["other"])
         self.assertGreater(len(read_metrics(self.path("runs/other/metrics.h5"))["step/loss"]), steps)
@@ -156,7 +156,7 @@ class Stopped(ProgramTest):
         return ["train", self.write("run.toml", text.replace("batch = 30", "batch = 10")), *sets(training__epochs=2)]
 
     def check_stopped_in_evaluation(self, out, words, reason):
-        self.assertRegex(out, rf"Stopped by {reason} after epoch 1, step 1 of 1 \(1 steps in all\)")
+        self.assertRegex(out, rf"Stopped by {reason} after epoch 1, step 1 of 1 \(1 steps in total\)")
         with h5py.File(self.path("runs/silver/checkpoint.h5"), "r") as file:
             self.assertEqual([int(file.attrs[name]) for name in ("epoch", "step", "step_in_epoch")], [0, 1, 1])
         self.assertEqual(len(read_metrics(self.path("runs/silver/metrics.h5"))["epoch/steps"]), 0)

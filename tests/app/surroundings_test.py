@@ -182,7 +182,7 @@ class Permissions(ProgramTest):
         result = self.run_as("train", "digits.toml", *sets(training__epochs=1, data__cache_folder=self.path("disk")))
         self.assertEqual(result.status, 0, result.err)
         self.assertEqual(result.err, f"halograd: warning: rank 0: data.cache_folder: {self.path('disk')}: Permission denied; "
-                         "the run goes on without it\n")
+                         "the run continues without it\n")
 
 
 @unittest.skipUnless(IS_OPEN_MPI, "Open MPI's networks")
@@ -212,7 +212,7 @@ class NodesDisk(ProgramTest):
             result = self.run_program(*words, ranks=2)
             self.assertEqual(result.status, 0, result.err)
             self.assertRegex(result.err, rf"^halograd: warning: rank 0: data.cache_folder: {self.path(name)}: "
-                             r".*folder; the run goes on without it\n$")
+                             r".*folder; the run continues without it\n$")
             self.assert_same_runs(name)
 
 

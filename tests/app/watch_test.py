@@ -109,7 +109,7 @@ class Watch(ProgramTest):
     def test_a_stopped_run_and_its_going_on(self):
         self.succeed("train", SYNTHETIC, *sets(training__epochs=6), "--stop-after", 2, ranks=2)
         out = self.succeed("watch", "runs/synthetic")
-        self.assertIn("\nStopped after 2 of 6 epochs and 32 steps; halograd train --resume goes on\n", out)
+        self.assertIn("\nStopped after 2 of 6 epochs and 32 steps; halograd train --resume continues it\n", out)
         self.assertIn("synthetic: stopped before its end", self.succeed("watch", "runs/synthetic", "--once"))
         watching = self.start([PROGRAM, "watch", "runs/synthetic", "--follow", "--interval", "0.1"],
                               stdout=subprocess.PIPE)
@@ -159,7 +159,7 @@ class Watch(ProgramTest):
             file.attrs["format_version"] = 99
         self.write("text/metrics.h5", "no HDF5 file at all\n")
         self.write("broken/config.toml", "[training\n")
-        for run, words in (("nowhere", ["nowhere: no run folder"]), ("words", ["words: no run folder"]),
+        for run, words in (("nowhere", ["nowhere: not a run folder"]), ("words", ["words: not a run folder"]),
                            ("empty", ["empty: holds no run", "config.toml"]), ("foreign", ["foreign/metrics.h5"]),
                            ("newer", ["newer/metrics.h5", "99"]), ("text", ["text/metrics.h5"]),
                            ("broken", ["broken/config.toml"])):

@@ -144,8 +144,12 @@ TEST_F(ImageFile, RefusesWhatIsCutShortOrDamaged) {
   flipped[whole.size() / 2] ^= 0xff;
   expect_error([&] { read(flipped); }, {"a.png", "damaged"});
   expect_error([&] { read({colour_jpeg.begin(), colour_jpeg.end() - 20}, "a.jpg"); }, {"a.jpg", "damaged"});
-  expect_error([&] { read({colour_jpeg.begin(), colour_jpeg.begin() + 10}, "a.jpg"); }, {"a.jpg", "not a whole JPEG"});
-  expect_error([&] { read({'G', 'I', 'F', '8'}, "a.jpg"); }, {"a.jpg", "neither PNG nor JPEG"});
+  expect_error(
+      [&] {
+        read({colour_jpeg.begin(), colour_jpeg.begin() + 10}, "a.jpg");
+      },
+      {"a.jpg", "not a complete JPEG"});
+  expect_error([&] { read({'G', 'I', 'F', '8'}, "a.jpg"); }, {"a.jpg", "neither a PNG nor a JPEG"});
   expect_error([&] { read({}, "a.jpg"); }, {"a.jpg", "empty"});
   expect_error([&] { read_image(folder_ / "nowhere.png"); }, {"nowhere.png", "cannot be opened"});
 }

@@ -144,7 +144,7 @@ TEST(BlockCache, GoesOnWithoutAFolderThatIsMissing) {
   expect_all_blocks(cache);
   EXPECT_EQ(source.reads, 10 + 10);
   ASSERT_EQ(warnings.texts.size(), 1U);
-  for (const char* part : {"data.cache_folder", "nowhere", "no such folder", "goes on without"})
+  for (const char* part : {"data.cache_folder", "nowhere", "no such folder", "continues without"})
     EXPECT_NE(warnings.texts[0].find(part), std::string::npos) << warnings.texts[0];
 }
 

@@ -122,9 +122,9 @@ TEST(Hdf5PixelLabels, WhatIsWrongWithThemIsTold) {
   const auto path = folder.path() / "bad.h5";
   const auto opened = [&](Split split) { return open_dataset(config_of(path), split, 1); };
   write_file(path, 20, {byte_type(), {3, height, width}, {}});
-  expect_error([&] { opened(Split::train); }, {"bad.h5:/train/labels", "a label a pixel", "`classes`"});
+  expect_error([&] { opened(Split::train); }, {"bad.h5:/train/labels", "one label per pixel", "`classes`"});
   write_file(path, 20, {byte_type(), {3}});
-  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "a label an image", "/train", "a pixel"});
+  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "one label per image", "/train", "per pixel"});
   write_file(path, 20, {byte_type(), {3, width, height}});
   expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "is of 3 x 6 x 4", "expected 3 x 4 x 6"});
   const hid_t two_bytes = H5T_STD_I16LE;

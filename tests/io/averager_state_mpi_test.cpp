@@ -71,7 +71,7 @@ TEST(AveragerState, OfOtherNamesTypesOrCountsIsTold) {
   const auto difference = [&](const std::vector<SavedState>& spans) {
     return averager_state_difference(folder.file("c.h5"), spans);
   };
-  EXPECT_EQ(difference({}), "the checkpoint holds estimate (37), weight (3), period (2), this averager keeps none");
+  EXPECT_EQ(difference({}), "the checkpoint holds estimate (37), weight (3), period (2), but this averager keeps none");
   std::vector<SavedState> other = state.spans();
   other[0].values = std::span(state.estimate).first(36);
   EXPECT_NE(difference(other).find("this averager keeps estimate (36), weight (3)"), std::string::npos);

@@ -33,7 +33,7 @@ TEST(Placement, ALongListIsCut) {
   for (int rank = 0; rank < 64; ++rank) ranks.push_back({"a", std::to_string(rank), "", ""});
   const auto nodes = places_by_node(ranks);
   ASSERT_EQ(nodes.size(), 1U);
-  EXPECT_NE(nodes[0].text.find("rank 7: cores 7; and 56 ranks more"), std::string::npos) << nodes[0].text;
+  EXPECT_NE(nodes[0].text.find("rank 7: cores 7; and 56 more ranks"), std::string::npos) << nodes[0].text;
 }
 
 TEST(Placement, RanksThatShareADeviceAreRefusedWithoutLeave) {

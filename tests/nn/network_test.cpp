@@ -235,16 +235,16 @@ TEST(Network, OutputsThatDoNotFitTheLossAreNamed) {
   EXPECT_EQ(message(narrow, {2, 16, squared}), "no error");
   EXPECT_EQ(message(narrow, {2, 16, binary}), "no error");
   EXPECT_EQ(message(wide, {2, 16, binary}),
-            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes and a label a "
-            "pixel (4x4x1 expected by binary_cross_entropy)");
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes and one label "
+            "per pixel (4x4x1 expected by binary_cross_entropy)");
   EXPECT_EQ(message(wide, {3, 16}),
-            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 3 classes and a label a "
-            "pixel (4x4x3 expected)");
+            "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 3 classes and one label "
+            "per pixel (4x4x3 expected)");
   EXPECT_EQ(
       message(wide, 2),
       "network 't': the last layer, out, has outputs of shape 4x4x2, but the data have 2 classes (1x1x2 expected)");
   EXPECT_EQ(message(narrow, {3, 16, binary}),
-            "loss.name: binary_cross_entropy is of labels 0 and 1, but the data have 3 classes");
+            "loss.name: binary_cross_entropy needs labels 0 and 1, but the data have 3 classes");
   EXPECT_EQ(message(wide, {2, 4}), "network 't': the data have 4 labels for an image of 4x4x3");
 }
 

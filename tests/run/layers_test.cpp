@@ -74,7 +74,7 @@ TEST(ReadLayers, NamesAreUnique) {
 TEST(ReadLayers, InputsAreEarlierLayers) {
   const std::string first = "[[network.layer]]\ntype = \"relu\"\nname = \"first\"\n";
   EXPECT_EQ(message_of(first + "[[network.layer]]\ntype = \"add\"\ninputs = [\"input\", \"frist\"]\n"),
-            "net.toml:8:20: layer \"add1\" takes \"frist\", which is no layer; did you mean \"first\"?\n"
+            "net.toml:8:20: layer \"add1\" takes \"frist\", which is not a layer; did you mean \"first\"?\n"
             "  8 | inputs = [\"input\", \"frist\"]\n    |                    ^^^^^^^\n"
             "layers before it: input, first");
   expect_part(message_of("[[network.layer]]\ntype = \"relu\"\ninputs = [\"first\"]\n" + first),

@@ -134,7 +134,7 @@ TEST(ReadConfig, SyntaxErrorsShowThePlace) {
       "run.toml:3:11: not valid TOML: a value is missing after \"=\"\n  3 | \tepochs = \n    | \t         ^");
   expect_message("name = trial\n",
                  "run.toml:1:8: not valid TOML: a value is expected here\n  1 | name = trial\n    |        ^\n"
-                 "a string stands in quotes: \"...\"");
+                 "write a string in quotes: \"...\"");
   const auto twice = message_of("[training]\nepochs = 1\nepochs = 2\n");
   expect_part(twice, "run.toml:3:");
   expect_part(twice, "already exists");

@@ -28,7 +28,7 @@ class WrittenScript(ClusterTest):
         self.assertEqual([record[key] for key in ("NumNodes", "NumTasks", "CPUs/Task", "TimeLimit", "Partition")],
                          ["2", "4", "2", "00:05:00", "main"])
         self.assertRegex(log, r"\n  ranks +4 on 2 nodes\n")
-        self.assertRegex(log, r", 2 threads a rank\n")
+        self.assertRegex(log, r", 2 threads per rank\n")
 
     def test_gpus(self):
         record, log = self.run_script("--nodes", "2", "--cores-per-node", "2", "--gpus-per-node", "2")

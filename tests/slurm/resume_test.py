@@ -34,7 +34,7 @@ class Resume(ClusterTest):
         On a busy machine there may be more than one: Slurm signals again where it is answered late, and a rank that gets no
         time for long is taken for dead.
         """
-        events = re.findall(rf"^(Stopped by {reason}|Resumed from) .*?(\d+) steps in all", log, re.MULTILINE)
+        events = re.findall(rf"^(Stopped by {reason}|Resumed from) .*?(\d+) steps in total", log, re.MULTILINE)
         stops = [i for i, (what, _) in enumerate(events) if what != "Resumed from"]
         self.assertGreater(len(stops), 0, log)
         for i in stops:

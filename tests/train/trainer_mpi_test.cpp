@@ -159,7 +159,7 @@ TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
     const Trainer trainer(config, comm, report);
     ADD_FAILURE() << "not refused";
   } catch (const CollectiveError& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 1 was started with another run file than rank 0: line"),
+    EXPECT_NE(std::string(error.what()).find("rank 1 was started with a different run file than rank 0: line"),
               std::string::npos)
         << error.what();
     EXPECT_NE(std::string(error.what()).find("seed = 5"), std::string::npos) << error.what();

@@ -74,7 +74,7 @@ TEST(HaloMemory, OfCoresIsTheHosts) {
     FAIL() << "halos in the memory of a device that is not there";
   } catch (const CollectiveError& error) {
     EXPECT_STREQ(error.what(),
-                 "comm.device_windows is \"on\", but the program of rank 0 is a build for cores, not for devices");
+                 "comm.device_windows is \"on\", but the program of rank 0 was built for cores, not for devices");
   }
 }
 
