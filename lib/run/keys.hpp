@@ -149,9 +149,7 @@ void visit(Visitor& v, NetworkConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, LossConfig& c) {
-  v("name", c.name,
-    "the function the function the function of the network's outputs and the labels that training minimises that "
-    "training minimises that training minimises",
+  v("name", c.name, "the function of the network's outputs and the labels that training minimises",
     one_of(names_of(losses())));
   v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
     at_least_and_below(0, 1));

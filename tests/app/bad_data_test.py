@@ -203,7 +203,7 @@ class Hdf5(DataTest):
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = file["test/pictures"][:, :, :, 0]
-        self.refuse_digits("training images are of 8x8x1", "test images of 8x8 ")
+        self.refuse_digits("training images have shape 8x8x1", "test images 8x8 ")
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = file["test/pictures"][:-1]
@@ -211,7 +211,7 @@ class Hdf5(DataTest):
         with h5py.File(self.digits, "r+") as file:
             del file["test/images"]
             file["test/images"] = np.zeros((359, 9, 9, 1), np.uint8)
-        self.refuse_digits("training images are of 8x8x1 and 10 classes", "test images of 9x9x1 and 10;")
+        self.refuse_digits("training images have shape 8x8x1 and 10 classes", "test images 9x9x1 and 10;")
 
     def test_missing(self):
         os.remove(self.digits)

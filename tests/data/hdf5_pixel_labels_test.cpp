@@ -126,7 +126,7 @@ TEST(Hdf5PixelLabels, WhatIsWrongWithThemIsTold) {
   write_file(path, 20, {byte_type(), {3}});
   expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "one label per image", "/train", "per pixel"});
   write_file(path, 20, {byte_type(), {3, width, height}});
-  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "is of 3 x 6 x 4", "expected 3 x 4 x 6"});
+  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "has shape 3 x 6 x 4", "expected 3 x 4 x 6"});
   const hid_t two_bytes = H5T_STD_I16LE;
   for (const hid_t type : {byte_type(), two_bytes}) {
     write_file(path, 20, {type, {3, height, width}, {{"classes", 2}}, 7});
