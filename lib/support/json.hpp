@@ -2,6 +2,11 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
+#include <utility>
+
+// Compiling for AMD devices, clang 15 crashes unless this was asked before a std::map of JSON values needs it.
+static_assert(!std::is_copy_assignable_v<std::pair<const std::string, nlohmann::json>>);
 
 namespace halograd {
 

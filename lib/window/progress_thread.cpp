@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 
 constexpr int probes_per_burst = 64;
 constexpr int tries = 3;
-constexpr auto computing = 40ms;       // of the rank that a put goes to, in a try
-constexpr std::size_t floats = 65536;  // of a put: more than MPIs send along with its announcement
+constexpr auto computing = 40ms;             // of the rank that a put goes to, in a try
+constexpr std::size_t trial_floats = 65536;  // of a put: more than MPIs send along with its announcement
 
 double processor_seconds() {
   timespec time{};
@@ -32,14 +32,14 @@ double processor_seconds() {
 bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory) {
   if (comm.ranks() == 1) return true;
   const int rank = comm.rank(), target = comm.ranks() - 1;
-  constexpr std::size_t bytes = floats * sizeof(float);
+  constexpr std::size_t bytes = trial_floats * sizeof(float);
   SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put);
   std::optional<DeviceWindow> device;
   if (memory == HaloMemory::device) device.emplace(comm, bytes);
   if (!segment.window() && !device) return true;  // stores
   const MPI_Win put_window = (device ? device->window() : segment.window()).handle();
-  const std::vector<float> host_values(device ? 0 : floats, 1);
-  const Buffer<float> device_values("halograd::probe", device ? floats : 0);
+  const std::vector<float> host_values(device ? 0 : trial_floats, 1);
+  const Buffer<float> device_values("halograd::probe", device ? trial_floats : 0);
   const float* const values = device ? device_values.data() : host_values.data();
   const std::int64_t version = 1;
   int slow = 0;
@@ -52,7 +52,7 @@ bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory m
     } else if (rank == 0) {
       MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, segment.comm().handle(), MPI_STATUS_IGNORE);
       const PolitePause time;
-      MPI_Put(values, floats, MPI_FLOAT, target, 0, floats, MPI_FLOAT, put_window);
+      MPI_Put(values, trial_floats, MPI_FLOAT, target, 0, trial_floats, MPI_FLOAT, put_window);
       MPI_Win_flush(target, put_window);
       if (segment.window()) {
         // Open MPI copies a put straight into the memory of a process of this node, but sends it the accumulate.

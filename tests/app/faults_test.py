@@ -3,14 +3,13 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import unittest
 
 import h5py
 
 from faults import FaultTest
-from program import contents, main, ranks_below, sets
+from program import contents, kill_ranks, main, sets
 from resume_test import RUN_FILE, SGD
 
 STEPS = 9  # an epoch of RUN_FILE
@@ -87,8 +86,7 @@ class Folder(FaultTest):
             result = self.run_program(*words, *switch, ranks=2)
             self.check_refused(result, "runs/run is in use by process", "--set name=")
         self.assertIsNone(process.poll(), self.log())
-        for rank in ranks_below(process.pid):  # the lock goes with its holder
-            os.kill(rank, signal.SIGKILL)
+        kill_ranks(process.pid)  # the lock goes with its holder
         process.wait(60)
         out = self.succeed("train", run, *sets(training__epochs=1), "--overwrite", ranks=2)
         self.assertIn("Done", out)

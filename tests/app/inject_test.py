@@ -96,7 +96,7 @@ class Injected(ProgramTest):
         self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5),
                     words=["comm.inject.drop_fraction loses halos", "a rank waits for them without end"])
         self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5, averager__name="allreduce"),
-                    words=['the averager "allreduce" needs all that is sent'])
+                    words=['the averager "allreduce" needs everything that is sent'])
 
     def test_a_rank_that_there_is_not(self):
         self.refuse("train", self.run_file, *sets(comm__inject__slow_rank=2),

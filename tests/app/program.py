@@ -1,6 +1,7 @@
 """Runs the program for the tests beside this file: on so many ranks, in a folder of its own, bounded in time."""
 
 import collections
+import contextlib
 import json
 import os
 import re
@@ -125,6 +126,13 @@ def ranks_below(launcher):
         return process == launcher
 
     return [process for process in programs if lies_below(process)]
+
+
+def kill_ranks(launcher):
+    """Ends them at once; a launcher that has seen one of them end may be faster with the others."""
+    for rank in ranks_below(launcher):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank, signal.SIGKILL)
 
 
 class ProgramTest(unittest.TestCase):

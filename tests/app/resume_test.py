@@ -3,14 +3,13 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 import unittest
 
 import h5py
 
-from program import SYNTHETIC, TIMEOUT, ProgramTest, launched, main, ranks_below, read_metrics, read_replicas, sets
+from program import SYNTHETIC, TIMEOUT, ProgramTest, kill_ranks, launched, main, read_metrics, read_replicas, sets
 
 # All that a step draws at random or keeps: batch-norm's statistics, dropout, both augmentations.
 NETWORK = """
@@ -189,8 +188,7 @@ class Resume(ProgramTest):
         end = time.monotonic() + TIMEOUT
         while not os.path.exists(checkpoint) and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
-        for rank in ranks_below(process.pid):
-            os.kill(rank, signal.SIGKILL)
+        kill_ranks(process.pid)
         process.wait(TIMEOUT)
         self.assertNotEqual(process.returncode, 0)
         with h5py.File(checkpoint, "r") as file:

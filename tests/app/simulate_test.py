@@ -57,7 +57,7 @@ class Simulate(ProgramTest):
 
     def test_refusals(self):
         for words, message in (
-                (("--topology", "moebius"), 'topology.kind is "moebius"'),
+                (("--topology", "moebius"), '--topology is "moebius"; expected one of ring'),
                 (("--topology", "complete", "--ranks", "4096"), "expected at most 1024 ranks"),
                 (("--topology", "random_regular", "--degree", "3"), "expected an even number"),
                 (("--network", "lenet"), 'did you mean "lenet5"?')):

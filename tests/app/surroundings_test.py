@@ -4,7 +4,6 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 import unittest
@@ -14,7 +13,7 @@ import numpy as np
 
 from faults import FaultTest
 from image_files import write_classes
-from program import (INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, launched, main, ranks_below,
+from program import (INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, kill_ranks, launched, main,
                      read_metrics, sets)
 from resume_test import RUN_FILE, SGD
 
@@ -277,8 +276,7 @@ class Crash(FaultTest):
         process = self.start(words, 2)
         self.until(process, "^ *4/100000 ")  # each epoch waits until that before the last is written
         self.assertIsNone(process.poll(), self.log())
-        for rank in ranks_below(process.pid):
-            os.kill(rank, signal.SIGKILL)
+        kill_ranks(process.pid)
         process.wait(60)
         path = self.path("runs/run/metrics.h5")
         with open(path, "rb") as file:
