@@ -100,12 +100,12 @@ class RunFile(ProgramTest):
         self.succeed("train", SYNTHETIC, "--stop-after", 1, ranks=1)
         before = self.checkpoints()
         result = self.run_program("train", SYNTHETIC, "--resume", *sets(optimizer__learning_rate=1e30), ranks=1)
-        self.check_refused(result, "not finite", "optimizer.learning_rate", "all that was finite is in")
+        self.check_refused(result, "not finite", "optimizer.learning_rate", "the last state that was finite is in")
         after = self.checkpoints()
         self.assertTrue(before.items() < after.items())
         self.assertEqual(len(after), len(before) + 1)
         result = self.run_program("train", SYNTHETIC, *sets(name="many", optimizer__learning_rate=1e30), ranks=3)
-        self.check_refused(result, "not finite", "optimizer.learning_rate", "all that was finite is in")
+        self.check_refused(result, "not finite", "optimizer.learning_rate", "the last state that was finite is in")
 
 
 class TopologyFile(ProgramTest):

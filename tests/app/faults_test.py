@@ -31,7 +31,7 @@ class Damage(FaultTest):
 
     def resume_without_the_newest(self, *words):
         out = self.succeed(*self.words, "--resume", ranks=2)
-        self.assertIn(f"Skipped a checkpoint that is damaged: {self.newest}", out)
+        self.assertIn(f"Skipped a damaged checkpoint: {self.newest}", out)
         for word in words:
             self.assertIn(word, out)
         self.assertIn(f"Resumed from {self.before}: 1 epochs", out)

@@ -71,7 +71,7 @@ class NonFinite(ProgramTest):
                 path = self.run_file(averager, True)
                 result = self.run_program("train", path, "--overwrite", ranks=ranks)
                 self.check_refused(result, "step ", "rank ", f"image {BROKEN} of the training set", "set.h5",
-                                   "all that was finite is in", "non_finite")
+                                   "the last state that was finite is in", "non_finite")
                 stopped = self.checkpoint()
                 self.assertEqual(stopped["ranks"], ranks)
                 self.run_file(averager, False)  # mended
@@ -102,7 +102,7 @@ class NonFinite(ProgramTest):
                 path = self.run_file(averager, False)
                 result = self.run_program("train", path, "--overwrite", *explode, ranks=ranks)
                 self.check_refused(result, "step ", "rank ", "layer ", "is not finite", "learning_rate",
-                                   "all that was finite is in")
+                                   "the last state that was finite is in")
                 self.checkpoint()
                 result = self.succeed_json("train", path, "--overwrite", *explode, *sets(training__non_finite="skip"),
                                            ranks=ranks)

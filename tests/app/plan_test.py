@@ -37,7 +37,7 @@ class Plan(ProgramTest):
         self.refuse("plan", "--network", "lenet", words=["lenet"], ranks=1)
         self.refuse(*QUICK, "--nodes", 100000, words=["expected at most 65536"], ranks=1)
         self.refuse(*QUICK, words=["plan measures one rank, but 2 were started"], ranks=2)
-        self.refuse(*QUICK, "--nodes", 2, "--memory-gb", 0.000001, words=["fits into a node's memory"], ranks=1)
+        self.refuse(*QUICK, "--nodes", 2, "--memory-gb", 0.000001, words=["fit into a node's memory"], ranks=1)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Digits(ProgramTest):
 
     def check_printed(self, out):
         self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f]")  # no control character but the line feed
-        for line in (r"ranks +4 on 1 node", r"device +\S+, \d+ threads? a rank",
+        for line in (r"ranks +4 on 1 node", r"device +\S+, \d+ threads? per rank",
                      r"data .*digits\.h5: 1438 \+ 359 images", r"network +digits_net, 38330 parameters",
                      r"topology +ring, 8 edges, spectral gap 0\.6667",
                      r"averager +neighbour", r"exchange +307 kB sent per rank and step"):

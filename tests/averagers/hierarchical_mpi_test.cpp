@@ -60,7 +60,7 @@ TEST(Hierarchical, IsTheMeanOfANodeAndTheStencilBetweenNodes) {
         expected.update();
         if (!cta) mix(expected, ranks_per_node);
       }
-      EXPECT_LT(expected.error(expected.x, weights.get()), 2e-6) << ranks_per_node << " ranks a node";
+      EXPECT_LT(expected.error(expected.x, weights.get()), 2e-6) << ranks_per_node << " ranks per node";
       EXPECT_DOUBLE_EQ(
           static_cast<double>(averager->bytes_sent()),
           6 * bytes_per_step(config, ring_of(all_ranks() / ranks_per_node), this_rank(), length, 0, ranks_per_node));

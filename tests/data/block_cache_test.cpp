@@ -167,7 +167,7 @@ TEST(BlockCache, GoesOnWhenTheDiskIsFull) {
   expect_all_blocks(cache);
   EXPECT_EQ(source.reads, 1 + 2 * 9);  // block 0 comes from disk: nothing was written after the first failure
   ASSERT_EQ(warnings.texts.size(), 1U);
-  EXPECT_NE(warnings.texts[0].find("with the blocks that are there"), std::string::npos) << warnings.texts[0];
+  EXPECT_NE(warnings.texts[0].find("with the blocks that are already there"), std::string::npos) << warnings.texts[0];
   for (const fs::directory_entry& entry : fs::directory_iterator(only_subfolder(folder.path())))
     EXPECT_EQ(entry.path().filename().string().find("block-0."), std::string::npos);
 }

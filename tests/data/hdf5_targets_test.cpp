@@ -116,7 +116,7 @@ TEST(Hdf5Targets, WhatIsWrongWithThemIsTold) {
   write_file(path, {20, 2}, some, {3, 3}, some);
   expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "3 real numbers", "2 real numbers"});
   write_file(path, {20, 2}, some, {3, height, width}, some);
-  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "a pixel", "an image"});
+  expect_error([&] { opened(Split::test); }, {"bad.h5:/test/labels", "per pixel", "per image"});
   write_file(path, {20, width, height}, some, {3}, some);
   expect_error([&] { opened(Split::train); }, {"bad.h5:/train/labels", "20 x 6 x 4", "20 x 4 x 6", "20 x K"});
   std::vector<float> broken = some;
