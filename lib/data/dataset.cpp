@@ -1,7 +1,5 @@
 #include "data/dataset.hpp"
 
-#include <utility>
-
 #include "data/readers.hpp"
 #include "kernels/error.hpp"
 
@@ -9,32 +7,37 @@ namespace halograd {
 
 const std::vector<DatasetFormat>& dataset_formats() {
   static const std::vector<DatasetFormat> formats{
-      {"idx", [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_idx(config.path, split); },
+      {"idx",
+       [](const DataConfig& config, Split split, std::uint64_t, const Warn&) { return open_idx(config.path, split); },
        DataPath::folder, is_idx_folder},
       {"cifar10",
-       [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_cifar(config.path, split, 10); },
+       [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
+         return open_cifar(config.path, split, 10);
+       },
        DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 10); }},
       {"cifar100",
-       [](const DataConfig& config, Split split, std::uint64_t, Warn) { return open_cifar(config.path, split, 100); },
+       [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
+         return open_cifar(config.path, split, 100);
+       },
        DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 100); }},
       {"hdf5",
-       [](const DataConfig& config, Split split, std::uint64_t, Warn warn) {
-         return open_hdf5_images(config, split, std::move(warn));
+       [](const DataConfig& config, Split split, std::uint64_t, const Warn& warn) {
+         return open_hdf5_images(config, split, warn);
        },
        DataPath::file, nullptr},
       {"synthetic",
-       [](const DataConfig& config, Split split, std::uint64_t seed, Warn) {
+       [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);
        },
        DataPath::none, nullptr}};
   return formats;
 }
 
-std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn) {
+std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn) {
   const DatasetFormat& format = row_of(dataset_formats(), config.format, "data.format");
   HALOGRAD_REQUIRE(format.path == DataPath::none || !config.path.empty(), "data.path is empty: format \"",
                    config.format, "\" needs a ", format.path == DataPath::file ? "file" : "folder");
-  return format.open(config, split, seed, std::move(warn));
+  return format.open(config, split, seed, warn);
 }
 
 }  // namespace halograd

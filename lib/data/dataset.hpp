@@ -56,7 +56,7 @@ enum class DataPath { none, folder, file };
 /// How images can be stored: data.format.
 struct DatasetFormat {
   const char* name;
-  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, std::uint64_t seed, Warn warn)> open;
+  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn)> open;
   Fact<DataPath> path;
   /// Whether a folder holds files of this format, for importing it; nullptr if the format is not imported.
   Fact<bool (*)(const std::filesystem::path& folder)> found_in;
@@ -84,6 +84,6 @@ const std::vector<SyntheticLabels>& synthetic_labels();
 
 /// Opens the set that `config` describes. Throws Error naming the file, offset or index, what was found and what was
 /// expected.
-std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, Warn warn = {});
+std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn = {});
 
 }  // namespace halograd

@@ -109,6 +109,7 @@ std::string averager_state_difference(const std::string& path, const std::vector
   if (found == expected) return "";
   const auto names_of = [](const std::vector<StateLayout>& states) {
     std::vector<std::string> names;
+    names.reserve(states.size());
     for (const StateLayout& each : states) names.push_back(each.name + " (" + std::to_string(each.length) + ")");
     return names.empty() ? "none" : listed(names);
   };

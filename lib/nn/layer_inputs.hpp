@@ -16,9 +16,9 @@ inline constexpr const char* images_input = "input";
 /// What is wrong with the inputs that a layer names.
 class LayerInputsError : public Error {
  public:
-  LayerInputsError(const std::string& message, std::string hint_, std::size_t layer_,
-                   std::optional<std::size_t> input_ = {})
-      : Error(message), hint(std::move(hint_)), layer(layer_), input(input_) {}
+  LayerInputsError(const std::string& message, std::string what_helps, std::size_t which_layer,
+                   std::optional<std::size_t> which_input = {})
+      : Error(message), hint(std::move(what_helps)), layer(which_layer), input(which_input) {}
   std::string hint;                  ///< may be empty
   std::size_t layer;                 ///< in the list
   std::optional<std::size_t> input;  ///< in the layer's inputs; none: their number is wrong

@@ -143,7 +143,7 @@ template <class Visitor>
 void visit(Visitor& v, NetworkConfig& c) {
   static const std::string names =
       "a reference network (" + listed(names_of(reference_networks())) + "), or any name for a list of layers";
-  v("name", c.name, names.c_str(), a_plain_name());
+  v("name", c.name, names, a_plain_name());
   v.list("layer", c.layers, "the layers in order; none: the reference network of that name");
 }
 
@@ -158,7 +158,7 @@ void visit(Visitor& v, LossConfig& c) {
 template <class Visitor>
 void visit(Visitor& v, OptimizerConfig& c) {
   const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
-    v(key, member, (readers_of(optimizers(), key) + ": " + meaning).c_str(), allowed);
+    v(key, member, readers_of(optimizers(), key) + ": " + meaning, allowed);
   };
   v("name", c.name, "how a gradient changes the weights", one_of(names_of(optimizers())));
   v("learning_rate", c.learning_rate, "learning rate before the schedule's factor", above(0));
@@ -173,7 +173,7 @@ void visit(Visitor& v, OptimizerConfig& c) {
 template <class Visitor>
 void visit(Visitor& v, ScheduleConfig& c) {
   const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
-    v(key, member, (readers_of(schedules(), key) + ": " + meaning).c_str(), allowed);
+    v(key, member, readers_of(schedules(), key) + ": " + meaning, allowed);
   };
   v("name", c.name, "how the learning rate falls", one_of(names_of(schedules())));
   v("warmup_epochs", c.warmup_epochs, "epochs over which the rate first rises linearly from 0", at_least(0));
