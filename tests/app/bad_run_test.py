@@ -179,12 +179,12 @@ class Launch(ProgramTest):
 
     def test_other_settings(self):
         train = ["train", SYNTHETIC]
-        self.check([*train, *sets(optimizer__momentum=0.8)], train, "rank 1", "another run file", "momentum = 0.9",
+        self.check([*train, *sets(optimizer__momentum=0.8)], train, "rank 1", "a different run file", "momentum = 0.9",
                    "momentum = 0.8")
         self.check(train, [*train, *sets(training__epochs=9)], "rank 2", "epochs = 9", "epochs = 2", ranks=(2, 1))
 
     def test_other_files(self):
-        self.check(["train", SYNTHETIC], ["train", DIGITS], "rank 1", "another run file", '"digits"', '"synthetic"')
+        self.check(["train", SYNTHETIC], ["train", DIGITS], "rank 1", "a different run file", '"digits"', '"synthetic"')
 
     def test_a_file_that_one_rank_lacks(self):
         missing = self.path("missing.toml")

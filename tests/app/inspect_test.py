@@ -148,7 +148,7 @@ class Topology(ProgramTest):
                         "bytes_sent": 4000 * edges / ranks}
             self.assertEqual({name: values[name] for name in expected}, expected)
         out = self.succeed("topology", "--kind", "random_matching", "--ranks", 5)
-        self.assertIn("edges            4 a step", out)
+        self.assertIn("edges            4 per step", out)
         rows = np.array([row.split() for row in re.findall(r"(?m)^ +\d+  .*$", out)])
         self.assertEqual(rows.shape, (5, 9))
         for column in rows.T[1:]:  # partners of each other, and one rank without

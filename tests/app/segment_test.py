@@ -18,7 +18,7 @@ SHORT = [os.path.join(INPUTS, "ffn3d.toml"),
 class Segmentation(ProgramTest):
     def test_is_judged_by_intersection_over_union(self):
         out = self.succeed("train", *SHORT, ranks=2)
-        self.assertRegex(out, r"(?m)^  data +synthetic: 24 \+ 6 images of 8x8x8x1, 2 classes a pixel$")
+        self.assertRegex(out, r"(?m)^  data +synthetic: 24 \+ 6 images of 8x8x8x1, 2 classes per pixel$")
         self.assertRegex(out, r"(?m)^  loss +binary_cross_entropy, judged by iou$")
         self.assertRegex(out, r"(?m)^ +epoch +train loss +mean loss +replicas IoU % +mean IoU %")
         self.assertRegex(out, r"(?m)^  mean model +IoU \d+\.\d\d % of the test set$")
@@ -73,7 +73,7 @@ path = "pixels.h5"
 cache_memory = 4096
 """)
         out = self.succeed("train", run, ranks=2)
-        self.assertRegex(out, r"(?m)^  data .*48 \+ 10 images of 9x7x1, 2 classes a pixel$")
+        self.assertRegex(out, r"(?m)^  data .*48 \+ 10 images of 9x7x1, 2 classes per pixel$")
         with h5py.File(self.path("runs/run/checkpoint.h5")) as file:
             weight, bias = (float(file[f"mean/one/{name}"][()].ravel()[0]) for name in ("weight", "bias"))
         with h5py.File(self.path("pixels.h5")) as file:
