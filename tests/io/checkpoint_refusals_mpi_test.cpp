@@ -56,7 +56,7 @@ TEST(Checkpoint, RefusesWhatIsNoCheckpoint) {
   });
   refused("text.h5", {"text.h5", "not an HDF5 file"});
   refused("empty.h5", {"empty.h5", "not an HDF5 file"});
-  refused("foreign.h5", {"foreign.h5", "no halograd checkpoint"});
+  refused("foreign.h5", {"foreign.h5", "not a halograd checkpoint"});
   refused("metrics.h5", {"metrics.h5", "'halograd metrics'", "'halograd checkpoint'"});
   write(folder.file("newer.h5"), replica);
   on_root([&] { change_attribute(folder.file("newer.h5"), "format_version", 3); });
