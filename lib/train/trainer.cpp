@@ -151,7 +151,7 @@ void require_same_model(const RunConfig& before, const RunConfig& config, const 
 }
 
 std::string averaging(const RunConfig& config) {
-  const std::string title = title_of(config.averager);
+  std::string title = title_of(config.averager);
   if (row_of(config.averager).graphs == Graphs::none) return title;
   return title + (config.averager.overlap ? " overlap" : "") + " on " +
          (row_of(config.topology).from_file ? config.topology.file : config.topology.kind) +
