@@ -41,7 +41,7 @@ class Session {
 /// The rank that the launcher gave this process, before MPI is started; 0 without a launcher.
 int launched_rank();
 
-/// Of halograd, Kokkos, MPI and HDF5, in one line.
+/// The versions of halograd, Kokkos, MPI and HDF5, in one line.
 std::string versions();
 
 }  // namespace halograd

@@ -30,7 +30,7 @@ struct AveragerContext {
   /// Makes one more step of the optimizer at the current learning rate, with another gradient than the rank's own.
   std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
 
-  /// Of neighbour averaging as it is (window/halo_place.hpp); the same on all ranks.
+  /// Where the halos of neighbour averaging lie (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;
 };
 

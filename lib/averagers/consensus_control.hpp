@@ -26,8 +26,8 @@ class ConsensusControl {
   std::int64_t next_period(std::int64_t period, const std::array<double, sketch_width>& projections,
                            double squared_step);
 
-  /// Of the last measurement that has ended: estimate of the mean of ||x_i - mean x||^2, mean of the squared steps; -1:
-  /// none that counts. A checkpoint keeps it: finish() ends what is under way.
+  /// What the last measurement that has ended found: estimate of the mean of ||x_i - mean x||^2, mean of the squared
+  /// steps; -1: none that counts. A checkpoint keeps it: finish() ends what is under way.
   void finish();
   [[nodiscard]] std::span<double> measured() { return measured_; }
 

@@ -20,7 +20,7 @@ struct ImportResult {
   bool restarted = false;           ///< a partial file of another source was thrown away
 };
 
-/// Told how many of all images are done.
+/// Is called with how many of all images are done.
 using Progress = std::function<void(long done, long all)>;
 
 /// Writes the images of the sources into one HDF5 file (docs/file-formats.md) by way of `output`.partial, which a later

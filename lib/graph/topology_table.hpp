@@ -32,7 +32,7 @@ struct TopologyRow {
   /// The in-neighbours of the position of each rank; a rank may be named twice, or name itself. Null: it changes, or is
   /// a file's.
   Fact<Graph (*)(const GraphRequest&)> graph;
-  /// Of a graph that changes: the one rank that each takes from in a step, itself: none. Null: it stays.
+  /// The one rank that each rank takes from in a step; itself: none. Null: the graph does not change.
   Fact<std::vector<int> (*)(const StepRequest&)> sources;
   /// Steps after which a graph that changes repeats for so many ranks; null: it does not.
   Fact<std::int64_t (*)(int)> period;

@@ -32,7 +32,7 @@ class OwnedWindow {
 
   [[nodiscard]] MPI_Win handle() const { return window_; }
   [[nodiscard]] explicit operator bool() const { return window_ != MPI_WIN_NULL; }
-  /// Of a window made by on_node(): where the memory of a rank of the node lies in this process.
+  /// Where the memory of a rank of the node lies in this process, for a window made by on_node().
   [[nodiscard]] void* memory_of(int rank) const;
   /// Orders loads and stores of this rank with what others do to its memory; nothing where there is no window.
   void sync() const {

@@ -73,8 +73,8 @@ class Network {
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
 
-  /// Told during a backward pass: the gradients from `begin` to the end of the flat buffer are complete, as far as work
-  /// already given to the execution space goes. Falls from call to call, at last to 0.
+  /// Is called during a backward pass: the gradients from `begin` to the end of the flat buffer are complete, as far as
+  /// work already given to the execution space goes. Falls from call to call, at last to 0.
   using GradientReady = std::function<void(std::size_t begin)>;
 
   /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides

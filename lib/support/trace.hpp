@@ -21,7 +21,7 @@ void start(std::size_t most_events = std::size_t{1} << 20U);
 [[nodiscard]] bool is_on();
 /// Ends it and hands out what was kept. No span may be open in another thread.
 std::vector<Event> stop();
-/// Of the last trace, spans for which there was no room.
+/// How many spans of the last trace there was no room for.
 [[nodiscard]] std::int64_t lost();
 
 /// From here to the end of the block. `name` and `category` must be literals.

@@ -65,7 +65,7 @@ class PairWindow {
   [[nodiscard]] std::size_t slot_at(int rank, std::size_t slot) const;
   void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
             std::int64_t step);
-  /// Of what lies in a slot here: when it was sent, and in which step.
+  /// When what lies in a slot here was sent, and in which step.
   [[nodiscard]] const std::int64_t* header(std::size_t slot) const { return transport_.counter(slot_at(rank_, slot)); }
   [[nodiscard]] bool has_arrived(std::size_t slot) const {
     return clock_.now() >= header(slot)[0] + injector_.latency_nanoseconds();
