@@ -33,37 +33,32 @@ struct BenchmarkArguments {
   bool json = false;
 };
 
-void apply(const BenchmarkArguments& arguments, BenchmarkOptions& options) {
-  if (!arguments.input.empty()) options.input = parse_shape(arguments.input, "--input");
-  if (arguments.classes > 0) options.classes = arguments.classes;
-  if (arguments.batch > 0) options.batch = arguments.batch;
-  if (!arguments.precision.empty()) options.precision = arguments.precision;
-  options.seconds = arguments.seconds;
-  options.layers = arguments.layers;
+void apply(const BenchmarkArguments& arguments, BenchmarkCase& benchmark) {
+  if (!arguments.input.empty()) benchmark.input = parse_shape(arguments.input, "--input");
+  if (arguments.classes > 0) benchmark.classes = arguments.classes;
+  if (arguments.batch > 0) benchmark.run.training.batch = arguments.batch;
+  if (!arguments.precision.empty()) benchmark.run.training.precision = arguments.precision;
+  benchmark.seconds = arguments.seconds;
+  benchmark.layers = arguments.layers;
 }
 
 BenchmarkCase named_case(const BenchmarkArguments& arguments, const std::string& name) {
   BenchmarkCase result = reference_case(name);
-  BenchmarkOptions& options = result.options;
-  apply(arguments, options);
-  if (options.labels_per_image > 1) options.labels_per_image = options.input.pixels();
+  apply(arguments, result);
+  if (result.labels_per_image > 1) result.labels_per_image = result.input.pixels();
   return result;
 }
 
 BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig& config) {
   BenchmarkCase result;
-  result.options.batch = config.training.batch;
-  result.options.optimizer = config.optimizer;
-  result.options.loss = config.loss;
-  result.options.precision = config.training.precision;
+  result.run = config;
   if (arguments.input.empty() || arguments.classes == 0) {
     const auto data = open_dataset(config.data, Split::train, config.training.seed);
-    result.options.input = data->shape();
-    result.options.labels_per_image = data->labels_per_image();
-    result.options.classes = std::max(data->classes(), data->target_values());
+    result.input = data->shape();
+    result.labels_per_image = data->labels_per_image();
+    result.classes = std::max(data->classes(), data->target_values());
   }
-  apply(arguments, result.options);
-  result.network = config.network;
+  apply(arguments, result);
   return result;
 }
 
@@ -96,7 +91,7 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
   warn_of_threads(table.threads);
   std::vector<BenchmarkResult> results;
   for (const BenchmarkCase& each : cases) {
-    results.push_back(benchmark_network(each.network, each.options));
+    results.push_back(run_benchmark(each));
     // After the first steps, so that a machine that lowers its clock under load has done so; once.
     if (table.fma_peak == 0) table.fma_peak = measure_fma_peak(ExecutionSpace());
     if (table.bandwidth == 0) table.bandwidth = measure_memory_bandwidth(ExecutionSpace());

@@ -49,9 +49,9 @@ std::vector<MeasuredBatch> measure(const PlanArguments& arguments, double& model
   std::printf("\n%8s %10s %10s %12s\n", "batch", "step ms", "images/s", "memory");
   for (const int batch : arguments.batches) {
     BenchmarkCase each = reference_case(arguments.network);
-    each.options.batch = batch;
-    each.options.seconds = arguments.seconds;
-    const BenchmarkResult result = benchmark_network(each.network, each.options);
+    each.run.training.batch = batch;
+    each.seconds = arguments.seconds;
+    const BenchmarkResult result = run_benchmark(each);
     model_bytes = sizeof(float) * static_cast<double>(result.parameters);
     // weights, gradients, two buffers of an optimizer, the mean; and what lies between layers
     batches.push_back({batch, result.seconds, 5 * model_bytes + result.arena_bytes});

@@ -46,9 +46,9 @@ void describe_network(const SimulateArguments& arguments, StepWork& work) {
     return;
   }
   BenchmarkCase each = reference_case(arguments.network);
-  if (arguments.batch > 0) each.options.batch = arguments.batch;
-  each.options.seconds = 2;
-  const BenchmarkResult result = benchmark_network(each.network, each.options);
+  if (arguments.batch > 0) each.run.training.batch = arguments.batch;
+  each.seconds = 2;
+  const BenchmarkResult result = run_benchmark(each);
   work.compute_seconds = result.seconds;
   work.model_bytes = sizeof(float) * static_cast<double>(result.parameters);
   std::printf("%-18s %s, batch %d\n", "network", arguments.network.c_str(), result.batch);

@@ -6,7 +6,7 @@ namespace halograd {
 
 namespace {
 
-/// Of x less the block's first row: without a shift the variance of data far from zero cancels.
+/// Terms of x minus the block's first row: without a shift the variance of data far from zero cancels.
 template <class T>
 struct MomentTerms {
   const T* x;

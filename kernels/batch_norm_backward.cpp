@@ -5,7 +5,7 @@ namespace halograd {
 
 namespace {
 
-/// Of dy and of dy (x - mean).
+/// Terms of the sums of dy and of dy (x - mean).
 template <class T>
 struct GradientTerms {
   const T* x;

@@ -20,8 +20,8 @@ enum class CodecKind { bf16, int8, top_k };
 /// in the block, a byte each; zeros elsewhere. 5 `kept` bytes a block.
 struct Codec {
   CodecKind kind = CodecKind::bf16;
-  int kept = 0;  ///< top_k: of a whole block, at least 1; of a shorter one all that it has, if fewer
-  /// Of the code of a block; the last block takes as much as the others.
+  int kept = 0;  ///< top_k: values kept per block, at least 1; a shorter last block keeps all that it has, if fewer
+  /// Bytes of a block's code; the last block takes as many as the others.
   [[nodiscard]] KOKKOS_FUNCTION std::size_t block_bytes() const {
     if (kind == CodecKind::bf16) return 2 * codec_block;
     return kind == CodecKind::int8 ? codec_block + sizeof(float) : 5 * static_cast<std::size_t>(kept);

@@ -95,7 +95,7 @@ struct GatherProduct {
   bool transposed;
   const T* in_place;  ///< the weights, where whole blocks are read from them; or null
 
-  /// Of `in` what the stretch after this one reads, in so many pieces.
+  /// Fetches the part of `in` that the next stretch reads, in `pieces` pieces.
   [[nodiscard]] Prefetch ahead(long stretch, long stretches, long pieces) const {
     if (lattice.images_innermost) return {};  // not one range of memory
     return Prefetch(in, in_values, stretches, stretch + 1, 1, pieces);

@@ -31,7 +31,7 @@ struct NarrowGeometry {
     const long n = row_of_y / out[1] / out[0], d = row_of_y / out[1] % out[0], h = row_of_y % out[1];
     return (n * shape.extent[0] + d * shape.stride[0]) * image + h * shape.stride[1] * row;
   }
-  /// Of y, over all images.
+  /// Rows of y, over all images.
   [[nodiscard]] long rows() const { return static_cast<long>(shape.batch) * out[0] * out[1]; }
 };
 

@@ -11,8 +11,9 @@ class Prefetch {
  public:
   Prefetch() = default;
 
-  /// Of a tensor (null: of nothing) the part that goes with units [first, first + count) of `units`, in the same order
-  /// as its memory, in so many pieces. Only nearly that part, where units do not share the tensor evenly.
+  /// Fetches, in `pieces` pieces, the part of a tensor that belongs to units [first, first + count) of `units`, which
+  /// lie in the order of its memory; only nearly that part where units do not share the tensor evenly. Null: fetches
+  /// nothing.
   template <class T>
   Prefetch(const T* tensor, long values, long units, long first, long count, long pieces) {
     if (tensor == nullptr || first >= units) return;

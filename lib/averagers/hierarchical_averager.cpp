@@ -77,7 +77,7 @@ class HierarchicalAverager final : public WeightAverager {
   }
 
  private:
-  /// Of a rank's replica the floats of its segment begin with, padded to whole slices; its result comes after.
+  /// Floats before the result in a rank's segment: its replica, padded to whole slices.
   [[nodiscard]] std::size_t result_offset() const { return slice_ * static_cast<std::size_t>(group_.ranks_per_node); }
   [[nodiscard]] float* replica_of(int rank) const { return reinterpret_cast<float*>(segment_.of(rank)); }
 

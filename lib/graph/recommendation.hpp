@@ -49,8 +49,8 @@ inline constexpr double near_best = 0.95;
 std::vector<Candidate> candidates(const Cluster& cluster, double model_bytes, const std::vector<MeasuredBatch>& batches,
                                   int slots);
 
-/// Of the neighbour candidates that fit into memory and mix well enough, those whose throughput is near the best; of
-/// these the smallest batch, and of it the one that mixes best. Throws Error where none fits.
+/// The pick among the neighbour candidates that fit into memory, mix well enough and come near the best throughput: the
+/// smallest batch, and with it the graph that mixes best. Throws Error where none fits.
 Candidate recommended(const std::vector<Candidate>& candidates);
 
 }  // namespace halograd

@@ -29,7 +29,7 @@ class Topology {
   Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours);
   /// A graph that changes from step to step, or whose weights are only column-stochastic: no neighbours here.
   explicit Topology(DynamicTopology dynamic);
-  /// Its graphs; null for a graph that stays.
+  /// Its graphs; null for a graph that does not change.
   [[nodiscard]] const DynamicTopology* dynamic() const { return dynamic_.get(); }
 
   [[nodiscard]] const std::string& kind() const;

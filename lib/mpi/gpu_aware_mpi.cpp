@@ -11,7 +11,7 @@
 namespace halograd {
 namespace {
 
-/// Of MPI_COMM_WORLD; empty where the library does not tell.
+/// Memory kinds of MPI_COMM_WORLD; empty where the library does not say.
 std::string memory_kinds() {
   std::string kinds;
 #if MPI_VERSION >= 4

@@ -12,6 +12,7 @@ enum class Precision;  // kernels/conv.hpp
 /// What training.precision may be.
 struct PrecisionName {
   const char* name;
+  Fact<const char*> meaning;
   Fact<Precision> precision;
   Fact<const char*> needs;  ///< devices that compute so
 };

@@ -178,7 +178,7 @@ Conflict graph_conflict(const Checked& run) {
       return refused("another partner in each step", "expected one of " + listed(DynamicTopology::kinds()));
     case Graphs::fixed_undirected:
       if (!run.graph_changes && !row_of(topology).one_way) return std::nullopt;
-      return refused("a graph that stays, with edges both ways",
+      return refused("a graph that does not change, with edges both ways",
                      "for example complete, torus2d or ring: the pairs are drawn among its edges");
     case Graphs::fixed:
       if (!run.graph_changes) return std::nullopt;

@@ -60,9 +60,7 @@ void visit(Visitor& v, TrainingConfig& c) {
     "when a rank's loss or gradient is not finite, all ranks stop with a checkpoint of the last good state, or this "
     "rank skips its update and the skip is counted",
     one_of(names_of(non_finite_choices)));
-  v("precision", c.precision,
-    "what convolutions and dense layers multiply: floats (fp32), or floats rounded to 10 (tf32) or 7 (bf16) bits of "
-    "fraction; tf32 needs an NVIDIA device, bf16 an NVIDIA device or an AMD Instinct MI100 or later",
+  v("precision", c.precision, "what convolutions and dense layers multiply; " + meanings_of(precisions()),
     one_of(names_of(precisions())));
   v("step_recording", c.step_recording,
     "on devices, a step is recorded once and then launched as a whole where possible (auto), or launched piece by "
@@ -149,8 +147,7 @@ void visit(Visitor& v, NetworkConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, LossConfig& c) {
-  v("name", c.name, "the function of the network's outputs and the labels that training minimises",
-    one_of(names_of(losses())));
+  v("name", c.name, meanings_of(losses()), one_of(names_of(losses())));
   v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
     at_least_and_below(0, 1));
 }
@@ -160,7 +157,7 @@ void visit(Visitor& v, OptimizerConfig& c) {
   const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
     v(key, member, readers_of(optimizers(), key) + ": " + meaning, allowed);
   };
-  v("name", c.name, "how a gradient changes the weights", one_of(names_of(optimizers())));
+  v("name", c.name, meanings_of(optimizers()), one_of(names_of(optimizers())));
   v("learning_rate", c.learning_rate, "learning rate before the schedule's factor", above(0));
   some("momentum", c.momentum, "share of the last update that is kept", at_least_and_below(0, 1));
   some("nesterov", c.nesterov, "uses Nesterov's momentum", Allowed{});
@@ -175,7 +172,7 @@ void visit(Visitor& v, ScheduleConfig& c) {
   const auto some = [&v](const char* key, auto& member, const char* meaning, const Allowed& allowed) {
     v(key, member, readers_of(schedules(), key) + ": " + meaning, allowed);
   };
-  v("name", c.name, "how the learning rate falls", one_of(names_of(schedules())));
+  v("name", c.name, meanings_of(schedules()), one_of(names_of(schedules())));
   v("warmup_epochs", c.warmup_epochs, "epochs over which the rate first rises linearly from 0", at_least(0));
   some("milestones", c.milestones, "epochs at which the rate is multiplied by gamma, ascending", above(0));
   some("gamma", c.gamma, "factor at each milestone", above_and_at_most(0, 1));

@@ -14,6 +14,7 @@
 #include "nn/reference_networks.hpp"
 #include "optimizers/optimizer.hpp"
 #include "support/memory.hpp"
+#include "train/model.hpp"
 #include "train/region_times.hpp"
 
 namespace halograd {
@@ -36,26 +37,31 @@ class Steps {
   std::vector<float> images_;
   std::vector<std::int32_t> labels_;
   std::optional<PinnedRange> pinned_images_, pinned_labels_;
+  std::unique_ptr<Network> model_;
 
  public:
-  Steps(const NetworkConfig& config, const BenchmarkOptions& options)
-      : network(config, options.input, Target(options.classes, options.labels_per_image, options.loss), options.batch),
+  explicit Steps(const BenchmarkCase& benchmark)
+      : model_(build_model(benchmark.run, benchmark.input,
+                           Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
+                           benchmark.run.training.batch)),
+        network(*model_),
         replica_(network.make_replica(1)),
-        optimizer_(make_optimizer(options.optimizer, network.parameter_count())),
-        rate_(options.optimizer.learning_rate) {
-    network.compute_in(precision_named(options.precision));
+        optimizer_(make_optimizer(benchmark.run.optimizer, network.parameter_count())),
+        rate_(benchmark.run.optimizer.learning_rate) {
+    const int batch = benchmark.run.training.batch;
+    network.compute_in(precision_named(benchmark.run.training.precision));
     network.replay_steps(true);
-    images_.resize(static_cast<std::size_t>(options.batch * options.input.values()));
-    labels_.resize(static_cast<std::size_t>(options.batch * options.labels_per_image));
+    images_.resize(static_cast<std::size_t>(batch * benchmark.input.values()));
+    labels_.resize(static_cast<std::size_t>(batch * benchmark.labels_per_image));
     pinned_images_.emplace(images_.data(), images_.size() * sizeof(float));
     pinned_labels_.emplace(labels_.data(), labels_.size() * sizeof(std::int32_t));
-    batch_ = {options.batch, images_.data(), labels_.data()};
+    batch_ = {batch, images_.data(), labels_.data()};
     constexpr double spread = 3.4641016151377544;  // uniform with variance 1
     for (std::size_t i = 0; i < images_.size(); ++i) {
       images_[i] = static_cast<float>(spread * (random_uniform(1, i) - 0.5));
     }
     for (std::size_t i = 0; i < labels_.size(); ++i) {
-      labels_[i] = static_cast<std::int32_t>(random_bits(2, i) % static_cast<std::uint64_t>(options.classes));
+      labels_[i] = static_cast<std::int32_t>(random_bits(2, i) % static_cast<std::uint64_t>(benchmark.classes));
     }
   }
 
@@ -89,7 +95,7 @@ class Steps {
     return values;
   }
 
-  Network network;
+  Network& network;
 
  private:
   ExecutionSpace exec_;
@@ -101,9 +107,9 @@ class Steps {
 };
 
 /// Floating-point operations and least bytes of each region of a step, by its path.
-std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkOptions& options) {
+std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCase& benchmark) {
   std::map<std::string, PassTime> passes;
-  const double batch = options.batch;
+  const double batch = benchmark.run.training.batch;
   for (const NodeInfo& node : steps.network.nodes()) {
     const auto add = [&](const std::string& path, const std::string& pass, double flops, double values) {
       passes[path] = {node.name, node.types, to_string(node.output), pass, 0, flops, sizeof(float) * values};
@@ -128,22 +134,22 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkOpt
   const auto part = [&](const std::string& name, double values) {
     passes[name] = {name, "", "", name, 0, 0, sizeof(float) * values};
   };
-  part("load", 2 * batch * static_cast<double>(options.input.values()));
+  part("load", 2 * batch * static_cast<double>(benchmark.input.values()));
   part("loss", 2 * batch * static_cast<double>(steps.network.nodes().back().output.values()));
   const double parameters = static_cast<double>(steps.network.parameter_count());
   part("update", 3 * parameters + 2 * steps.optimizer_values());
   return passes;
 }
 
-void time_layers(Steps& steps, const BenchmarkOptions& options, BenchmarkResult& result) {
+void time_layers(Steps& steps, const BenchmarkCase& benchmark, BenchmarkResult& result) {
   RegionTimes times;
   steps.network.replay_steps(false);  // a graph has no regions
   std::vector<double> rest;
   steps.step();
   times.end_step();
-  const std::vector<double> step_seconds = steps.run(options.seconds, [&] { times.end_step(); });
+  const std::vector<double> step_seconds = steps.run(benchmark.seconds, [&] { times.end_step(); });
   result.timed_seconds = median(step_seconds);
-  std::map<std::string, PassTime> known = passes_of(steps, options);
+  std::map<std::string, PassTime> known = passes_of(steps, benchmark);
   for (const RegionTimes::Entry& entry : times.entries()) {
     const auto found = known.find(entry.path);
     if (found == known.end()) continue;
@@ -175,42 +181,43 @@ double step_flops(const Network& network, int batch) {
 BenchmarkCase reference_case(const std::string& name) {
   const ReferenceNetwork& reference = reference_network(name);
   BenchmarkCase result;
-  result.options.input = reference.input;
-  result.options.classes = reference.classes;
-  result.options.batch = reference.batch;
-  result.options.optimizer.learning_rate = 0.01;
-  result.options.optimizer.momentum = 0.9;
-  result.options.loss.name = reference.loss;
-  if (reference.labels_pixels) result.options.labels_per_image = reference.input->pixels();
-  result.network.name = name;
+  result.input = reference.input;
+  result.classes = reference.classes;
+  if (reference.labels_pixels) result.labels_per_image = reference.input->pixels();
+  result.run.network.name = name;
+  result.run.loss.name = reference.loss;
+  result.run.training.batch = reference.batch;
+  result.run.optimizer.learning_rate = 0.01;
+  result.run.optimizer.momentum = 0.9;
   return result;
 }
 
-BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options) {
+BenchmarkResult run_benchmark(const BenchmarkCase& benchmark) {
   restart_peak_memory();
   const double free_before = free_accelerator_memory();
-  Steps steps(config, options);
+  Steps steps(benchmark);
   for (int i = 0; i < warm_up_steps; ++i) steps.step();
-  const std::vector<double> times = steps.run(options.seconds, [] {});
+  const std::vector<double> times = steps.run(benchmark.seconds, [] {});
 
+  const TrainingConfig& training = benchmark.run.training;
   BenchmarkResult result;
-  result.network = config.name;
-  result.input = to_string(options.input);
-  result.classes = options.classes;
-  result.batch = options.batch;
-  result.precision = options.precision;
+  result.network = benchmark.run.network.name;
+  result.input = to_string(benchmark.input);
+  result.classes = benchmark.classes;
+  result.batch = training.batch;
+  result.precision = training.precision;
   result.parameters = steps.network.parameter_count();
   result.steps = static_cast<long>(times.size());
   result.seconds = median(times);
   result.fastest = *std::min_element(times.begin(), times.end());
   result.slowest = *std::max_element(times.begin(), times.end());
-  result.images_per_second = options.batch / result.seconds;
-  result.flops = step_flops(steps.network, options.batch);
+  result.images_per_second = training.batch / result.seconds;
+  result.flops = step_flops(steps.network, training.batch);
   result.arena_bytes = static_cast<double>(steps.network.arena_bytes());
   result.peak_memory = peak_memory();
   if (!runs_on_host) result.device_memory = free_before - free_accelerator_memory();
   result.replay_refusal = steps.network.replay_refusal();
-  if (options.layers) time_layers(steps, options, result);
+  if (benchmark.layers) time_layers(steps, benchmark, result);
   return result;
 }
 

@@ -3,22 +3,19 @@
 #include <string>
 #include <vector>
 
-#include "config/network_config.hpp"
-#include "config/training_config.hpp"
-#include "nn/layer.hpp"
+#include "config/config.hpp"
+#include "kernels/shape.hpp"
 
 namespace halograd {
 
-struct BenchmarkOptions {
+/// What is trained, and for how long.
+struct BenchmarkCase {
+  RunConfig run;  ///< its network, loss, optimizer, precision and training.batch: images per step
   Shape input;
   int classes = 0;
   long labels_per_image = 1;
-  LossConfig loss;
-  int batch = 0;
-  OptimizerConfig optimizer;
-  std::string precision = "fp32";  ///< as training.precision
-  double seconds = 4;              ///< of measured steps; at least five are taken
-  bool layers = false;             ///< also the time of each layer, in a second run with a fence around each
+  double seconds = 4;   ///< of measured steps; at least five are taken
+  bool layers = false;  ///< also the time of each layer, in a second run with a fence around each
 };
 
 /// One pass of one layer (or another part of the step) over a batch: medians over the steps.
@@ -34,8 +31,6 @@ struct BenchmarkResult {
   std::string network;
   std::string input;
   int classes = 0;
-  long labels_per_image = 1;
-  LossConfig loss;
   int batch = 0;
   std::string precision;
   std::size_t parameters = 0;
@@ -51,17 +46,11 @@ struct BenchmarkResult {
   std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
 };
 
-/// A network, and how it is to be run.
-struct BenchmarkCase {
-  NetworkConfig network;
-  BenchmarkOptions options;
-};
-
 /// A reference network as it is usually trained. Throws Error for an unknown name.
 BenchmarkCase reference_case(const std::string& name);
 
 /// Trains a network on one random batch: forward, loss, backward, update, nothing else. Throws Error where the network
 /// does not fit in memory, or this build's devices do not compute in that precision.
-BenchmarkResult benchmark_network(const NetworkConfig& config, const BenchmarkOptions& options);
+BenchmarkResult run_benchmark(const BenchmarkCase& benchmark);
 
 }  // namespace halograd

@@ -181,7 +181,7 @@ void HaloTransport::make_progress() {
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm().handle(), &found, MPI_STATUS_IGNORE);
 }
 
-// Of the device window this relies on: MPI_Win_flush has completed a put at its target before the origin sets the
+// This relies on the device window: MPI_Win_flush has completed a put at its target before the origin sets the
 // counter; in the unified memory model what is complete there is in the memory itself, and MPI_Win_sync by its owner,
 // after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was
 // in the device's memory before the launch, whoever wrote it (CUDA documents this of GPUDirect RDMA; assumed of HIP).

@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t length = (std::size_t{1} << 29U) + 12345;
 static_assert(length * sizeof(float) > std::size_t{1} << 31U);
 
-/// Of entry i of rank `rank`: below 2^23, so that sums of two are exact too, and other at any distance of 2^28 or 2^29.
+/// Value of entry i on rank `rank`: below 2^23, so that sums of two are exact too, and different 2^28 or 2^29 entries
+/// on.
 float entry(std::size_t i, int rank) {
   const auto mixed = (static_cast<std::uint64_t>(i) * 2654435761U + (static_cast<std::uint64_t>(i) >> 26U) * 40503U);
   return static_cast<float>(((mixed >> 9U) + 77777U * static_cast<std::uint64_t>(rank)) & 0x7fffffU);

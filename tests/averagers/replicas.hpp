@@ -61,7 +61,7 @@ inline constexpr float rate = 0.125F;
 struct Descent {
   explicit Descent(std::size_t length, float momentum_ = 0)
       : momentum(momentum_), velocity(std::vector<float>(length)) {}
-  /// Of the weights from number `begin` on.
+  /// Steps the weights from number `begin` on.
   void step(Vector<float> weights, Vector<const float> gradient, std::size_t begin = 0) const {
     const std::size_t length = weights.extent(0);
     std::vector<float> x(length), g(length), v = velocity.get();

@@ -130,8 +130,8 @@ TEST(DynamicTopology, ExponentialHopsOfPowersOfTwoAgreeExactlyAfterEachRound) {
 }
 
 TEST(DynamicTopology, RandomMatchingForgetsHalfOfTheDistanceAStep) {
-  // Of the squared distance, each pair loses the half that lies between its two: in expectation (P - 2) / (2 (P - 1))
-  // of it is left after a step (Boyd et al., 2006). A thousandth takes 2 ln(1000) / ln(1 / that) = 19.5 of 64 ranks.
+  // Each pair loses half of the squared distance between its two: in expectation (P - 2) / (2 (P - 1)) of it is left
+  // after a step (Boyd et al., 2006). A thousandth takes 2 ln(1000) / ln(1 / that) = 19.5 of 64 ranks.
   const double left = 62.0 / (2 * 63);
   const double expected = -2 * std::log(1e-3) / -std::log(left);
   double steps = 0;

@@ -68,14 +68,14 @@ TEST(Mixing, OnePeerExponentialAgreesExactlyAfterLog2PSteps) {
     EXPECT_EQ(distances.size(), static_cast<std::size_t>(std::lround(std::log2(ranks)))) << ranks;
     EXPECT_LE(distances.back(), 1e-12) << ranks;
   }
-  // Of other numbers of ranks it does not agree in a round, but comes close.
+  // Other numbers of ranks do not agree in a round, but come close.
   const std::vector<double> distances = simulate_mixing(ExecutionSpace(), one_peer_exponential(12), {4, 1e-12, 1000});
   EXPECT_GT(distances.size(), 4U);
   EXPECT_LE(distances.back(), 1e-12);
 }
 
 TEST(Mixing, ManyRanksAreMixedAsOneRowAtATimeWouldBe) {
-  // Of a hypercube with uniform weights, independent replicas keep the share sum_k C(n, k) (1 - 2k/(n+1))^2 / 2^n of
+  // On a hypercube with uniform weights, independent replicas keep the share sum_k C(n, k) (1 - 2k/(n+1))^2 / 2^n of
   // their squared distance in the first step.
   constexpr int axes = 12;
   double kept = 0, choose = 1;

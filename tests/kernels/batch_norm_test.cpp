@@ -162,7 +162,7 @@ TYPED_TEST(BatchNormTest, AgreesWithAPlainLoop) {
     const auto expected = plain(in);
     const auto found = train(in, false);
     const double bound = 10 * tolerance<T>;
-    // Of two rows that happen to be close, the deviation is small and its relative error large.
+    // Where two rows happen to be close, the deviation is small and its relative error large.
     const double loose = shape.rows < 4 ? 1000 * bound : bound;
     expect_near(found.mean, expected.mean, bound, "mean");
     expect_near(found.inverse_std, expected.inverse_std, bound, "inverse_std");

@@ -70,7 +70,7 @@ TEST(AveragerConfigTest, GraphsAndAveragersThatDoNotGoTogetherAreRefused) {
          "topology.weights = \"out_degree\" applies only to averager.name = \"push_sum\"");
   expect("name = \"gossip_grad\"", "", "another partner in each step; topology.kind is \"ring\"");
   expect("name = \"ad_psgd\"", "kind = \"exponential\"", "edges both ways");
-  expect("name = \"ad_psgd\"", "kind = \"random_matching\"", "a graph that stays");
+  expect("name = \"ad_psgd\"", "kind = \"random_matching\"", "a graph that does not change");
   expect("name = \"fast\"", "kind = \"one_peer_exponential\"", "neighbours that stay the same");
   expect("codec = \"int8\"", "kind = \"one_peer_exponential\"", "averager.codec = \"int8\" needs neighbours that stay");
   expect("momentum = \"averaged\"", "kind = \"random_matching\"", "averager.momentum = \"averaged\" needs");

@@ -109,6 +109,34 @@ TEST(Reference, LayersAreDescribedAsInTheirRows) {
   }
 }
 
+TEST(Reference, NetworksAreDescribedAsInTheirRows) {
+  const std::vector<std::string> lines = lines_of("docs/run-files.md");
+  for (const ReferenceNetwork& network : reference_networks()) {
+    const std::string wanted =
+        std::string("| ") + network.name + " | " + to_string(network.input) + " | " + *network.meaning + " |";
+    EXPECT_NE(std::find(lines.begin(), lines.end(), wanted), lines.end()) << "not in docs/run-files.md: " << wanted;
+  }
+}
+
+/// The table "One TOML file describes a run" names all that there is, but for networks and topologies, too many for it.
+TEST(Reference, ReadmeNamesEveryChoice) {
+  const std::vector<std::string> lines = lines_of("README.md");
+  const auto names_all = [&](const std::string& key, const std::vector<std::string>& names) {
+    const auto about = [&](const std::string& line) { return line.find("| `" + key + "` |") != std::string::npos; };
+    const auto line = std::find_if(lines.begin(), lines.end(), about);
+    ASSERT_NE(line, lines.end()) << key;
+    for (const std::string& name : names) {
+      EXPECT_NE(line->find("`" + name + "`"), std::string::npos) << key << " may be " << name;
+    }
+    const auto others = std::count(line->begin(), line->end(), '`') / 2 - 1 - static_cast<long>(names.size());
+    EXPECT_EQ(others, 0) << *line;
+  };
+  names_all("data.format", names_of(dataset_formats()));
+  names_all("loss.name", names_of(losses()));
+  names_all("averager.name", names_of(averagers()));
+  names_all("optimizer.name", names_of(optimizers()));
+}
+
 TEST(Reference, LayersTakeTheKeysOfTheirRows) {
   for (const LayerType& type : layer_types()) {
     LayerConfig layer;
