@@ -7,25 +7,25 @@ namespace halograd {
 
 const std::vector<DatasetFormat>& dataset_formats() {
   static const std::vector<DatasetFormat> formats{
-      {"idx",
+      {"idx", "files of MNIST, Fashion-MNIST or EMNIST, plain or gzipped",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) { return open_idx(config.path, split); },
        DataPath::folder, is_idx_folder},
-      {"cifar10",
+      {"cifar10", "CIFAR-10's binary version",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 10);
        },
        DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 10); }},
-      {"cifar100",
+      {"cifar100", "CIFAR-100's binary version, fine labels",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 100);
        },
        DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 100); }},
-      {"hdf5",
+      {"hdf5", "a file of any size, read as it is needed",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn& warn) {
          return open_hdf5_images(config, split, warn);
        },
        DataPath::file, nullptr},
-      {"synthetic",
+      {"synthetic", "patterns made as they are read",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);
        },

@@ -56,6 +56,7 @@ enum class DataPath { none, folder, file };
 /// How images can be stored: data.format.
 struct DatasetFormat {
   const char* name;
+  Fact<const char*> meaning;
   Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn)> open;
   Fact<DataPath> path;
   /// Whether a folder holds files of this format, for importing it; nullptr if the format is not imported.

@@ -70,10 +70,23 @@ void visit(Visitor& v, TrainingConfig& c) {
     "seconds after which a run stops with a checkpoint, from which it can be resumed; 0: no limit", at_least(0));
 }
 
+/// The data formats whose data.path is a folder, or a file.
+inline std::string formats_with(DataPath path) {
+  std::vector<std::string> names;
+  for (const DatasetFormat& format : dataset_formats()) {
+    if (format.path == path) names.emplace_back(format.name);
+  }
+  return listed(names);
+}
+
 template <class Visitor>
 void visit(Visitor& v, DataConfig& c) {
-  v("format", c.format, "format in which the images are stored", one_of(names_of(dataset_formats())));
-  v("path", c.path, "folder (idx, cifar10, cifar100) or file (hdf5), relative to the run file", a_path());
+  v("format", c.format, "how the images are stored; " + meanings_of(dataset_formats()),
+    one_of(names_of(dataset_formats())));
+  v("path", c.path,
+    "folder (" + formats_with(DataPath::folder) + ") or file (" + formats_with(DataPath::file) +
+        "), relative to the run file",
+    a_path());
   v("mean", c.mean,
     "subtracted from the images, one number per channel, on a scale where the largest value is 1; empty: 0", Allowed{});
   v("standard_deviation", c.standard_deviation, "the images are divided by it, one number per channel; empty: 1",

@@ -14,6 +14,9 @@ import subprocess
 import tempfile
 import unittest
 
+import h5py
+import numpy as np
+
 ROOT = pathlib.Path(os.environ["HALOGRAD_SOURCE_DIR"])
 PROGRAM = pathlib.Path(os.environ["HALOGRAD_PROGRAM"])
 BUILD = PROGRAM.parent
@@ -110,6 +113,16 @@ class Recipes(unittest.TestCase):
     def test_network(self):
         self.add("network", 2)
         result = self.train(2, "network={name='two_layers'}")
+        self.assertGreater(result["mean_model_accuracy"], 0.8)
+
+    def test_dataset(self):
+        self.add("dataset", 2)
+        with h5py.File(ROOT / "inputs/digits.h5", "r") as digits:
+            for group in ("train", "test"):
+                images, labels = digits[f"{group}/images"], digits[f"{group}/labels"]
+                rows = np.column_stack([labels[()], 15 * images[()].reshape(len(labels), -1)])
+                np.savetxt(self.folder / f"{group}.txt", rows, fmt="%d")
+        result = self.train(2, "data.format=text", f"data.path={self.folder}")
         self.assertGreater(result["mean_model_accuracy"], 0.8)
 
 
