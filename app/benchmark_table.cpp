@@ -10,7 +10,7 @@
 namespace halograd {
 namespace {
 
-/// A number with so many decimals, or a dash if it is not known.
+/// A number with `decimals` decimals, or a dash if it is not known.
 std::string figure(int decimals, double value, bool known) {
   return known ? format("%.*f", decimals, value) : "-";
 }

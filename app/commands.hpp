@@ -27,7 +27,7 @@ void add_import(CLI::App& app);
 /// `halograd convert INPUT OUTPUT`: checkpoints to and from PyTorch state dictionaries, and to ONNX. On one rank.
 void add_convert(CLI::App& app, Session& session);
 
-/// `halograd benchmark`: training images a second of networks on one random batch, by layer if wanted.
+/// `halograd benchmark`: training images per second of networks on one random batch, by layer if wanted.
 void add_benchmark(CLI::App& app, Session& session);
 
 /// `halograd jobscript`: a batch script for a Slurm cluster, explained line by line. Needs no MPI launch. `words`: the

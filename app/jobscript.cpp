@@ -28,7 +28,8 @@ std::string job_name(std::string name) {
   return name;
 }
 
-/// Whether the run file is one that so many ranks can train: found now, and not when the job starts days from now.
+/// Whether the run file is one that this number of ranks can train: found now, and not when the job starts days from
+/// now.
 void require_trainable(const RunConfig& config, const JobDescription& job) {
   const int ranks = job.nodes * layout_of(job).ranks_per_node;
   HALOGRAD_REQUIRE(config.training.batch >= ranks, job.config, ": training.batch is ", config.training.batch,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int most_threads = 8;     // a small network's layers are too small for more
 constexpr int wanted_ranks = 4;     // with fewer there is little to average
-constexpr int idle_share = 16;      // one core of so many may stay idle
+constexpr int idle_share = 16;      // one core in this many may stay idle
 constexpr long save_seconds = 120;  // before the end: for the step in hand and the checkpoint
 
 void require_name(const std::string& value, const char* option) {

@@ -24,11 +24,11 @@ struct JobDescription {
 struct JobLayout {
   int ranks_per_node = 1;
   int cores_per_rank = 1;
-  std::string reason;  ///< why so many, a sentence
+  std::string reason;  ///< a sentence that gives the reason for the number
 };
 
-/// A rank a GPU; on cores, the most threads a rank, at most 8, that leave the job 4 ranks and no more than 1/16 of the
-/// cores idle. Throws Error where the node has fewer cores than ranks.
+/// One rank per GPU; on cores, the most threads per rank, at most 8, that leave the job 4 ranks and no more than 1/16
+/// of the cores idle. Throws Error where the node has fewer cores than ranks.
 JobLayout layout_of(const JobDescription& job);
 
 /// Seconds of a time limit as sbatch writes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours,

@@ -20,7 +20,7 @@ struct SimulationOptions {
   StepWork work;
 };
 
-/// A line of its table: an averager on a topology of so many ranks.
+/// A line of its table: an averager on a topology of a given number of ranks.
 struct SimulatedRow {
   int ranks = 0;
   std::string averager;  ///< neighbour, gossip, ring_allreduce, tree_allreduce
@@ -31,7 +31,7 @@ struct SimulatedRow {
   StepEstimate step;
 };
 
-/// Throws Error for a topology that there is not, or not of so many ranks.
+/// Throws Error for a topology that there is not, or not for that number of ranks.
 void require_possible(const SimulationOptions& options);
 
 /// Prints the table as it grows and returns it.

@@ -7,7 +7,7 @@
 
 namespace halograd {
 
-/// What lossy codecs make of blocks of so many values, the last one shorter.
+/// What lossy codecs make of blocks of codec_block values, the last one shorter.
 constexpr long codec_block = 256;
 
 enum class CodecKind { bf16, int8, top_k };
@@ -17,7 +17,7 @@ enum class CodecKind { bf16, int8, top_k };
 /// int8: per block a float scale = largest |value| / 127, then a signed byte a value = value / scale, rounded to
 /// nearest even. 1 byte a value and 4 a block.
 /// top_k: per block the `kept` values that are largest in size (of equal ones the first), as floats, then their places
-/// in the block, a byte each; zeros elsewhere. 5 `kept` bytes a block.
+/// in the block, one byte each; zeros elsewhere. 5 `kept` bytes per block.
 struct Codec {
   CodecKind kind = CodecKind::bf16;
   int kept = 0;  ///< top_k: values kept per block, at least 1; a shorter last block keeps all that it has, if fewer

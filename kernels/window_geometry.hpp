@@ -96,7 +96,8 @@ struct WindowGeometry {
     return static_cast<long>(batch) * out[0] * out[1] * out[2];
   }
   [[nodiscard]] int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  /// The least extent with so many outputs along an axis; not positive where all of them would lie in the padding.
+  /// The least extent that gives this number of outputs along an axis; not positive where all of them would lie in the
+  /// padding.
   [[nodiscard]] long extent_for(int index, long outputs) const {
     return (outputs - 1) * stride[index] - 2L * padding[index] +
            static_cast<long>(dilation[index]) * (kernel[index] - 1) + 1;

@@ -55,7 +55,7 @@ class RankListener : public ::testing::EmptyTestEventListener {
 };
 
 int run_tests(int rank, int size) {
-  // A launcher of another MPI than the one linked starts so many programs of one rank each, and all would pass.
+  // A launcher of another MPI than the one linked starts that many programs of one rank each, and all would pass.
   const char* expected = std::getenv("HALOGRAD_TEST_RANKS");
   if (expected != nullptr && std::stoi(expected) != size) {
     std::fprintf(stderr, "expected %s ranks, MPI says %d: does the launcher belong to the MPI that is linked?\n",

@@ -12,7 +12,7 @@
 /// How the threads of a team multiply two panels in shared memory and hold their part of a tile's results. A tile has
 ///
 ///   using Value;  static constexpr int rows, columns, depth (of a panel), threads
-///   using Word;   static constexpr int values_in_word      what a panel holds: so many values along the depth
+///   using Word;   static constexpr int values_in_word      what a panel holds: number of values along the depth
 ///   static void put(Word* word, int part, Value)           a value into its part of a word
 ///   class Results                                          of one thread
 ///     void multiply<a_stride, b_stride>(thread, a, b)      adds A B, of panels (depth / values_in_word, stride)

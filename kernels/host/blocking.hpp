@@ -71,13 +71,13 @@ void parallel_tasks(const Exec& exec, const char* name, int tasks, const Functio
   exec.fence();
 }
 
-/// A task's part of so many units.
+/// A task's part of a number of units.
 struct Share {
   long begin, end;
   Share(long total, int task, int tasks) : begin(total * task / tasks), end(total * (task + 1) / tasks) {}
 };
 
-/// sum[i] = partial[i] + partial[pitch + i] + ... of so many parts, in order; sum may be partial.
+/// sum[i] = partial[i] + partial[pitch + i] + ... over `parts` parts, in order; sum may be partial.
 template <class T>
 void add_parts(const Exec& exec, const T* partial, int parts, long pitch, long length, T* sum) {
   const int tasks = concurrency();

@@ -15,7 +15,7 @@ constexpr int wide_packs = simd_registers >= 32 ? 2 : 1;
 constexpr int tile_pixels = 8;
 constexpr int most_lines = 9;
 static_assert(table_pixels % tile_pixels == 0);
-/// The gradient's pixels are cut into so many parts at most, added up in order: the result does not depend on the
+/// The gradient's pixels are cut into at most this many parts, added up in order: the result does not depend on the
 /// number of threads.
 constexpr long most_depthwise_parts = 64;
 constexpr long most_depthwise_values = 65536;
@@ -41,7 +41,7 @@ struct DepthwiseScratch {
   [[nodiscard]] const T** table(int task) const { return tables + static_cast<long>(task) * lines * table_pixels; }
 };
 
-/// Calls visit(packs, whole, first) for blocks of channels: of so many packs, the last one perhaps not whole. Both are
+/// Calls visit(packs, whole, first) for blocks of channels: of `packs` packs, the last one perhaps not whole. Both are
 /// constants of the type.
 template <class T, class Visit>
 void for_each_channel_block(int channels, const Visit& visit) {

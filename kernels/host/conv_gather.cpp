@@ -89,7 +89,7 @@ struct GatherProduct {
   int depth, columns;  ///< in a group
   const T* in;
   long in_values;  ///< of all images
-  long in_pitch;   ///< values a pixel
+  long in_pitch;   ///< values per pixel
   Target<T> target;
   long out_pitch;
   bool transposed;

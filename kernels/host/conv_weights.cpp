@@ -13,7 +13,7 @@ constexpr int gradient_pixels = 128;
 constexpr long most_partial_values = 32768;
 constexpr long most_parts = 16;
 
-/// The pixels are cut into so many parts with a gradient of their own, added up in order: few weights give too few
+/// The pixels are cut into parts, each with a gradient of its own, added up in order: few weights give too few
 /// tiles to share among tasks. The number depends on the shape alone, so that the result does not depend on the number
 /// of threads.
 int pixel_parts(const ConvShape& shape) {

@@ -229,7 +229,7 @@ class TapTable {
   TapTable(const TapMap& map, const T** storage, int width) : map_(map), storage_(storage), width_(width) {}
 
   /// Fills the columns of pixels [first, first + count) of the lattice; further columns up to the width read zeros.
-  /// `image` has `depth` values a pixel; slots can be runs only where a tap reads all of them.
+  /// `image` has `depth` values per pixel; slots can be runs only where a tap reads all of them.
   void fill(const Lattice& lattice, long first, int count, const T* image, long depth, bool whole_pixels,
             const T* zeros) {
     const bool images = lattice.images_innermost;

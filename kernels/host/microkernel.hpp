@@ -8,8 +8,8 @@
 namespace halograd::host {
 
 /// Loops over the accumulators are unrolled in full and never indexed at run time, so that they stay in registers.
-/// A tile is so many rows of V packs and perhaps a half pack: the accumulators, one row of the other operand and one
-/// broadcast value fill the registers.
+/// A tile is a number of rows of V packs and perhaps a half pack: the accumulators, one row of the other operand and
+/// one broadcast value fill the registers.
 constexpr int largest_tile_packs = simd_registers >= 32 ? 4 : 2;
 constexpr int rows_that_fit(int packs, int most) {
   const int rows = (simd_registers - packs - 1) / packs;

@@ -22,7 +22,7 @@ constexpr int fitting_panel_rows(int packs, int rows) {
   return best;
 }
 
-/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for so many rows and `packs` packs of columns.
+/// c[m][column] (+)= sum over d of left(m, d) * right[d][column], for `rows` rows and `packs` packs of columns.
 /// left(m, d) is left[m * left_pitch + d], or left[d * left_pitch + m] in a product with a transposed matrix. All of c
 /// is written: rows and columns that are none must be writable, and what is read for them readable.
 template <class T>

@@ -122,7 +122,7 @@ struct WinogradProduct {
   Prefetch fetched(const T* images, long values, const TileBlock& tiles, long pieces) const {
     return pass.in_volumes ? Prefetch() : Prefetch(images, values, pass.tiles(), tiles.first, tiles.count, pieces);
   }
-  /// Register tiles in the matrix products of a block and so many packs of columns.
+  /// Register tiles in the matrix products of a block and a number of packs of columns.
   [[nodiscard]] long products_in_block(const TileBlock& tiles, int packs) const {
     return static_cast<long>(planes) * pass.taps * ((tiles.rows() + panel_rows(packs) - 1) / panel_rows(packs));
   }

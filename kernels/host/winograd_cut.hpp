@@ -10,8 +10,8 @@
 /// memory for it.
 namespace halograd::host {
 
-/// The slices, and tiles of each, of a block of so many rows in volumes: rather all slices of few tiles than few slices
-/// of all tiles, since slices at a block's ends are transformed again for the next block.
+/// The slices, and tiles of each, of a block of `block_rows` rows in volumes: rather all slices of few tiles than few
+/// slices of all tiles, since slices at a block's ends are transformed again for the next block.
 struct VolumeBlock {
   int slices, tiles;
   VolumeBlock(const TilePass& pass, long block_rows) {
@@ -138,7 +138,7 @@ struct GradientCut {
   int slices = 1;
   long stretches;  ///< of the largest part: how many times
 
-  /// With at most so many parts.
+  /// With at most `parts` parts.
   GradientCut(const ConvShape& shape, const TilePass& pass, int most_parts = part_counts[0])
       : channels(shape.channels),
         filters(shape.filters),

@@ -130,7 +130,7 @@ struct TileAt {
   }
 };
 
-/// Values that a matrix of so many rows and columns takes: planes one after the other at this pitch do not all map to
+/// Values that a matrix of these rows and columns takes: planes one after the other at this pitch do not all map to
 /// the same lines of a cache, as they would at a power of two.
 template <class T>
 constexpr long plane_pitch(long rows, long columns) {
@@ -149,7 +149,7 @@ inline Pack<T> load_lanes(const T* from, LaneMask mask) {
   return (Pack<T>)masked_load(mask, from);
 }
 #else
-using LaneMask = int;  ///< so many lanes
+using LaneMask = int;  ///< a number of lanes
 template <class T>
 LaneMask first_lanes(int count) {
   return count;

@@ -11,7 +11,7 @@ namespace halograd {
 
 namespace {
 
-// A bucket is started as soon as so many values are complete: long enough for its bandwidth, short enough that the
+// A bucket is started as soon as this many values are complete: long enough for its bandwidth, short enough that the
 // first ones travel beside the backward pass.
 constexpr std::size_t bucket_floats = std::size_t{1} << 20;
 constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallreduce, whose counts are int

@@ -24,7 +24,7 @@ struct AveragerConfig {
   double age_factor = 1.0;  ///< neighbour: a halo's weight is multiplied by this for each step that it is behind
   double patience = 0.0;    ///< neighbour: seconds after which a late neighbour is left out; 0: wait for it
   bool overlap = false;     ///< push_sum: add up what was sent in the step before, so that the exchange hides
-  int every = 1;            ///< exchanges are so many steps apart, at most where there is a consensus_target
+  int every = 1;            ///< steps between exchanges; with a consensus_target the most
   double consensus_target =
       0.0;                      ///< consensus distance to keep, in lengths of a step, by choice of the period; 0: none
   std::string codec = "fp32";   ///< neighbour: how weights travel: fp32, bf16, int8, top_k
@@ -40,7 +40,7 @@ struct AveragerConfig {
 /// [comm.inject]: what goes wrong on purpose.
 struct InjectConfig {
   int slow_rank = -1;          ///< this rank computes slowly; -1: none
-  double slow_factor = 2.0;    ///< its computing takes so many times as long
+  double slow_factor = 2.0;    ///< factor on the time of its computing
   double compute_us = 0.0;     ///< computing of a step takes at least so long, on every rank
   double latency_us = 0.0;     ///< what is sent arrives so much later
   double drop_fraction = 0.0;  ///< share of the halos that are lost on their way, of stale neighbour averaging
@@ -51,7 +51,7 @@ struct InjectConfig {
 /// [comm]: the transport under neighbour averaging.
 struct CommConfig {
   bool force_put = false;      ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
-  int ranks_per_node = 0;      ///< hierarchical: so many consecutive ranks count as a node; 0: those that share memory
+  int ranks_per_node = 0;      ///< hierarchical: consecutive ranks that count as a node; 0: those that share memory
   int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
   int progress_us = 200;       ///< between looks of the thread that keeps puts going; 0: no such thread
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once

@@ -15,11 +15,11 @@ struct DataConfig {
   int pad_crop = 0;                        ///< training images are padded by this many zeros, then cropped at random
   bool flip = false;                       ///< training images are mirrored left to right at random
   bool prefetch = true;                    ///< a thread prepares the next batches while this one is trained on
-  int prefetch_batches = 2;                ///< so many
+  int prefetch_batches = 2;                ///< batches that are kept ready
   // format = "hdf5": sets larger than memory
   std::string shuffle = "auto";             ///< auto, full, window, ring: which images may meet in a batch
   int shuffle_window = 32;                  ///< window: blocks (of about 1 MiB) that are shuffled together
-  int readers = 2;                          ///< threads a rank that read blocks ahead
+  int readers = 2;                          ///< threads per rank that read blocks ahead
   std::uint64_t cache_memory = 1073741824;  ///< bytes of each of a rank's sets that are kept in memory
   std::string cache_folder;                 ///< on the node's own disk, shared by its ranks; empty: none
   double throttle_mb_per_second = 0;        ///< a test aid: file reads are slowed down to it; 0: as fast as they are
@@ -29,7 +29,7 @@ struct DataConfig {
   std::vector<int> synthetic_shape{32, 32,
                                    3};  ///< height, width, channels; volumes have a depth before, rows no height
   int synthetic_classes = 10;
-  std::string synthetic_labels = "image";  ///< one an image, or one a pixel
+  std::string synthetic_labels = "image";  ///< one per image, or one per pixel
   bool operator==(const DataConfig&) const = default;
 };
 

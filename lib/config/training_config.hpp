@@ -9,7 +9,7 @@ namespace halograd {
 /// [training]
 struct TrainingConfig {
   int epochs = 1;
-  int batch = 128;                         ///< images a step over all ranks
+  int batch = 128;                         ///< images per step over all ranks
   std::uint64_t seed = 1;                  ///< initial weights, shuffling, augmentation, dropout
   int threads = 0;                         ///< a rank; 0: this node's usable cores over its ranks
   int ranks_per_device = 1;                ///< at most, where ranks compute on accelerators

@@ -34,8 +34,8 @@ class ImportFile {
   [[nodiscard]] const State& state() const { return state_; }
   [[nodiscard]] const ImportShape& shape() const { return shape_; }
 
-  /// Appends images (labels.size(), H, W, C) to a split and notes that so many items of the plan are looked at. On the
-  /// disk when this returns, as far as the process's own death goes.
+  /// Appends images (labels.size(), H, W, C) to a split and notes the number of items of the plan that are looked at.
+  /// On the disk when this returns, as far as the process's own death goes.
   void append(int split, const std::vector<std::uint8_t>& images, const std::vector<std::int32_t>& labels,
               std::int64_t items_done);
   /// Cuts off the room of images that were left out, and what only a partial file has.

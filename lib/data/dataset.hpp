@@ -26,7 +26,7 @@ class Dataset {
   [[nodiscard]] virtual int classes() const = 0;
   /// 1, or as many as an image has pixels, in their order.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
-  /// 0: a label is a class; else so many real numbers, which read_targets gives.
+  /// 0: a label is a class; else the number of real numbers, which read_targets gives.
   [[nodiscard]] virtual int target_values() const { return 0; }
   /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
   /// their largest; float32 values as they are; test images that are not finite are refused, training images are for

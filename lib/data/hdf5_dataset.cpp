@@ -135,7 +135,7 @@ class Hdf5FileDataset final : public Dataset {
     return places;
   }
 
-  /// A label a pixel, beside images of these extents: as many axes but the channels.
+  /// A label per pixel, beside images of these extents: as many axes but the channels.
   std::unique_ptr<Hdf5Rows> open_labels(const DataConfig& config, const Hdf5File& file, const std::string& group,
                                         const std::vector<hsize_t>& image_extents) {
     label_where_ = config.path + ":" + group + "/labels";
@@ -198,7 +198,7 @@ class Hdf5FileDataset final : public Dataset {
   bool in_memory_ = false;
   std::string label_where_;
   bool label_bytes_ = false;
-  std::unique_ptr<RowStream> stream_, label_stream_;  // of labels: where they are one a pixel
+  std::unique_ptr<RowStream> stream_, label_stream_;  // of labels: where they are one per pixel
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Real numbers: (N), (N,K), or a label a pixel, the images' extents without channels, alone or with K behind.
+/// Real numbers: (N), (N,K), or a label per pixel, the images' extents without channels, alone or with K behind.
 Hdf5Labels read_targets(const Hdf5File& file, const std::string& group, const Hdf5Dataset& dataset,
                         const std::string& where) {
   const std::vector<hsize_t> found = extents_of(dataset, 1, 5, "1 (N) to 5 (N,D,H,W,K)", where);

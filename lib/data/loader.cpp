@@ -152,7 +152,7 @@ class BatchPlan {
     }
   }
 
-  /// `channels` values a pixel.
+  /// `channels` values per pixel.
   template <class T>
   void augment_images(std::span<const long> indices, int channels, std::vector<T>& images) const {
     const ImageShape shape(shape_.extents(), channels, shape_.dimensions);
@@ -182,7 +182,7 @@ class BatchPlan {
 
 }  // namespace
 
-/// With prefetch, a thread an epoch fills a ring of slots: one is in the caller's hands, the others lie ready.
+/// With prefetch, a thread per epoch fills a ring of slots: one is in the caller's hands, the others lie ready.
 const std::vector<ShuffleKind>& shuffle_kinds() {
   static const auto never = [](bool) { return false; };
   static const std::vector<ShuffleKind> kinds{{"auto", [](bool in_memory) { return !in_memory; }, false},

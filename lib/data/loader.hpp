@@ -70,7 +70,7 @@ class Loader {
   [[nodiscard]] long steps() const;
   /// Largest Batch::size that next() returns on this rank.
   [[nodiscard]] int largest_batch() const;
-  /// From the next epoch on, steps are dealt in proportion to these numbers, one a rank, as far as each rank gets an
+  /// From the next epoch on, steps are dealt in proportion to these numbers, one per rank, as far as each rank gets an
   /// image and none more than LoaderOptions::most (share_by_weight). The same on all ranks.
   void set_shares(std::vector<double> weights);
   /// Starts an epoch at one of its steps (resume). May be called at any time; what is left of the epoch before is

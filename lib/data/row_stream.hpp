@@ -13,7 +13,7 @@ namespace halograd {
 /// Rows of a dataset as they are asked for: from blocks that were read ahead, from a cache, or one by one.
 class RowStream {
  public:
-  /// `memory_bytes`: that the cache may take. `all`: so many that every block may be held at once.
+  /// `memory_bytes`: what the cache may take. `all`: every block may be held at once.
   RowStream(std::unique_ptr<Hdf5Rows> rows, const DataConfig& config, std::size_t memory_bytes, bool all, Warn warn)
       : rows_(std::move(rows)),
         layout_(rows_->layout()),

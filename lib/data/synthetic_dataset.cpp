@@ -14,7 +14,7 @@
 namespace halograd {
 namespace {
 
-/// A plane wave a class and channel, half of an image's contrast, under uniform noise, the other half.
+/// A plane wave per class and channel, half of an image's contrast, under uniform noise, the other half.
 class SyntheticDataset final : public Dataset {
  public:
   SyntheticDataset(ImageShape shape, int classes, long size, Split split, std::uint64_t seed)

@@ -12,7 +12,7 @@ class Throttle {
  public:
   explicit Throttle(double megabytes) : bytes_per_second_(1e6 * megabytes) {}
 
-  /// Called before a read of so many bytes: returns when the reads before it and this one would have ended.
+  /// Called before a read of `bytes` bytes: returns when the reads before it and this one would have ended.
   void pass(std::size_t bytes) {
     if (bytes_per_second_ <= 0) return;
     const auto now = Clock::now();

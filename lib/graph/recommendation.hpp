@@ -8,7 +8,7 @@
 /// What `halograd plan` recommends, by the step model and the spectral gap (docs/scaling.md, "Planning a job").
 namespace halograd {
 
-/// One rank alone with so many images a step.
+/// One rank alone with `batch` images per step.
 struct MeasuredBatch {
   int batch = 0;
   double step_seconds = 0;

@@ -9,8 +9,8 @@ namespace halograd {
 /// A cluster, as the model sees it.
 struct Machine {
   double latency = 2e-6;           ///< seconds from rank to rank over the network
-  double bandwidth = 12.5e9;       ///< bytes a second and direction of a node's network; its ranks share it
-  double memory_bandwidth = 10e9;  ///< bytes a second that one rank reads and writes
+  double bandwidth = 12.5e9;       ///< bytes per second and direction of a node's network; its ranks share it
+  double memory_bandwidth = 10e9;  ///< bytes per second that one rank reads and writes
   int ranks_per_node = 1;
 };
 

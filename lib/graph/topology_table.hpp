@@ -34,7 +34,7 @@ struct TopologyRow {
   Fact<Graph (*)(const GraphRequest&)> graph;
   /// The one rank that each rank takes from in a step; itself: none. Null: the graph does not change.
   Fact<std::vector<int> (*)(const StepRequest&)> sources;
-  /// Steps after which a graph that changes repeats for so many ranks; null: it does not.
+  /// Steps after which a graph that changes repeats, by the number of ranks; null: it does not.
   Fact<std::int64_t (*)(int)> period;
   Fact<bool> pauses_one;  ///< of an odd number of ranks one has no partner in a step
   Fact<bool> one_way;     ///< its edges do not go both ways; those of a file are known when it is read

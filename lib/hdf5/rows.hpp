@@ -23,7 +23,7 @@ struct RowDataset {
 /// these are at most 64 KiB, so that a long run of many ranks is not in crumbs.
 void make_row_dataset(const Hdf5File& file, const RowDataset& description, const std::string& path);
 
-/// At least the bytes by which appending so many rows may let the file grow: the values, a chunk that is begun, and its
+/// At least the bytes by which appending `rows` rows may let the file grow: the values, a chunk that is begun, and its
 /// index.
 std::size_t growth_bytes(std::size_t rows, std::size_t width);
 

@@ -81,7 +81,7 @@ Numbers numbers(HostVector<float> values);
 std::uint32_t checksum(std::span<const std::byte> values, std::uint32_t start = 0);
 std::uint32_t checksum(const float* values, std::size_t count);
 
-/// /replica/epoch_sums (R, 4): a row a rank; for one process. Reading throws Error where a checksum is wrong, and
+/// /replica/epoch_sums (R, 4): one row per rank; for one process. Reading throws Error where a checksum is wrong, and
 /// returns `ranks` rows of 0 where the file, written between epochs, has none.
 void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path);
 std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks, const std::string& path);

@@ -26,7 +26,7 @@ void require_lengths(const CheckpointLayout& found, std::size_t parameters, std:
 
 constexpr std::int64_t any_ranks = 0;
 
-/// Throws Error unless the file holds replicas like `expected`, one a rank. Returns the ranks' sums of the epoch.
+/// Throws Error unless the file holds replicas like `expected`, one per rank. Returns the ranks' sums of the epoch.
 std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout& expected) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);

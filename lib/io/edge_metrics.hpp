@@ -46,7 +46,7 @@ std::vector<EdgeRow> gather_edges(const Communicator& comm, const std::vector<Ed
 
 /// Makes the group with its empty datasets.
 void make_edge_columns(const Hdf5File& file, const std::string& path);
-/// At least the bytes by which so many rows let the file grow.
+/// At least the bytes by which `rows` rows let the file grow.
 std::size_t edge_growth_bytes(std::size_t rows);
 std::vector<Hdf5Dataset> open_edge_columns(const Hdf5File& file, const std::string& path);
 /// Appends to the datasets and shows the rows to readers.

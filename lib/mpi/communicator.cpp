@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t most = std::size_t{1} << 28U;  // values of one call of MPI, whose counts are int
 
-/// A value of so many bytes, as MPI sees it.
+/// A value of `bytes` bytes, as MPI sees it.
 class BytesType {
  public:
   explicit BytesType(std::size_t bytes) {

@@ -10,7 +10,7 @@ namespace halograd {
 /// returns. A thread of its own, which calls no MPI, watches the processes of its node (pidfd_open, Linux 5.3; before,
 /// by asking each second); the first rank of each node is linked by TCP to that of the first node, and a link that
 /// breaks, or is silent for 15 s, is the death of that rank. Where a rank has died, every other one says so on stderr
-/// (one a node) and ends by _exit within 20 s, however deep in MPI it is.
+/// (one per node) and ends by _exit within 20 s, however deep in MPI it is.
 ///
 /// A launcher that ends the job by itself is given 2 s to do so.
 class Watchdog {

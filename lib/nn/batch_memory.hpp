@@ -14,8 +14,8 @@ namespace halograd {
 struct HostBatch {
   int size = 0;
   const float* images = nullptr;         ///< (size, H, W, C)
-  const std::int32_t* labels = nullptr;  ///< (size, labels an image)
-  const float* targets = nullptr;        ///< (size, labels an image, target_values) where labels are real numbers
+  const std::int32_t* labels = nullptr;  ///< (size, labels per image)
+  const float* targets = nullptr;        ///< (size, labels per image, target_values) where labels are real numbers
 };
 
 /// The same where kernels read it.

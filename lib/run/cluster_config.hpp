@@ -9,7 +9,7 @@ struct ClusterConfig {
   int nodes = 1;
   int ranks_per_node = 1;
   double latency_us = 2.0;     ///< from node to node
-  double bandwidth_gb = 12.5;  ///< 1e9 bytes a second and direction of a node's network
+  double bandwidth_gb = 12.5;  ///< 1e9 bytes per second and direction of a node's network
   double memory_gb = 0.0;      ///< of a node, for the replica, its workspace and its halos; 0: not looked at
 };
 

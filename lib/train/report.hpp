@@ -44,7 +44,7 @@ struct TrainingResult {
 /// reports are silent.
 class Report {
  public:
-  /// `print_steps`: without a terminal, a line every so many steps; 0: none.
+  /// `print_steps`: without a terminal, steps between two lines; 0: none.
   /// `metric`: what the scores are (metric_of).
   Report(bool silent, int print_steps, std::string metric = "accuracy");
 

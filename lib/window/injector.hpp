@@ -12,7 +12,7 @@ class Injector {
   Injector() = default;
   explicit Injector(const InjectConfig& config) : config_(config) {}
 
-  /// After so many seconds of computing: sleeps until it has taken compute_us, and on the slow rank slow_factor times
+  /// After `seconds` of computing: sleeps until it has taken compute_us, and on the slow rank slow_factor times
   /// as long. It sleeps, so that the other ranks of its node lose nothing by it.
   void slow_down(int rank, double seconds) const;
   /// Whether the halo of this version, from `writer` to `reader`, is lost: a fixed function of the seed and these.

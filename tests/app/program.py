@@ -1,4 +1,4 @@
-"""Runs the program for the tests beside this file: on so many ranks, in a folder of its own, bounded in time."""
+"""Runs the program for the tests beside this file: on a number of ranks, in a folder of its own, bounded in time."""
 
 import collections
 import contextlib
@@ -36,7 +36,7 @@ Result = collections.namedtuple("Result", "status out err")
 
 
 def launched(arguments, ranks):
-    """The command line of the program on so many ranks; ranks = 0: without a launcher."""
+    """The command line of the program on `ranks` ranks; ranks = 0: without a launcher."""
     words = [PROGRAM, *map(str, arguments)]
     if ON_DEVICES and words[1:2] == ["train"]:
         words += sets(training__ranks_per_device=8)

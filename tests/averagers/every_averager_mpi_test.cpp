@@ -51,7 +51,7 @@ class EveryAverager : public testing::TestWithParam<Case> {
     }
     averager.settle(exec, weights.device());
   }
-  /// Halos that come to this rank in so many exchanges; of pairs at their own pace nobody knows.
+  /// Halos that come to this rank in a number of exchanges; of pairs at their own pace nobody knows.
   [[nodiscard]] std::int64_t halos(std::int64_t exchanges) const {
     const int place = config_.name == "hierarchical" ? this_rank() / ranks_per_node(config_) : this_rank();
     if (topology_.dynamic() == nullptr) {

@@ -111,7 +111,7 @@ TEST(DynamicTopology, OnePeerExponentialHopsByPowersOfTwo) {
     EXPECT_EQ(topology.at(step)->in[3], std::vector<int>{(3 - hop + 10) % 10});
     EXPECT_EQ(topology.at(step)->out[3], std::vector<int>{(3 + hop) % 10});
   }
-  // Two nodes, ranks dealt out round robin: the first hop stays inside a node but once a node.
+  // Two nodes, ranks dealt out round robin: the first hop stays inside a node but once per node.
   TopologyConfig config;
   config.kind = "one_peer_exponential";
   const DynamicTopology laid(config, 4, {0, 1, 0, 1});

@@ -75,7 +75,7 @@ ConvShape slices() {
   return s;
 }
 
-/// Volumes of so many slices, with a kernel of `taps` slices.
+/// Volumes of `slices` slices, with a kernel of `taps` slices.
 ConvShape volume(ConvShape s, int slices, int taps, int padding) {
   s.extent[0] = slices;
   s.kernel[0] = taps;

@@ -146,7 +146,7 @@ def run_json(command, what, threads, limit, more=None):
 
 
 class Comparison:
-    """One row: a network at a batch, in a precision, with so many threads."""
+    """One row: a network at a batch, in a precision, with a number of threads."""
 
     def __init__(self, arguments, name, batch, precision, threads):
         self.arguments, self.name, self.batch, self.precision, self.threads = arguments, name, batch, precision, threads

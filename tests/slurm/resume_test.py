@@ -12,7 +12,7 @@ from cluster import DIGITS, LAUNCHER_SITE, TIMEOUT, ClusterTest, main, read_metr
 
 RANKS = ["--ntasks-per-node=2", "--cpus-per-task=1"]
 ENDLESS = ["--set", "training.epochs=100000"]
-# Few steps an epoch, since ranks that share a core wait for each other at each of them.
+# Few steps per epoch, since ranks that share a core wait for each other at each of them.
 EPOCHS, STEPS = 60, 4
 LONG = ["--set", f"training.epochs={EPOCHS}", "--set", "training.batch=360"]
 

@@ -45,7 +45,7 @@ wait_until() {
   done
 }
 
-# launch NAME ARGUMENT...: in the background, for so many seconds at most. Slurm finds itself by the host's name: where
+# launch NAME ARGUMENT...: in the background, for at most $seconds seconds. Slurm finds itself by the host's name: where
 # that is not this machine's loopback address, the daemons and their jobs run under the name localhost.
 launch() {
   local name=$1 rename=()

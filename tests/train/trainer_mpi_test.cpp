@@ -138,7 +138,7 @@ TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
 }
 
 TEST(Trainer, RanksWithDifferentNumbersOfTestBatchesAgreeAsOften) {
-  // 10 images a step: shares of 3 and 4 images at 3 ranks, and so 14 and 10 batches of the 40 test images.
+  // 10 images per step: shares of 3 and 4 images at 3 ranks, and so 14 and 10 batches of the 40 test images.
   const Communicator comm(MPI_COMM_WORLD);
   const SharedFolder folder(comm);
   const Trained trained =
