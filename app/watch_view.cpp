@@ -19,8 +19,8 @@ constexpr std::int64_t recent_steps = 128;  // whose speed and waits are shown
 constexpr std::size_t bars = 60;
 constexpr const char* indent = "            ";
 
-const std::vector<double>& column(const MetricsTable& metrics, const std::string& path) {
-  return metrics.columns.at(path);
+const std::vector<double>& column(const MetricsTable& metrics, std::string_view path) {
+  return metrics.columns.at(std::string(path));
 }
 
 double sum(const std::vector<double>& values, std::size_t begin, std::size_t end) {
@@ -61,7 +61,7 @@ double rank_seconds(const MetricsTable& metrics, std::int64_t begin, std::int64_
   return total;
 }
 
-/// Images of a rank a second in those rows: the steps' rates weighted by their seconds.
+/// Images per second of a rank in those rows: the steps' rates weighted by their seconds.
 double rank_rate(const MetricsTable& metrics, std::int64_t begin, std::int64_t end, int rank) {
   const std::vector<double>& rates = column(metrics, "/step/images_per_second");
   double images = 0;
