@@ -20,7 +20,7 @@ Cluster cluster(int nodes, int on_node) {
   return {nodes * on_node, {2e-6, 10e9, 100e9, on_node}, 0};
 }
 
-const Candidate& found(const std::vector<Candidate>& all, const std::string& topology, int batch) {
+const Candidate& found(const std::vector<Candidate>& all, const char* topology, int batch) {
   return *std::find_if(all.begin(), all.end(), [&](const Candidate& each) {
     return each.batch == batch && each.topology == topology && each.averager == "neighbour";
   });
