@@ -180,7 +180,7 @@ void add_convert(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* command =
       app.add_subcommand("convert", "Convert checkpoints to and from PyTorch state dictionaries, and to ONNX");
-  command->add_option("input", arguments->input, "Checkpoint, or state dictionary (.safetensors, .h5)")->required();
+  command->add_option("file", arguments->input, "Checkpoint, or state dictionary (.safetensors, .h5)")->required();
   command
       ->add_option(
           "output", arguments->output,
