@@ -36,6 +36,15 @@ TIMES = [  # what a step is made of, its colour
 ]
 
 
+def require_whole(path):
+    """Raises ValueError where a file is shorter than its superblock says: HDF5 1.14 would read on and on in one that was cut."""
+    with open(path, "rb") as file:
+        superblock = file.read(48)
+    end = int.from_bytes(superblock[28:36], "little") if superblock[8:9] in (b"\2", b"\3") else 0
+    if os.path.getsize(path) < end:
+        raise ValueError(f"{path}: cannot be read: holds {os.path.getsize(path)} bytes, expected at least {end}")
+
+
 class Run:
     """The columns of one metrics file, cut to the rows that all of them have (a writer may be between two of them)."""
 
@@ -45,6 +54,7 @@ class Run:
             raise ValueError(f"{path}: no such file; is {folder} a run folder?")
         if not h5py.is_hdf5(path):
             raise ValueError(f"{path}: not an HDF5 file")
+        require_whole(path)
         try:
             with h5py.File(path, "r", libver="latest", swmr=True) as file:
                 self._read(file, path)

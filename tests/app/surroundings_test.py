@@ -86,7 +86,7 @@ class Permissions(ProgramTest):
     def run_as(self, *arguments, ranks=2):
         words = [self.program, *launched(arguments, ranks)[launched(arguments, ranks).index(PROGRAM) + 1:]]
         launcher = launched(arguments, ranks)[:launched(arguments, ranks).index(PROGRAM)]
-        return execute([*self.prefix, *launcher, *words], self.folder)
+        return execute([*self.prefix, *launcher, *words], self.folder, {"LD_PRELOAD": ""})  # out of the other user's reach
 
     def forbid(self, name, *arguments, words=(), mode=0, ranks=2):
         """The program is refused a file or folder: it names it, and leaves all files as they were."""

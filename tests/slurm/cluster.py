@@ -19,6 +19,7 @@ JOBSCRIPTS = os.path.join(SOURCE, "jobscripts")
 # Which MPI the program is linked with: Open MPI's tests say how srun tells it about its ranks.
 MPI = os.environ.get("SLURM_MPI_TYPE", "pmi2")
 LAUNCHER_SITE = os.path.join(JOBSCRIPTS, "site", "mpiexec.sh" if MPI == "pmi2" else "mpiexec_openmpi.sh")
+TWO_GPUS = ("gres:gpu:2", "gres/gpu:2")  # as older and newer releases of Slurm write it
 CANNOT_RUN = 77
 TIMEOUT = 300  # seconds for one job
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL"}

@@ -8,7 +8,7 @@ import re
 
 import h5py
 
-from cluster import DIGITS, LAUNCHER_SITE, PROGRAM, SYNTHETIC, ClusterTest, main, read_metrics
+from cluster import DIGITS, LAUNCHER_SITE, PROGRAM, SYNTHETIC, TWO_GPUS, ClusterTest, main, read_metrics
 
 SMALL = ["--set", "training.epochs=2", "--set", "training.threads=1"]
 
@@ -34,7 +34,8 @@ class Jobscripts(ClusterTest):
         # The GPUs are those that the test nodes claim to have; the program is the one for cores.
         job = self.submit("--nodes=2", "--gpus-per-node=2", "--ntasks-per-node=2", "--cpus-per-task=1", script, DIGITS, *SMALL)
         record, = self.ends(job)
-        self.assertEqual((record["TresPerNode"], record["NumTasks"]), ("gres:gpu:2", "4"))
+        self.assertEqual(record["NumTasks"], "4")
+        self.assertIn(record["TresPerNode"], TWO_GPUS)
         log = self.read(f"halograd-{backend}-{job}.out")
         self.assertIn(f"job {job} on node[1-2], start 1: 4 ranks, 1 cores each, 2 GPUs on a node\n", log)
         self.check_run("runs/digits", 4)
