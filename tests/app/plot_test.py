@@ -7,7 +7,7 @@ import unittest
 
 import h5py
 
-from program import FILES, SOURCE, SYNTHETIC, ProgramTest, contents, execute, main, sets
+from program import FILES, SOURCE, SYNTHETIC, ProgramTest, contents, drawing, execute, main, sets
 
 SCRIPT = os.path.join(SOURCE, "jobscripts", "plot_metrics.py")
 
@@ -15,12 +15,10 @@ SCRIPT = os.path.join(SOURCE, "jobscripts", "plot_metrics.py")
 class Plot(ProgramTest):
     def setUp(self):
         super().setUp()
-        # where matplotlib keeps its list of fonts
-        self.environment = {"MPLCONFIGDIR": self.path("matplotlib")}
         self.succeed("train", SYNTHETIC, ranks=2)
 
     def plot(self, *arguments):
-        return execute([sys.executable, SCRIPT, *arguments], self.folder, self.environment)
+        return execute([sys.executable, SCRIPT, *arguments], self.folder, drawing())
 
     def check_picture(self, path):
         with open(self.path(path), "rb") as file:

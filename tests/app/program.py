@@ -1,7 +1,9 @@
 """Runs the program for the tests beside this file: on a number of ranks, in a folder of its own, bounded in time."""
 
+import atexit
 import collections
 import contextlib
+import functools
 import json
 import os
 import re
@@ -33,6 +35,16 @@ SAME_ROWS = ["step/loss", "step/learning_rate", "step/bytes_sent", "epoch/train_
              "epoch/steps"]
 
 Result = collections.namedtuple("Result", "status out err")
+
+
+@functools.cache
+def drawing():
+    """The environment of scripts that draw. matplotlib has listed the fonts in it: on a busy machine it comments on doing so."""
+    folder = tempfile.TemporaryDirectory(prefix="halograd_matplotlib_")
+    atexit.register(folder.cleanup)
+    environment = {"MPLCONFIGDIR": folder.name}
+    subprocess.run([sys.executable, "-c", "import matplotlib.pyplot"], env=os.environ | environment, capture_output=True, check=True)
+    return environment
 
 
 def launched(arguments, ranks):

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 
-from program import SOURCE, ProgramTest, execute, main
+from program import SOURCE, ProgramTest, drawing, execute, main
 
 SCRIPT = os.path.join(SOURCE, "jobscripts", "plot_simulation.py")
 GIVEN = ("--latency-us", "1", "--bandwidth-gb", "10", "--memory-gb", "1e6", "--compute-ms", "10", "--parameters", "25e6")
@@ -50,7 +50,7 @@ class Simulate(ProgramTest):
 
     def test_picture(self):
         self.simulate("--ranks", "8,64,512", "--topology", "ring,torus2d,exponential")
-        result = execute([sys.executable, SCRIPT, "table.csv"], self.folder, {"MPLCONFIGDIR": self.path("matplotlib")})
+        result = execute([sys.executable, SCRIPT, "table.csv"], self.folder, drawing())
         self.assertEqual((result.status, result.err, result.out), (0, "", "table.png\n"))
         with open(self.path("table.png"), "rb") as file:
             self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
