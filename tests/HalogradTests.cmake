@@ -161,8 +161,8 @@ function(halograd_add_tests folder label)
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77
       ENVIRONMENT "${environment}")
-    if(label STREQUAL "slurm")  # one cluster at a time, so these begin first
-      set_tests_properties(${folder}.${stem} PROPERTIES RESOURCE_LOCK slurm COST 100)
+    if(label STREQUAL "slurm")  # alone: a cluster has some twenty processes
+      set_tests_properties(${folder}.${stem} PROPERTIES PROCESSORS 4)
     endif()
   endforeach()
 endfunction()

@@ -88,8 +88,7 @@ if [[ $sources == true ]]; then
   check tidy check_tidy
   if $hip; then check hip check_hip; fi
 fi
-# One more than there are cores: whole programs wait for much of their time.
-check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel $(($(nproc) + 1)) "$@"
+check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 
 if ((${#failed[@]} > 0)); then
   printf '\nrun.sh: FAILED: %s (%s s)\n' "${failed[*]}" $SECONDS
