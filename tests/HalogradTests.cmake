@@ -159,10 +159,13 @@ function(halograd_add_tests folder label)
     endif()
     halograd_test_labels(labels ${stem} ${label})
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
-    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" TIMEOUT 900 SKIP_RETURN_CODE 77
-      ENVIRONMENT "${environment}")
-    if(label STREQUAL "slurm")  # alone: a cluster has some twenty processes
-      set_tests_properties(${folder}.${stem} PROPERTIES PROCESSORS 4)
+    # Whole programs run two at a time, for they wait much; alone run clusters of some twenty processes, and tests that hold
+    # the program to a bound in seconds.
+    set(processors 1)
+    if(label STREQUAL "slurm" OR stem MATCHES "^(death|compare_pytorch)_test$")
+      set(processors 4)
     endif()
+    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900
+      SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   endforeach()
 endfunction()

@@ -16,7 +16,7 @@ QUICK = ("--threads", "1", "--rounds", "1", "--seconds", "0.01")
 
 def compare(*words):
     return subprocess.run([sys.executable, SCRIPT, "--program", PROGRAM, *QUICK, *words], capture_output=True,
-                          text=True, timeout=5 * TIMEOUT, check=False)
+                          text=True, timeout=TIMEOUT, check=False)
 
 
 class ComparePytorch(unittest.TestCase):

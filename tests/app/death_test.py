@@ -14,7 +14,7 @@ from inject_test import RUN_FILE
 
 RANKS = 3
 KILLED = 1
-LIMIT = 90  # seconds: lib/mpi/watchdog.hpp takes 20, on a machine that has a core for it
+LIMIT = 30  # seconds
 SILENCE, GRACE = 15, 2  # seconds, of lib/mpi/watchdog.hpp
 REQUEUE = 75
 LET_LIVE = "-disable-auto-cleanup" if IS_MPICH else "--enable-recovery"
