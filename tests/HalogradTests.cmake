@@ -42,7 +42,7 @@ if(HALOGRAD_SANITIZE MATCHES "address")
   list(APPEND halograd_script_environment ASAN_OPTIONS=detect_leaks=0)
 endif()
 if(mpiexec_version MATCHES "HYDRA" AND NOT HALOGRAD_SANITIZE)  # the sanitizers' own library has to come first
-  add_library(halograd_test_yield MODULE ${CMAKE_CURRENT_LIST_DIR}/yielding_progress.cpp)
+  add_library(halograd_test_yield MODULE ${CMAKE_CURRENT_LIST_DIR}/mpi/yielding_progress.cpp)
   target_link_libraries(halograd_test_yield PRIVATE ${CMAKE_DL_LIBS} halograd_options)
   list(APPEND halograd_script_environment LD_PRELOAD=$<TARGET_FILE:halograd_test_yield>)
 endif()

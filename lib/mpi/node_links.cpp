@@ -11,13 +11,14 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <random>
 
 namespace halograd {
 namespace {
 
-constexpr int nobody = -1, beat = -2;
-constexpr int connect_milliseconds = 2000, accept_milliseconds = 10000;
+constexpr int nobody = -1, beat = -2, farewell = -3;
+constexpr int connect_milliseconds = 2000, hello_milliseconds = 10000;
 constexpr auto between_beats = std::chrono::seconds(1);
 constexpr int most_silent_beats = 15;
 constexpr std::size_t most_addresses = 16;
@@ -97,7 +98,7 @@ void send_number(int socket, int number) {
 
 }  // namespace
 
-NodeLinks::NodeLinks(const Communicator& leaders, int rank) {
+NodeLinks::NodeLinks(const Communicator& leaders, int rank) : rank_(rank) {
   const int number = leaders.rank(), nodes = leaders.ranks();
   complete_ = nodes == 1;
   if (complete_) return;
@@ -110,13 +111,21 @@ NodeLinks::NodeLinks(const Communicator& leaders, int rank) {
     socket = listening_socket(invitation);
   }
   invitation = leaders.broadcast(invitation);
+  if (number != 0) {
+    socket = connected_socket(invitation);
+    const Hello hello{invitation.token, rank};
+    if (socket >= 0) {
+      links_.push_back({socket, 0});
+      complete_ = ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
+    }
+  }
+  // Whoever has connected is accepted, however long others take to get there.
+  const int connected = leaders.sum(complete_ ? 1 : 0);
   if (number == 0) {
-    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(accept_milliseconds);
-    while (socket >= 0 && static_cast<int>(links_.size()) < nodes - 1 && Clock::now() < end) {
-      if (!becomes(socket, POLLIN, 100)) continue;
+    while (socket >= 0 && static_cast<int>(links_.size()) < connected && becomes(socket, POLLIN, hello_milliseconds)) {
       const int link = ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       Hello hello;
-      if (link >= 0 && becomes(link, POLLIN, connect_milliseconds) &&
+      if (link >= 0 && becomes(link, POLLIN, hello_milliseconds) &&
           ::recv(link, &hello, sizeof hello, MSG_WAITALL) == static_cast<ssize_t>(sizeof hello) &&
           hello.token == invitation.token) {
         links_.push_back({link, static_cast<int>(hello.rank)});
@@ -126,10 +135,6 @@ NodeLinks::NodeLinks(const Communicator& leaders, int rank) {
     }
     if (socket >= 0) ::close(socket);
     complete_ = static_cast<int>(links_.size()) == nodes - 1;
-  } else if (socket = connected_socket(invitation); socket >= 0) {
-    const Hello hello{invitation.token, rank};
-    complete_ = ::send(socket, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello);
-    links_.push_back({socket, 0});
   }
   for (const Link& link : links_) {
     const int yes = 1;
@@ -138,6 +143,7 @@ NodeLinks::NodeLinks(const Communicator& leaders, int rank) {
 }
 
 NodeLinks::~NodeLinks() {
+  tell(farewell);
   for (const Link& link : links_) ::close(link.socket);
 }
 
@@ -154,22 +160,33 @@ int NodeLinks::look() {
     }
     beaten_ = now;
   }
+  int dead = nobody;
   for (Link& link : links_) {
-    const int dead = read(link);
-    if (dead != nobody) return dead;
-    if (link.silent_beats > most_silent_beats) return link.rank;
+    if (dead == nobody) dead = read(link);
+    if (dead != nobody || link.silent_beats <= most_silent_beats) continue;
+    std::fprintf(stderr, "halograd: rank %d: nothing was heard of rank %d's node for %d s\n", rank_, link.rank,
+                 most_silent_beats);
+    dead = link.rank;
   }
-  return nobody;
+  std::erase_if(links_, [](const Link& link) { return link.socket < 0; });
+  return dead;
 }
 
-int NodeLinks::read(Link& link) const {
+/// Returns who has died; nobody: none has. Closes a link that was left in order.
+int NodeLinks::read(Link& link) {
   for (;;) {
     std::int32_t word = 0;
     const ssize_t got = ::recv(link.socket, &word, sizeof word, MSG_DONTWAIT);
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? nobody : link.rank;
     if (got == 0) return link.rank;
     link.silent_beats = 0;
-    if (got == static_cast<ssize_t>(sizeof word) && word >= 0) return word;
+    if (got != static_cast<ssize_t>(sizeof word)) continue;
+    if (word >= 0) return word;
+    if (word == farewell) {
+      ::close(link.socket);
+      link.socket = -1;
+      return nobody;
+    }
   }
 }
 

@@ -15,6 +15,7 @@ class NodeLinks {
  public:
   /// Collective over `leaders`, the nodes' first ranks; `rank` is this one's number in the job.
   NodeLinks(const Communicator& leaders, int rank);
+  /// Takes leave of the others, for whom the end of this link is no death then.
   ~NodeLinks();
   NodeLinks(const NodeLinks&) = delete;
   NodeLinks& operator=(const NodeLinks&) = delete;
@@ -23,7 +24,8 @@ class NodeLinks {
   [[nodiscard]] bool complete() const { return complete_; }
   /// To wait on: readable where there is something for look().
   void add_to(std::vector<pollfd>& descriptors) const;
-  /// Reads what has come, and beats. Returns the rank that has died, by word or by the end of its link; -1: none.
+  /// Reads what has come, and beats. Returns the rank that has died, by word, by the end of its link or by its silence,
+  /// which it says on stderr; -1: none.
   int look();
   /// Tells the others that this rank has died.
   void tell(int rank) const;
@@ -35,8 +37,9 @@ class NodeLinks {
     int silent_beats = 0;  ///< own beats since the link was heard; a clock would run on while this machine stands still
   };
 
-  int read(Link& link) const;
+  static int read(Link& link);
 
+  int rank_;
   std::vector<Link> links_;
   bool complete_ = false;
   Clock::time_point beaten_{};

@@ -75,8 +75,9 @@ class Watchdog::Implementation {
   [[nodiscard]] bool reaches_all_nodes() const { return links_ == nullptr || links_->complete(); }
 
   void end() {
+    comm_.barrier();  // until here a death is one
     stop();
-    comm_.barrier();  // who leaves it may end: nobody takes that for a death any more
+    comm_.barrier();  // who leaves it may end: nobody watches any more
   }
 
  private:
@@ -85,6 +86,7 @@ class Watchdog::Implementation {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(stop_, &one, sizeof one);
     if (thread_.joinable()) thread_.join();
+    links_.reset();
   }
 
   /// The node's first rank hears first who has died elsewhere, and leaves word for those who only see it end.
