@@ -37,20 +37,19 @@ class Steps {
   std::vector<float> images_;
   std::vector<std::int32_t> labels_;
   std::optional<PinnedRange> pinned_images_, pinned_labels_;
-  std::unique_ptr<Network> model_;
+  std::unique_ptr<Network> network_;
 
  public:
   explicit Steps(const BenchmarkCase& benchmark)
-      : model_(build_model(benchmark.run, benchmark.input,
-                           Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
-                           benchmark.run.training.batch)),
-        network(*model_),
-        replica_(network.make_replica(1)),
-        optimizer_(make_optimizer(benchmark.run.optimizer, network.parameter_count())),
+      : network_(build_model(benchmark.run, benchmark.input,
+                             Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
+                             benchmark.run.training.batch)),
+        replica_(network_->make_replica(1)),
+        optimizer_(make_optimizer(benchmark.run.optimizer, network_->parameter_count())),
         rate_(benchmark.run.optimizer.learning_rate) {
     const int batch = benchmark.run.training.batch;
-    network.compute_in(precision_named(benchmark.run.training.precision));
-    network.replay_steps(true);
+    network_->compute_in(precision_named(benchmark.run.training.precision));
+    network_->replay_steps(true);
     images_.resize(static_cast<std::size_t>(batch * benchmark.input.values()));
     labels_.resize(static_cast<std::size_t>(batch * benchmark.labels_per_image));
     pinned_images_.emplace(images_.data(), images_.size() * sizeof(float));
@@ -68,7 +67,7 @@ class Steps {
   /// Seconds of one step. As in training, devices copy the next batch, the same one here, meanwhile.
   double step() {
     const auto begin = Clock::now();
-    network.train(exec_, replica_, batch_, 1, {}, batch_);
+    network_->train(exec_, replica_, batch_, 1, {}, batch_);
     {
       const Region region("update");
       optimizer_->step(exec_, rate_, ++count_, 0, replica_.parameters, replica_.gradients);
@@ -95,7 +94,7 @@ class Steps {
     return values;
   }
 
-  Network& network;
+  [[nodiscard]] Network& network() const { return *network_; }
 
  private:
   ExecutionSpace exec_;
@@ -110,7 +109,7 @@ class Steps {
 std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCase& benchmark) {
   std::map<std::string, PassTime> passes;
   const double batch = benchmark.run.training.batch;
-  for (const NodeInfo& node : steps.network.nodes()) {
+  for (const NodeInfo& node : steps.network().nodes()) {
     const auto add = [&](const std::string& path, const std::string& pass, double flops, double values) {
       passes[path] = {node.name, node.types, to_string(node.output), pass, 0, flops, sizeof(float) * values};
     };
@@ -135,15 +134,15 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCas
     passes[name] = {name, "", "", name, 0, 0, sizeof(float) * values};
   };
   part("load", 2 * batch * static_cast<double>(benchmark.input.values()));
-  part("loss", 2 * batch * static_cast<double>(steps.network.nodes().back().output.values()));
-  const double parameters = static_cast<double>(steps.network.parameter_count());
+  part("loss", 2 * batch * static_cast<double>(steps.network().nodes().back().output.values()));
+  const double parameters = static_cast<double>(steps.network().parameter_count());
   part("update", 3 * parameters + 2 * steps.optimizer_values());
   return passes;
 }
 
 void time_layers(Steps& steps, const BenchmarkCase& benchmark, BenchmarkResult& result) {
   RegionTimes times;
-  steps.network.replay_steps(false);  // a graph has no regions
+  steps.network().replay_steps(false);  // a graph has no regions
   std::vector<double> rest;
   steps.step();
   times.end_step();
@@ -206,17 +205,17 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark) {
   result.classes = benchmark.classes;
   result.batch = training.batch;
   result.precision = training.precision;
-  result.parameters = steps.network.parameter_count();
+  result.parameters = steps.network().parameter_count();
   result.steps = static_cast<long>(times.size());
   result.seconds = median(times);
   result.fastest = *std::min_element(times.begin(), times.end());
   result.slowest = *std::max_element(times.begin(), times.end());
   result.images_per_second = training.batch / result.seconds;
-  result.flops = step_flops(steps.network, training.batch);
-  result.arena_bytes = static_cast<double>(steps.network.arena_bytes());
+  result.flops = step_flops(steps.network(), training.batch);
+  result.arena_bytes = static_cast<double>(steps.network().arena_bytes());
   result.peak_memory = peak_memory();
   if (!runs_on_host) result.device_memory = free_before - free_accelerator_memory();
-  result.replay_refusal = steps.network.replay_refusal();
+  result.replay_refusal = steps.network().replay_refusal();
   if (benchmark.layers) time_layers(steps, benchmark, result);
   return result;
 }
