@@ -6,6 +6,7 @@
 
 #include "kernels/error.hpp"
 #include "mpi/kept_with.hpp"
+#include "mpi/node_split.hpp"
 #include "mpi/wait.hpp"
 
 namespace halograd {
@@ -53,13 +54,8 @@ struct Nodes {
   int count = 0;
 };
 
-OwnedComm split_by_memory(const Communicator& comm) {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm.handle(), MPI_COMM_TYPE_SHARED, comm.rank(), MPI_INFO_NULL, &node);
-  return OwnedComm::taken(node);
-}
-
-Nodes::Nodes(const Communicator& comm) : own(split_by_memory(comm)), of_rank(comm.gather(own.broadcast(comm.rank()))) {
+Nodes::Nodes(const Communicator& comm)
+    : own(OwnedComm::taken(split_by_memory(comm))), of_rank(comm.gather(own.broadcast(comm.rank()))) {
   for (int rank = 0; rank < comm.ranks(); ++rank) count += of_rank[static_cast<std::size_t>(rank)] == rank ? 1 : 0;
 }
 

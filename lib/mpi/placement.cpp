@@ -53,13 +53,6 @@ std::string own_cores() {
   return ranges(numbers);
 }
 
-std::string own_node() {
-  if (const char* node = std::getenv("SLURMD_NODENAME")) return node;
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string own_device(int device) {
   if (device < 0) return "";
   const std::vector<std::string> visible = visible_devices();
@@ -72,6 +65,13 @@ std::string own_places(const RankPlace& place) {
 }
 
 }  // namespace
+
+std::string node_name() {
+  if (const char* node = std::getenv("SLURMD_NODENAME")) return node;
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 std::vector<NodePlaces> places_by_node(const std::vector<RankPlace>& ranks) {
   std::vector<NodePlaces> nodes;
@@ -116,7 +116,7 @@ void require_devices(const std::vector<RankPlace>& ranks, int most) {
 std::vector<RankPlace> gather_places(const Communicator& comm, int device) {
   constexpr std::size_t longest = 256;  // of each of the four, with an end
   std::array<char, 4 * longest> mine{};
-  const std::array<std::string, 4> texts{own_node(), own_cores(), own_device(device),
+  const std::array<std::string, 4> texts{node_name(), own_cores(), own_device(device),
                                          device < 0 ? "" : accelerator_address(device)};
   for (std::size_t i = 0; i < texts.size(); ++i) std::strncpy(mine.data() + i * longest, texts[i].c_str(), longest - 1);
   const std::vector<char> all = comm.gather_on_root(std::span<const char>(mine));

@@ -20,6 +20,9 @@ struct NodePlaces {
   std::string node, text;
 };
 
+/// The name of this rank's node: Slurm's, or that of the host.
+std::string node_name();
+
 /// One entry a node, in the order of the lowest ranks.
 std::vector<NodePlaces> places_by_node(const std::vector<RankPlace>& ranks);
 

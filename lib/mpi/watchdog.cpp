@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mpi/node_links.hpp"
-#include "mpi/owned_window.hpp"
+#include "mpi/node_memory.hpp"
 
 namespace halograd {
 namespace {
@@ -55,7 +55,7 @@ class Watchdog::Implementation {
     const bool leads = node_.rank() == 0;
     const OwnedComm peers = comm.split(leads ? 0 : 1);
     find_processes();
-    word_window_ = OwnedWindow::on_node(comm, sizeof(std::int64_t));
+    word_memory_ = NodeMemory(comm, sizeof(std::int64_t));
     share_word(leads);
     if (leads) links_ = std::make_unique<NodeLinks>(peers, rank_);
     stop_ = ::eventfd(0, EFD_CLOEXEC);
@@ -91,7 +91,7 @@ class Watchdog::Implementation {
 
   /// The node's first rank hears first who has died elsewhere, and leaves word for those who only see it end.
   void share_word(bool first) {
-    word_ = static_cast<std::int64_t*>(word_window_.memory_of(0));
+    word_ = static_cast<std::int64_t*>(word_memory_.of(0));
     if (first) *word_ = nobody;
     node_.barrier();
   }
@@ -159,7 +159,7 @@ class Watchdog::Implementation {
 
   OwnedComm comm_;
   Communicator node_;
-  OwnedWindow word_window_;
+  NodeMemory word_memory_;
   std::int64_t* word_ = nullptr;  // the rank that has died elsewhere; nobody: none has
   int rank_, status_, stop_ = -1;
   std::vector<Process> processes_;

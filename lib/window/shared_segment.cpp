@@ -25,7 +25,7 @@ std::byte* aligned(void* memory) {
 SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, bool force_rma)
     : comm_(comm), node_(comm.node()) {
   require_memory(bytes);
-  node_window_ = OwnedWindow::on_node(comm, bytes + alignment);
+  node_memory_ = NodeMemory(comm, bytes + alignment);
   map_ranks();
   const int ranks = comm_.ranks();
   if (ranks > 1 && (force_rma || node_.ranks() < ranks)) window_ = OwnedWindow::over(comm_, own(), bytes);
@@ -68,7 +68,7 @@ void SharedSegment::require_memory(std::size_t bytes) const {
 void SharedSegment::map_ranks() {
   of_rank_.assign(static_cast<std::size_t>(comm_.ranks()), nullptr);
   const std::vector<int> in_all = node_.gather(comm_.rank());
-  for (int i = 0; i < node_.ranks(); ++i) of_rank_[in_all[i]] = aligned(node_window_.memory_of(i));
+  for (int i = 0; i < node_.ranks(); ++i) of_rank_[in_all[i]] = aligned(node_memory_.of(i));
 }
 
 }  // namespace halograd

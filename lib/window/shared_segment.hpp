@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <vector>
 
+#include "mpi/node_memory.hpp"
 #include "mpi/owned_window.hpp"
 
 namespace halograd {
 
 /// One zeroed region of memory per rank, aligned to 64 bytes, that ranks of the same node reach by load and store and,
-/// where asked for or where there are several nodes, all ranks of the communicator by RMA. The windows over it are in a
+/// where asked for or where there are several nodes, all ranks of the communicator by RMA. Windows over it are in a
 /// lock_all epoch for their whole life.
 class SharedSegment {
  public:
@@ -26,7 +27,7 @@ class SharedSegment {
   /// A private duplicate of the communicator.
   [[nodiscard]] const Communicator& comm() const { return comm_; }
   /// Memory barrier between loads and stores of the ranks of a node, as MPI asks for.
-  void sync_node() const { node_window_.sync(); }
+  void sync_node() const { node_memory_.sync(); }
   /// The same between this rank's loads and the RMA of others.
   void sync() const { window_.sync(); }
 
@@ -36,7 +37,8 @@ class SharedSegment {
 
   OwnedComm comm_;
   Communicator node_;
-  OwnedWindow node_window_, window_;
+  NodeMemory node_memory_;
+  OwnedWindow window_;
   std::vector<std::byte*> of_rank_;
 };
 

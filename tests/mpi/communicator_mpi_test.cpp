@@ -12,6 +12,7 @@
 
 #include "kernels/error.hpp"
 #include "mpi/kept_with.hpp"
+#include "mpi/node_memory.hpp"
 #include "mpi/owned_window.hpp"
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
@@ -236,14 +237,18 @@ TEST(OwnedWindow, ReachesTheMemoryOfAllRanks) {
   }
 }
 
-TEST(OwnedWindow, OnANodeItIsMemoryOfAllItsRanks) {
+TEST(NodeMemory, IsReachedByAllRanksOfTheNode) {
   const Communicator comm(MPI_COMM_WORLD), node = comm.node();
-  const OwnedWindow window = OwnedWindow::on_node(comm, sizeof(int));
-  *static_cast<int*>(window.memory_of(node.rank())) = 100 + node.rank();
-  window.sync();
+  const auto length_of = [](int rank) { return static_cast<std::size_t>(1 + 5000 * rank); };
+  const NodeMemory memory(comm, length_of(node.rank()) * sizeof(int));
+  const auto values_of = [&](int rank) { return std::span(static_cast<int*>(memory.of(rank)), length_of(rank)); };
+  std::ranges::fill(values_of(node.rank()), 100 + node.rank());
+  memory.sync();
   node.barrier();
-  window.sync();
-  for (int rank = 0; rank < node.ranks(); ++rank) EXPECT_EQ(*static_cast<int*>(window.memory_of(rank)), 100 + rank);
+  memory.sync();
+  for (int rank = 0; rank < node.ranks(); ++rank) {
+    for (const int value : values_of(rank)) ASSERT_EQ(value, 100 + rank);
+  }
   node.barrier();
 }
 

@@ -21,12 +21,7 @@ namespace halograd::halo_window_mpi_test {
 namespace {
 
 bool on_one_node() {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  int node_ranks = 0;
-  MPI_Comm_size(node, &node_ranks);
-  MPI_Comm_free(&node);
-  return node_ranks == all_ranks();
+  return Communicator(MPI_COMM_WORLD).nodes() == 1;
 }
 
 /// Sums over ranks, so that all ranks judge the same number.

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace halograd {
+
+/// A file in /dev/shm that this process has made, to be mapped by others of the host, until this object ends. Those who
+/// have it open or mapped by then keep it.
+class SharedFile {
+ public:
+  /// Of at least one byte, with zeros. If the system gives none, key() is 0.
+  explicit SharedFile(std::size_t bytes);
+  ~SharedFile();
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  /// What map_shared_file() finds it by: a random number.
+  [[nodiscard]] std::uint64_t key() const { return key_; }
+
+ private:
+  std::uint64_t key_ = 0;
+};
+
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(void* memory) const;
+};
+using MappedFile = std::unique_ptr<void, Unmap>;
+
+/// All of another process' SharedFile, or of one's own; null where this process does not find it.
+MappedFile map_shared_file(std::uint64_t key);
+
+}  // namespace halograd
