@@ -15,6 +15,11 @@ include(HalogradKokkos)
 halograd_need(MPI "name its C++ wrapper with -DMPI_CXX_COMPILER=<mpicxx>" COMPONENTS C CXX)
 include(HalogradCheckRma)
 
+# By its wrapper, as -DHDF5_C_COMPILER_EXECUTABLE names it: CMake would first look for a package of HDF5's own, whichever
+# comes first where there are several, whose targets projects that link the installed library do not know. CMake then
+# makes a target of a library named hdf5, which is hdf5_mpich to Debian, and fails without this; nothing uses the target.
+set(HDF5_NO_FIND_PACKAGE_CONFIG_FILE ON)
+set(HDF5_C_LIBRARY hdf5)
 set(HDF5_PREFER_PARALLEL ON)
 halograd_need(HDF5 "name its wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>" COMPONENTS C)
 if(NOT HDF5_IS_PARALLEL)
