@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -643,13 +644,18 @@ TrainingResult Training::run() {
 TrainingResult Trainer::run(const TrainOptions& options) {
   std::optional<Tracing> tracing;
   if (options.trace) tracing.emplace(setup_.comm);
-  Training training(setup_, report_, options);
+  std::optional<Training> training(std::in_place, setup_, report_, options);
   TrainingResult result;
+  std::exception_ptr failure;
   try {
-    result = training.run();
+    result = training->run();
   } catch (const CollectiveError&) {
-    training.settle();
-    throw;
+    training->settle();
+    failure = std::current_exception();
+  }
+  if (failure) {
+    training.reset();  // while no exception is under way, so that all ranks free their windows: UCX 1.23 insists on it
+    std::rethrow_exception(failure);
   }
   if (tracing) {
     const std::string path = run_folder(setup_.config).trace();
