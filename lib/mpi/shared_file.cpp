@@ -23,7 +23,7 @@ SharedFile::SharedFile(std::size_t bytes) {
   const int file = ::open(path_of(key).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (file < 0) return;
   key_ = key;
-  if (::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+  if (::posix_fallocate(file, 0, static_cast<off_t>(bytes)) != 0) {  // else a store to a full /dev/shm ends us
     ::unlink(path_of(key).c_str());
     key_ = 0;
   }
