@@ -34,7 +34,7 @@ def run(command, folder):
 def flags_of_library():
     """How the build compiles a source of lib/, without the source and its object."""
     entries = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-    entry = next(e for e in entries if "/halograd.dir/" in e.get("output", e["command"]))
+    entry = next(e for e in entries if "/halograd.dir/" in e.get("output", e["command"]) and e["file"].endswith(".cpp"))  # no precompiled header
     words = shlex.split(entry["command"])
     flags, skip = [], False
     for word in words[:-1]:
