@@ -10,7 +10,7 @@ namespace halograd {
 /// have it open or mapped by then keep it.
 class SharedFile {
  public:
-  /// Of at least one byte, with zeros. If the system gives none, key() is 0.
+  /// `bytes` zeros, one or more. If the system gives none, key() is 0.
   explicit SharedFile(std::size_t bytes);
   ~SharedFile();
   SharedFile(const SharedFile&) = delete;
