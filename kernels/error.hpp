@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -15,7 +16,16 @@ class Error : public std::runtime_error {
 /// Thrown on all ranks alike, with the same message: it is printed once, and MPI can still be finalised.
 class CollectiveError : public Error {
  public:
-  using Error::Error;
+  explicit CollectiveError(const std::string& message) : Error(message) { ++alive; }
+  CollectiveError(const CollectiveError& other) : Error(other) { ++alive; }
+  CollectiveError& operator=(const CollectiveError&) = default;
+  ~CollectiveError() override { --alive; }
+
+  /// Whether there is one: what then unwinds this rank's stack unwinds that of every rank.
+  static bool exists() { return alive > 0; }
+
+ private:
+  inline static std::atomic<int> alive{0};
 };
 
 /// Throws Error with the parts written one after the other.

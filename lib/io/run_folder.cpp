@@ -49,6 +49,12 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
       HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot remove ", old, ": ", error.message());
     }
   }
+  if (existing == ExistingRun::set_aside && fs::exists(folder.metrics())) {
+    int number = 1;
+    while (fs::exists(folder.metrics() + "." + std::to_string(number))) ++number;
+    fs::rename(folder.metrics(), folder.metrics() + "." + std::to_string(number), error);
+    HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot rename ", folder.metrics(), ": ", error.message());
+  }
   fs::rename(partial, folder.config(), error);
   HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot write ", folder.config(), ": ", error.message());
 }

@@ -21,8 +21,9 @@ struct RunFolder {
   [[nodiscard]] bool holds_checkpoint() const;
 };
 
-/// What to do with a folder that holds a run already.
-enum class ExistingRun { refuse, overwrite, keep };
+/// What to do with a folder that holds a run already. `set_aside`: its metrics become metrics.h5.1, or the next number
+/// that is free; for a run that ended before its first checkpoint and is to be resumed.
+enum class ExistingRun { refuse, overwrite, set_aside, keep };
 
 /// Makes the folder. Throws Error.
 void make_run_folder(const RunFolder& folder);

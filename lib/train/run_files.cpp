@@ -140,7 +140,7 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
 }
 
 RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-                   const Optimizer& optimizer, bool overwrite, const RunStart& start)
+                   const Optimizer& optimizer, ExistingRun existing, const RunStart& start)
     : comm_(comm),
       config_(config),
       folder_(folder.folder()),
@@ -149,7 +149,7 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
       copy_(network.parameter_count(), network.statistic_count(), optimizer.state().size()),
       worker_(comm) {
   if (start.checkpoint.empty()) {
-    begin(folder, overwrite);
+    begin(folder, existing);
   } else {
     go_on(folder, start);
   }
@@ -157,10 +157,10 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
 
 RunFiles::~RunFiles() = default;
 
-void RunFiles::begin(ClaimedFolder& folder, bool overwrite) {
+void RunFiles::begin(ClaimedFolder& folder, ExistingRun existing) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
-    prepare_run_folder(folder_, to_toml(config_), overwrite ? ExistingRun::overwrite : ExistingRun::refuse);
+    prepare_run_folder(folder_, to_toml(config_), existing);
     prepare_checkpoints(folder_);
     folder.sign();
   });
@@ -188,14 +188,6 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
       best_ = {};  // gone or damaged: the next good one takes its place
     }
   });
-}
-
-void RunFiles::settle() {
-  try {
-    worker_.wait();
-  } catch (const std::exception&) {
-    return;  // the failure that ends the training is told, not what followed from it
-  }
 }
 
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {

@@ -88,10 +88,10 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
 /// copied, or where the checkpoint before is not done. Calls are made by all ranks alike.
 class RunFiles {
  public:
-  /// Collective. Begins a run's files (`overwrite`: in the place of a run that the folder holds), or goes on with
+  /// Collective. Begins a run's files (`existing`: what becomes of a run that the folder holds), or goes on with
   /// those of the checkpoint, with the metrics cut back to its steps and epochs.
   RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-           const Optimizer& optimizer, bool overwrite, const RunStart& start);
+           const Optimizer& optimizer, ExistingRun existing, const RunStart& start);
   ~RunFiles();
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
@@ -110,8 +110,6 @@ class RunFiles {
   std::vector<WrittenCheckpoint> written();
   /// Waits for all that was asked for. Throws the first failure.
   void finish() { worker_.wait(); }
-  /// Waits for it after a failure of all ranks.
-  void settle();
 
  private:
   struct Best {
@@ -119,7 +117,7 @@ class RunFiles {
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
-  void begin(ClaimedFolder& folder, bool overwrite);
+  void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
   void publish(const std::string& path, const CheckpointHeader& header);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -159,6 +158,11 @@ std::string averaging(const RunConfig& config) {
          (is_coded(config.averager) ? " with codec " + config.averager.codec : "");
 }
 
+ExistingRun existing_run(const TrainOptions& options) {
+  if (options.overwrite) return ExistingRun::overwrite;
+  return options.resume ? ExistingRun::set_aside : ExistingRun::refuse;
+}
+
 class Training {
  public:
   /// Collective. Takes the run folder for this job, and begins a run there or resumes the one it holds.
@@ -166,8 +170,6 @@ class Training {
 
   /// Collective.
   TrainingResult run();
-  /// Waits for the files after a failure of all ranks, which can then still end in order.
-  void settle() { files_.settle(); }
 
  private:
   struct Speed {
@@ -251,7 +253,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       progress_(row_of(config_.averager).exchanges == Exchange::nothing
                     ? nullptr
                     : make_progress_thread(config_.comm, comm_, comm_.nodes(), setup.halos.memory)),
-      files_(comm_, config_, folder_, network_, optimizer_, options.overwrite, start_),
+      files_(comm_, config_, folder_, network_, optimizer_, existing_run(options), start_),
       stop_(comm_, config_.training.time_limit,
             4 * static_cast<double>(network_.parameter_count() * (1 + optimizer_.state().size())) * comm_.ranks() /
                 slow_disk) {
@@ -644,19 +646,7 @@ TrainingResult Training::run() {
 TrainingResult Trainer::run(const TrainOptions& options) {
   std::optional<Tracing> tracing;
   if (options.trace) tracing.emplace(setup_.comm);
-  std::optional<Training> training(std::in_place, setup_, report_, options);
-  TrainingResult result;
-  std::exception_ptr failure;
-  try {
-    result = training->run();
-  } catch (const CollectiveError&) {
-    training->settle();
-    failure = std::current_exception();
-  }
-  if (failure) {
-    training.reset();  // while no exception is under way, so that all ranks free their windows: UCX 1.23 insists on it
-    std::rethrow_exception(failure);
-  }
+  TrainingResult result = Training(setup_, report_, options).run();
   if (tracing) {
     const std::string path = run_folder(setup_.config).trace();
     tracing->write(path);

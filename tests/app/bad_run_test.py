@@ -144,6 +144,11 @@ class RunFolder(ProgramTest):
         shutil.rmtree(self.path("runs/synthetic/checkpoints"))  # metrics alone are worth keeping too
         self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run"])
 
+    def test_holds_a_run_of_ranks_on_two_nodes(self):
+        """Its ranks have made windows by then, which UCX wants freed at the end."""
+        self.succeed("train", SYNTHETIC, ranks=2)
+        self.refuse("train", SYNTHETIC, words=["already holds a run"], environment={"MPIR_CVAR_NOLOCAL": "1"})
+
     def test_what_is_refused_before_training_leaves_a_run_alone(self):
         self.succeed("train", SYNTHETIC, ranks=2)
         self.refuse("train", SYNTHETIC, "--overwrite", *sets(training__batch=513), words=["training.batch"])

@@ -190,10 +190,10 @@ class ProgramTest(unittest.TestCase):
         for noise in ("terminate called", "Assertion", "HDF5-DIAG", "Abort(", "BAD TERMINATION"):
             self.assertNotIn(noise, result.err + result.out, shown)
 
-    def refuse(self, *arguments, words, ranks=2):
+    def refuse(self, *arguments, words, ranks=2, environment=None):
         """Runs the program, which must fail as check_refused has it, leaving every file as it was."""
         before = contents(self.folder)
-        result = self.run_program(*arguments, ranks=ranks)
+        result = self.run_program(*arguments, ranks=ranks, environment=environment)
         self.check_refused(result, *words)
         after = contents(self.folder)
         self.assertEqual(sorted(after), sorted(before))

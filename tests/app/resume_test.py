@@ -9,7 +9,8 @@ import unittest
 
 import h5py
 
-from program import SYNTHETIC, TIMEOUT, ProgramTest, kill_ranks, launched, main, read_metrics, read_replicas, sets
+from program import (SYNTHETIC, TIMEOUT, ProgramTest, contents, kill_ranks, launched, main, read_metrics,
+                     read_replicas, sets)
 
 # All that a step draws at random or keeps: batch-norm's statistics, dropout, both augmentations.
 NETWORK = """
@@ -260,9 +261,16 @@ class Refusals(ProgramTest):
         self.refuse(*self.words, words=[self.checkpoint])
 
     def test_a_run_without_a_checkpoint(self):
-        """--resume never throws away what a run without checkpoints has left."""
-        shutil.rmtree(self.path("runs/run/checkpoints"))
-        self.refuse(*self.words, words=["runs/run", "--overwrite"])
+        """--resume never throws away what a run without checkpoints has left, but a job that Slurm has queued again
+        before its first checkpoint goes on: each time the metrics are kept under the next number."""
+        left = {}
+        for number in (1, 2):
+            shutil.rmtree(self.path("runs/run/checkpoints"))
+            left[f"runs/run/metrics.h5.{number}"] = contents(self.folder)["runs/run/metrics.h5"]
+            self.succeed(*self.words, ranks=2)
+            self.assertEqual(left | contents(self.folder), contents(self.folder))
+            steps = read_metrics(self.path("runs/run/metrics.h5"))["epoch/steps"].tolist()
+            self.assertEqual(steps, [9, 18, 27, 36])
 
 
 if __name__ == "__main__":
