@@ -1,0 +1,99 @@
+#include "window/deck.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/error.hpp"
+#include "mpi/wait.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr std::size_t line = 64;  // a word each, so that nobody who reads one disturbs the other
+constexpr std::int64_t most_chunks = std::int64_t{1} << 31;
+constexpr std::int64_t ended = std::int64_t{1} << 40;  // is added to the chunks that were taken
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+std::int64_t chunks_of(std::int64_t lots, std::int64_t chunk) {
+  return (lots + chunk - 1) / chunk;
+}
+
+const DeckPlan& checked(const DeckPlan& plan) {
+  const bool fits = plan.chunk >= 1 && plan.whole >= 1 && plan.epoch_lots >= 1 && plan.first >= 0 &&
+                    plan.first <= plan.lots && plan.lots % plan.epoch_lots == 0 && plan.first % plan.whole == 0 &&
+                    plan.epoch_lots % plan.whole == 0;
+  HALOGRAD_REQUIRE(fits, "deck: ", plan.first, " to ", plan.lots, " lots, ", plan.epoch_lots,
+                   " per epoch, in chunks of ", plan.chunk, " and steps of ", plan.whole, " do not fit each other");
+  const std::int64_t chunks = plan.lots / plan.epoch_lots * chunks_of(plan.epoch_lots, plan.chunk);
+  HALOGRAD_REQUIRE(chunks < most_chunks, "the training has ", chunks, " parts of batches to deal; expected fewer than ",
+                   most_chunks, ": use larger batches or fewer epochs");
+  return plan;
+}
+
+}  // namespace
+
+Deck::Deck(const Communicator& comm, const DeckPlan& plan)
+    : plan_(checked(plan)),
+      epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
+      chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
+      segment_(comm, 2 * line, false) {
+  if (comm.rank() == 0) {
+    const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
+    add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);
+  }
+  comm.barrier();
+}
+
+std::optional<std::int64_t> Deck::draw() {
+  if (next_ < chunk_end_ && (plan_.chunk == 1 || add(taken, 0) < ended)) return next_++;
+  const std::int64_t was = add(taken, 1), chunk = was % ended;
+  if (chunk >= chunks_ || (was >= ended && chunk >= await_end())) {
+    next_ = chunk_end_;
+    return std::nullopt;
+  }
+  next_ = std::max(plan_.first, first_lot(chunk));
+  chunk_end_ = first_lot(chunk + 1);
+  return next_++;
+}
+
+void Deck::end() {
+  const std::int64_t was = add(taken, ended);
+  if (was >= ended) return;  // another rank's end came first
+  const std::int64_t chunk = std::min(was, chunks_);
+  add(end_of_chunks, 1 + (plan_.chunk == 1 ? rounded_up(chunk, plan_.whole) : chunk));
+}
+
+std::int64_t Deck::limit() const {
+  if (add(taken, 0) < ended) return plan_.lots;
+  return rounded_up(first_lot(await_end()), plan_.whole);
+}
+
+std::int64_t Deck::await_end() const {
+  PolitePause pause;
+  for (;; pause()) {
+    if (const std::int64_t end = add(end_of_chunks, 0); end > 0) return end - 1;
+  }
+}
+
+std::int64_t Deck::first_lot(std::int64_t chunk) const {
+  return chunk / epoch_chunks_ * plan_.epoch_lots + std::min(chunk % epoch_chunks_ * plan_.chunk, plan_.epoch_lots);
+}
+
+// One operation for all who change a word, beside no-ops: MPI promises no atomicity to others (accumulate_ops).
+std::int64_t Deck::add(Word word, std::int64_t value) const {
+  if (!segment_.window()) {
+    auto* const here = reinterpret_cast<std::int64_t*>(segment_.of(0) + line * word);
+    return std::atomic_ref<std::int64_t>(*here).fetch_add(value);
+  }
+  std::int64_t was = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(line * word), 1,
+                      MPI_INT64_T, value == 0 ? MPI_NO_OP : MPI_SUM, segment_.window().handle(), &request);
+  wait_politely(request);
+  return was;
+}
+
+}  // namespace halograd

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mpi/communicator.hpp"
+#include "window/shared_segment.hpp"
+
+namespace halograd {
+
+/// The lots of a training: parts of batches, numbered in the order in which they are dealt.
+struct DeckPlan {
+  std::int64_t first = 0;       ///< lots below it are done
+  std::int64_t lots = 0;        ///< of the whole training
+  std::int64_t epoch_lots = 1;  ///< of an epoch; no chunk lies in two
+  std::int64_t chunk = 1;       ///< lots that a rank takes at a time
+  std::int64_t whole = 1;       ///< an end falls on a multiple of so many lots, as do `first`, `lots` and `epoch_lots`
+};
+
+/// Deals lots to whichever rank asks, each lot once: a rank that is twice as fast gets twice as many. What is left is
+/// one number in the memory of rank 0, which ranks count up without rank 0's doing: by an atomic addition where all
+/// share its memory, by MPI_Rget_accumulate elsewhere. Nobody waits for another rank's step.
+class Deck {
+ public:
+  /// Collective, as is destruction except while an exception unwinds this rank's stack. Throws Error where the numbers
+  /// of `plan` are not positive multiples, or where there are more than 2^31 chunks.
+  Deck(const Communicator& comm, const DeckPlan& plan);
+
+  /// A lot that no other rank has; none after the last, or after an end. Lots of one rank ascend. From one thread at a
+  /// time.
+  std::optional<std::int64_t> draw();
+
+  /// Ends the dealing on all ranks: at the next multiple of `whole` lots, which are still dealt where ranks take single
+  /// lots, and skipped, with what ranks hold of their chunks, where they take several. Another end changes nothing.
+  /// From any thread.
+  void end();
+
+  /// Where the dealing ended: every lot below was dealt or skipped. Call it after draw() has given none.
+  [[nodiscard]] std::int64_t limit() const;
+
+ private:
+  enum Word : std::size_t { taken, end_of_chunks };
+  /// Adds to a word and returns what was there before.
+  std::int64_t add(Word word, std::int64_t value) const;
+  /// One more than the chunk at which the dealing ended; waits for the rank that is just about to say so.
+  [[nodiscard]] std::int64_t await_end() const;
+  [[nodiscard]] std::int64_t first_lot(std::int64_t chunk) const;
+
+  DeckPlan plan_;
+  std::int64_t epoch_chunks_, chunks_;
+  SharedSegment segment_;
+  std::int64_t next_ = 0, chunk_end_ = 0;  ///< lots of the chunk in hand
+};
+
+}  // namespace halograd

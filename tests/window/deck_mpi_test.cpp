@@ -1,0 +1,114 @@
+#include "window/deck.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "kernels/error.hpp"
+#include "tests/mpi/ranks.hpp"
+
+namespace halograd::deck_mpi_test {
+namespace {
+
+class DeckTest : public testing::Test {
+ protected:
+  Communicator comm_{MPI_COMM_WORLD};
+  std::vector<std::int64_t> mine_;
+
+  /// Draws all that there is; every `slow`-th rank takes longer for a lot, as a slow rank would.
+  void draw_all(Deck& deck, int slow = 2) {
+    while (const auto lot = deck.draw()) {
+      mine_.push_back(*lot);
+      if (comm_.rank() % slow == 1) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+
+  /// What all ranks have drawn, in ascending order, on rank 0.
+  [[nodiscard]] std::vector<std::int64_t> all() const {
+    std::vector<std::int64_t> lots = comm_.join_on_root(mine_);
+    std::sort(lots.begin(), lots.end());
+    return lots;
+  }
+};
+
+std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = begin; i < end; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+TEST_F(DeckTest, DealsEachLotOnceInOrder) {
+  const std::int64_t ranks = comm_.ranks(), epoch = 50 * ranks;
+  Deck deck(comm_, {.first = 7 * ranks, .lots = 3 * epoch, .epoch_lots = epoch, .whole = ranks});
+  draw_all(deck);
+  EXPECT_TRUE(std::is_sorted(mine_.begin(), mine_.end()));
+  EXPECT_EQ(deck.draw(), std::nullopt);
+  EXPECT_EQ(deck.limit(), 3 * epoch);
+  const auto lots = all();
+  if (comm_.rank() == 0) {
+    EXPECT_EQ(lots, range(7 * ranks, 3 * epoch));
+  }
+}
+
+TEST_F(DeckTest, DealsChunksThatLieInOneEpoch) {
+  const std::int64_t ranks = comm_.ranks(), epoch = 50 * ranks, chunk = 7;
+  Deck deck(comm_, {.first = 3 * ranks, .lots = 2 * epoch, .epoch_lots = epoch, .chunk = chunk, .whole = ranks});
+  draw_all(deck);
+  for (std::size_t i = 1; i < mine_.size(); ++i) {
+    const bool starts_a_chunk = mine_[i] % epoch % chunk == 0;
+    if (!starts_a_chunk) {
+      EXPECT_EQ(mine_[i], mine_[i - 1] + 1);
+    }
+  }
+  const auto lots = all();
+  if (comm_.rank() == 0) {
+    EXPECT_EQ(lots, range(3 * ranks, 2 * epoch));
+  }
+}
+
+TEST_F(DeckTest, EndsOnAWholeStepWithAllLotsBelowItDealt) {
+  const std::int64_t ranks = comm_.ranks(), epoch = 1000 * ranks;
+  Deck deck(comm_, {.lots = 10 * epoch, .epoch_lots = epoch, .whole = ranks});
+  const int ender = comm_.ranks() - 1;
+  while (const auto lot = deck.draw()) {
+    mine_.push_back(*lot);
+    if (comm_.rank() == ender && mine_.size() == 5) deck.end();
+    if (comm_.rank() == 0 && mine_.size() == 9) deck.end();  // the first end counts
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const std::int64_t limit = deck.limit();
+  EXPECT_EQ(comm_.smallest(limit), comm_.largest(limit));
+  EXPECT_EQ(limit % ranks, 0);
+  EXPECT_LT(limit, 10 * epoch);
+  const auto lots = all();
+  if (comm_.rank() == 0) {
+    EXPECT_EQ(lots, range(0, limit));
+  }
+}
+
+TEST_F(DeckTest, AnEndTakesChunksOutOfHand) {
+  const std::int64_t ranks = comm_.ranks(), epoch = 1000 * ranks;
+  Deck deck(comm_, {.lots = epoch, .epoch_lots = epoch, .chunk = 100, .whole = ranks});
+  ASSERT_TRUE(deck.draw());  // the first of a hundred
+  comm_.barrier();
+  if (comm_.rank() == 0) deck.end();
+  comm_.barrier();
+  EXPECT_EQ(deck.draw(), std::nullopt);
+  EXPECT_EQ(deck.draw(), std::nullopt);
+  EXPECT_EQ(deck.limit() % ranks, 0);
+  EXPECT_GE(deck.limit(), 100 * ranks);
+}
+
+TEST_F(DeckTest, RefusesNumbersThatDoNotFit) {
+  EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 3}), Error);
+  EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 5, .whole = 2}), Error);
+  const std::int64_t many = std::int64_t{1} << 40;
+  EXPECT_THROW(Deck(comm_, {.lots = many, .epoch_lots = many}), Error);
+}
+
+}  // namespace
+}  // namespace halograd::deck_mpi_test
