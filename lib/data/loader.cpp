@@ -43,6 +43,9 @@ class BatchPlan {
     window_blocks_ = config.shuffle_window;
     ring_ = shuffle.round_the_ring && options.training;
     place_ = options.rank;
+    HALOGRAD_REQUIRE(!options.lots || !ring_,
+                     "data.shuffle = \"ring\" passes batches from rank to rank once an epoch, but with this averager "
+                     "ranks make different numbers of steps; expected another data.shuffle");
     HALOGRAD_REQUIRE(options.most == 0 || (!windows_ && !ring_),
                      "training.shares = \"measured\" distributes images one by one, but this set is not distributed so "
                      "(data.shuffle); expected data.shuffle = \"full\"");
@@ -61,12 +64,32 @@ class BatchPlan {
     if (!options_.training)
       return static_cast<int>(std::min<long>(evaluation_batch(), static_cast<long>(order_.size())));
     if (options_.most > 0) return static_cast<int>(options_.most);
-    if (ring_) return static_cast<int>((images_of_step(0) + options_.ranks - 1) / options_.ranks);
+    if (ring_ || options_.lots) return static_cast<int>((images_of_step(0) + options_.ranks - 1) / options_.ranks);
     // A rank's share of a smaller last step may be larger by one: 8 images give ranks 1 2 1 2 2, 7 give 1 1 2 1 2.
     return static_cast<int>(std::max(share_of_step(0).size(), share_of_step(steps() - 1).size()));
   }
 
+  [[nodiscard]] int ranks() const { return options_.ranks; }
+  [[nodiscard]] bool deals_lots() const { return options_.lots; }
+
+  /// With windows: lots whose images fill a window, but few enough that no rank holds much of an epoch.
+  [[nodiscard]] long lots_at_once() const {
+    if (!windows_) return 1;
+    const long images = std::min(window_blocks_ * dataset_.block_images(), dataset_.size() / (16L * options_.ranks));
+    return std::clamp(images * options_.ranks / options_.global_batch, 1L, steps() * options_.ranks);
+  }
+
   void set_shares(std::vector<double> weights) { next_weights_ = std::move(weights); }
+
+  /// A number that draw() gave becomes a batch.
+  void prepare_lot(long number, Batch& batch) {
+    const long lots = steps() * options_.ranks, epoch = number / lots, lot = number % lots;
+    if (epoch != epoch_ || lot < lots_begin_ || lot >= lots_end_) start_lots(epoch, lot);
+    const Range range = images_of_lot(lot);
+    fill({range.begin - order_begin_, range.end - order_begin_}, batch);
+    batch.global_size = static_cast<int>(images_of_step(lot / options_.ranks));
+    batch.number = number;
+  }
 
   void start_epoch(long epoch, long first_step) {
     epoch_ = epoch;
@@ -81,9 +104,16 @@ class BatchPlan {
       dataset_.expect(std::span<const long>(order_).subspan(static_cast<std::size_t>(place_of_step(first_step))));
   }
 
-  void prepare(long step, Batch& batch) const {
+  void prepare_step(long step, Batch& batch) const {
     const Range range{place_of_step(step), place_of_step(step + 1)};
+    fill(range, batch);
     batch.global_size = static_cast<int>(options_.training ? images_of_step(step) : range.size());
+    batch.number = step;
+  }
+
+ private:
+  /// The images at these positions of order_.
+  void fill(const Range& range, Batch& batch) const {
     const auto count = static_cast<std::size_t>(range.size());
     batch.size = static_cast<int>(count);
     batch.images.resize(count * static_cast<std::size_t>(shape_.values()));
@@ -98,7 +128,6 @@ class BatchPlan {
     normalisation_.apply(batch.images.data(), batch.size);
   }
 
- private:
   /// Images of all ranks in a training step.
   [[nodiscard]] long images_of_step(long step) const {
     return std::min<long>(options_.global_batch, dataset_.size() - step * options_.global_batch);
@@ -110,6 +139,31 @@ class BatchPlan {
     if (weights_.empty()) return share_of(images, place_, options_.ranks);
     if (images == options_.global_batch) return whole_;
     return share_by_weight(images, options_.rank, weights_, options_.most);
+  }
+
+  /// Positions in the epoch's order.
+  [[nodiscard]] Range images_of_lot(long lot) const {
+    const long step = lot / options_.ranks;
+    const Range share = share_of(images_of_step(step), static_cast<int>(lot % options_.ranks), options_.ranks);
+    return {step * options_.global_batch + share.begin, step * options_.global_batch + share.end};
+  }
+
+  /// Order_ becomes the piece of the epoch's order that `lot` lies in: all of it, or the lots that are taken at once.
+  void start_lots(long epoch, long lot) {
+    const long lots = steps() * options_.ranks, piece = windows_ ? lots_at_once() : lots;
+    lots_begin_ = lot / piece * piece;
+    lots_end_ = std::min(lots, lots_begin_ + piece);
+    epoch_ = epoch;
+    order_begin_ = images_of_lot(lots_begin_).begin;
+    if (windows_) {
+      const Range part{order_begin_, images_of_lot(lots_end_ - 1).end};
+      order_ = window_permutation(dataset_.size(), dataset_.block_images(), window_blocks_, options_.seed, epoch, part);
+    } else {
+      order_ = epoch_permutation(dataset_.size(), options_.seed, epoch);
+    }
+    if (!windows_) return;  // a lot here, a lot there: there is nothing to read ahead
+    dataset_.expect(
+        std::span<const long>(order_).subspan(static_cast<std::size_t>(images_of_lot(lot).begin - order_begin_)));
   }
 
   /// Where a step's images begin in order_.
@@ -170,19 +224,19 @@ class BatchPlan {
   bool flip_;
   ImageShape shape_;
   Normalisation normalisation_;
-  long epoch_ = 0;
+  long epoch_ = -1;
   bool ring_ = false;
   int place_ = 0;  // whose shares this rank takes in the epoch: its own, or on a ring another's
   bool windows_ = false;
   long window_blocks_ = 1;
-  std::vector<double> weights_, next_weights_;  // empty: equal shares
-  Range whole_;                                 // of this rank in a whole batch, where there are weights
-  std::vector<long> order_;                     // what this rank reads in the epoch
+  std::vector<double> weights_, next_weights_;            // empty: equal shares
+  Range whole_;                                           // of this rank in a whole batch, where there are weights
+  std::vector<long> order_;                               // what this rank reads in the epoch
+  long lots_begin_ = 0, lots_end_ = 0, order_begin_ = 0;  // of lots: those that order_ holds, and where it begins
 };
 
 }  // namespace
 
-/// With prefetch, a thread per epoch fills a ring of slots: one is in the caller's hands, the others lie ready.
 const std::vector<ShuffleKind>& shuffle_kinds() {
   static const auto never = [](bool) { return false; };
   static const std::vector<ShuffleKind> kinds{{"auto", [](bool in_memory) { return !in_memory; }, false},
@@ -192,6 +246,7 @@ const std::vector<ShuffleKind>& shuffle_kinds() {
   return kinds;
 }
 
+/// With prefetch, a thread fills a ring of slots: one is in the caller's hands, the others lie ready.
 class Loader::Implementation {
  public:
   Implementation(const Dataset& dataset, const DataConfig& config, const LoaderOptions& options)
@@ -213,25 +268,28 @@ class Loader::Implementation {
     HALOGRAD_REQUIRE(first_step >= 0 && first_step <= plan_.steps(), "epoch ", epoch, " cannot start at step ",
                      first_step, ": it has steps 0..", plan_.steps() - 1);
     plan_.start_epoch(epoch, first_step);
-    next_ = prepared_ = held_ = first_step;
-    error_ = nullptr;
-    stopping_ = false;
-    started_ = true;
-    if (prefetch_ && first_step < plan_.steps()) thread_ = std::thread([this] { prepare_ahead(); });
+    start([step = first_step, steps = plan_.steps()]() mutable {
+      return step < steps ? std::optional(step++) : std::nullopt;
+    });
+  }
+
+  void start_dealing(std::function<std::optional<long>()> draw) {
+    stop();
+    start(std::move(draw));
   }
 
   const Batch* next() {
-    HALOGRAD_REQUIRE(started_, "a loader was asked for a batch before its epoch was started");
-    if (next_ >= plan_.steps()) return nullptr;
-    Batch& batch = slots_[static_cast<std::size_t>(next_) % slots_.size()];
+    HALOGRAD_REQUIRE(draw_, "a loader was asked for a batch before its epoch was started");
+    Batch& batch = slot(next_);
     if (prefetch_) {
       std::unique_lock<std::mutex> lock(mutex_);
       held_ = next_;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return prepared_ > next_ || error_; });
-      if (prepared_ <= next_) std::rethrow_exception(error_);
-    } else {
-      plan_.prepare(next_, batch);
+      changed_.wait(lock, [this] { return prepared_ > next_ || error_ || at_end_; });
+      if (prepared_ <= next_ && error_) std::rethrow_exception(error_);
+      if (prepared_ <= next_) return nullptr;
+    } else if (!prepare(batch)) {
+      return nullptr;
     }
     ++next_;
     return &batch;
@@ -239,8 +297,7 @@ class Loader::Implementation {
 
   const Batch* ahead() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return started_ && prefetch_ && prepared_ > next_ ? &slots_[static_cast<std::size_t>(next_) % slots_.size()]
-                                                      : nullptr;
+    return prefetch_ && prepared_ > next_ ? &slot(next_) : nullptr;
   }
 
  private:
@@ -259,25 +316,51 @@ class Loader::Implementation {
     }
   }
 
+  Batch& slot(long number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
+
+  void start(std::function<std::optional<long>()> draw) {
+    draw_ = std::move(draw);
+    drawn_.reset();
+    next_ = prepared_ = held_ = 0;
+    error_ = nullptr;
+    stopping_ = at_end_ = false;
+    if (prefetch_) thread_ = std::thread([this] { prepare_ahead(); });
+  }
+
+  /// The next batch; whether there is one.
+  bool prepare(Batch& batch) {
+    if (!drawn_) drawn_ = draw_();
+    if (!drawn_) return false;
+    if (plan_.deals_lots()) {
+      plan_.prepare_lot(*drawn_, batch);
+    } else {
+      plan_.prepare_step(*drawn_, batch);
+    }
+    drawn_.reset();
+    return true;
+  }
+
   void prepare_ahead() {
-    const long steps = plan_.steps();
+    // A single lot is drawn when the one before is begun: a slow rank is not to hold what others could do.
+    const long most_ahead = plan_.deals_lots() && plan_.lots_at_once() == 1 ? 2 : static_cast<long>(slots_.size());
     std::unique_lock<std::mutex> lock(mutex_);
-    while (prepared_ < steps) {
-      changed_.wait(lock, [this] { return stopping_ || prepared_ < held_ + static_cast<long>(slots_.size()); });
+    while (!at_end_ && !error_) {
+      changed_.wait(lock, [&] { return stopping_ || prepared_ < held_ + most_ahead; });
       if (stopping_) return;
-      const long step = prepared_;
+      const long number = prepared_;
       lock.unlock();
       std::exception_ptr error;
+      bool is_one = false;
       try {
-        plan_.prepare(step, slots_[static_cast<std::size_t>(step) % slots_.size()]);
+        is_one = prepare(slot(number));
       } catch (...) {
         error = std::current_exception();
       }
       lock.lock();
       error_ = error;
-      if (!error) ++prepared_;
+      at_end_ = !is_one && !error;
+      if (is_one) ++prepared_;
       changed_.notify_all();
-      if (error) return;
     }
   }
 
@@ -295,14 +378,15 @@ class Loader::Implementation {
   bool prefetch_;
   std::vector<Batch> slots_;
   std::vector<std::unique_ptr<PinnedRange>> pinned_;  // on accelerators: the memory of the slots
-  bool started_ = false;
-  long next_ = 0;     // the step that next() will hand out
-  std::mutex mutex_;  // guards what follows while the thread runs
+  std::function<std::optional<long>()> draw_;         // numbers of steps or lots
+  std::optional<long> drawn_;                         // and not prepared yet
+  long next_ = 0;                                     // batches that next() has handed out
+  std::mutex mutex_;                                  // guards what follows while the thread runs
   std::condition_variable changed_;
-  long held_ = 0;      // the step whose batch the caller holds; its slot and those after it may not be overwritten
-  long prepared_ = 0;  // steps before this one lie ready
-  bool stopping_ = false;
-  std::exception_ptr error_;  // met while preparing step prepared_
+  long held_ = 0;      // the batch that the caller holds; its slot and those after it may not be overwritten
+  long prepared_ = 0;  // batches before this one lie ready
+  bool stopping_ = false, at_end_ = false;
+  std::exception_ptr error_;  // met while preparing batch prepared_
   std::thread thread_;
 };
 
@@ -312,6 +396,15 @@ Loader::~Loader() = default;
 
 long Loader::steps() const {
   return implementation_->plan().steps();
+}
+int Loader::ranks() const {
+  return implementation_->plan().ranks();
+}
+long Loader::lots_at_once() const {
+  return implementation_->plan().lots_at_once();
+}
+void Loader::start_dealing(std::function<std::optional<long>()> draw) {
+  implementation_->start_dealing(std::move(draw));
 }
 int Loader::largest_batch() const {
   return implementation_->plan().largest_batch();

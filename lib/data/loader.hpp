@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/dataset.hpp"
@@ -11,6 +13,7 @@ namespace halograd {
 
 /// What the network is fed: normalised images (size, H, W, C), labels (size, labels_per_image).
 struct Batch {
+  long number = 0;      ///< of the step in its epoch; of the lot in the training, where lots are dealt
   int size = 0;         ///< images of this rank
   int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
   std::vector<float> images;
@@ -35,6 +38,8 @@ struct LoaderOptions {
   std::uint64_t seed = 1;
   bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, normalised only
   bool prefetch = true;
+  /// Training: batches are lots that start_dealing() says, not the rank's own steps.
+  bool lots = false;
   /// Images of a rank and step where shares may be set, at least those of equal shares; 0: they may not.
   long most = 0;
 };
@@ -50,6 +55,10 @@ struct LoaderOptions {
 /// of rank r and epoch e is rank r - 1's of epoch e - 1: passed on along the ring of ranks, so that each rank has seen
 /// all of them after P epochs (the sample shuffle of GossipGraD, Daily et al., 2018). Images are padded by zeros before
 /// they are normalised, cropped and mirrored as a function of (seed, epoch, image), whichever rank holds them.
+///
+/// Lots (LoaderOptions::lots): lot s*P + r is what rank r would get in step s; numbers go on from epoch to epoch. Any
+/// rank may be given any lot. Full shuffle: each lot by itself. Window shuffle: lots_at_once() of them are one piece of
+/// the epoch's order by blocks, shuffled in windows, so that whoever has all of them reads each of their blocks once.
 ///
 /// Evaluation: rank r reads images N*r/P to N*(r+1)/P of the set in order, in batches of ceil(global_batch/P); over all
 /// ranks every image is read exactly once.
@@ -68,11 +77,18 @@ class Loader {
   /// Steps an epoch: the same on all ranks in training, of this rank alone in evaluation (it may differ by one, and be
   /// 0).
   [[nodiscard]] long steps() const;
+  [[nodiscard]] int ranks() const;
   /// Largest Batch::size that next() returns on this rank.
   [[nodiscard]] int largest_batch() const;
   /// From the next epoch on, steps are dealt in proportion to these numbers, one per rank, as far as each rank gets an
   /// image and none more than LoaderOptions::most (share_by_weight). The same on all ranks.
   void set_shares(std::vector<double> weights);
+  /// Where lots are dealt: how many an epoch has, and how many a rank should take at a time.
+  [[nodiscard]] long lots() const { return steps() * ranks(); }
+  [[nodiscard]] long lots_at_once() const;
+  /// From now on next() returns the lots whose numbers `draw` gives, until it gives none. `draw` is called one batch
+  /// ahead, by the thread that prepares it where there is one; what it throws is thrown by next().
+  void start_dealing(std::function<std::optional<long>()> draw);
   /// Starts an epoch at one of its steps (resume). May be called at any time; what is left of the epoch before is
   /// dropped.
   void start_epoch(long epoch, long first_step = 0);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <tuple>
 
@@ -113,6 +115,78 @@ TEST(Loader, UnevenSharesAreDealtFromTheNextEpochOnAndCoverTheSet) {
   std::sort(seen.begin(), seen.end());
   ASSERT_EQ(seen.size(), 97U);
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+/// Draws `numbers` one by one, then none.
+std::function<std::optional<long>()> dealt(std::vector<long> numbers) {
+  return [numbers = std::move(numbers), next = std::size_t{0}]() mutable {
+    return next < numbers.size() ? std::optional(numbers[next++]) : std::nullopt;
+  };
+}
+
+TEST(Loader, ALotIsWhatARankWouldGetInAStep) {
+  const NumberedDataset set(97);
+  const int ranks = 3;
+  for (const bool prefetch : {false, true}) {
+    LoaderOptions chosen = options(20, 1, ranks);
+    chosen.prefetch = prefetch;
+    chosen.lots = true;
+    Loader lots(set, augmented(), chosen);
+    EXPECT_EQ(lots.lots_at_once(), 1);
+    ASSERT_EQ(lots.lots(), 5 * ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (const long epoch : {2L, 3L}) {
+        const std::vector<Batch> steps = epoch_of(set, augmented(), options(20, rank, ranks), epoch);
+        std::vector<long> numbers;
+        for (long step = 0; step < lots.steps(); ++step) numbers.push_back(epoch * lots.lots() + step * ranks + rank);
+        lots.start_dealing(dealt(numbers));
+        for (const Batch& expected : steps) {
+          const Batch* batch = lots.next();
+          ASSERT_NE(batch, nullptr);
+          EXPECT_EQ(batch->number, epoch * lots.lots() + expected.number * ranks + rank);
+          expect_same(*batch, expected);
+        }
+        EXPECT_EQ(lots.next(), nullptr);
+        EXPECT_EQ(lots.next(), nullptr);
+      }
+    }
+  }
+}
+
+TEST(Loader, LotsOfWindowsAreDealtInPiecesAndCoverTheSet) {
+  const NumberedDataset set(1000);
+  DataConfig config;
+  config.shuffle = "window";
+  config.shuffle_window = 20;
+  LoaderOptions chosen = options(20, 0, 4);
+  chosen.lots = true;
+  Loader lots(set, config, chosen);
+  const long piece = lots.lots_at_once(), all = lots.lots();
+  EXPECT_EQ(piece, 3);        // 1000 / (16 * 4) = 15 images, in lots of 5
+  std::vector<long> numbers;  // the pieces in any order, each from its beginning, the first from its middle
+  for (long begin = all - piece + 1; begin > -piece; begin -= piece) {
+    for (long lot = std::max(0L, begin); lot < begin + piece && lot < all; ++lot) numbers.push_back(lot);
+  }
+  lots.start_dealing(dealt(numbers));
+  std::vector<std::int32_t> seen;
+  while (const Batch* batch = lots.next()) {
+    EXPECT_EQ(batch->size, 5);
+    EXPECT_EQ(batch->global_size, 20);
+    seen.insert(seen.end(), batch->labels.begin(), batch->labels.end());
+  }
+  EXPECT_FALSE(std::is_sorted(seen.begin(), seen.end()));
+  std::sort(seen.begin(), seen.end());
+  ASSERT_EQ(seen.size(), 1000U);
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+TEST(Loader, BatchesOnARingAreNotDealt) {
+  const NumberedDataset set(64);
+  DataConfig config;
+  config.shuffle = "ring";
+  LoaderOptions chosen = options(8, 0, 2);
+  chosen.lots = true;
+  expect_error([&] { Loader(set, config, chosen); }, {"data.shuffle = \"ring\""});
 }
 
 TEST(Loader, TheLastBatchMayBeARanksLargest) {
