@@ -134,25 +134,26 @@ class MetricsFile::Implementation {
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
-  void add_step(const StepMetrics& row) { rows_.push_back(row); }
+  void add_step(const StepMetrics& row) { add_step(row, {rows_.empty() ? steps_ : rows_.back().cell.row + 1, rank_}); }
+
+  void add_step(const StepMetrics& row, const StepCell& cell) {
+    HALOGRAD_REQUIRE(cell.row >= (rows_.empty() ? steps_ : rows_.back().cell.row) && cell.column < ranks_, path_,
+                     ": row ", cell.row, " of a step is in the file already, or its column ", cell.column,
+                     " is that of no rank");
+    rows_.push_back({row, cell});
+    rows_.back().values.rank = rank_;
+  }
 
   void flush() {
-    require_same_count();
+    const std::int64_t end = comm_.largest(rows_.empty() ? steps_ : rows_.back().cell.row + 1);
     comm_.together([&] {
       if (rank_ != 0) return;
       const Hdf5Session session;
-      reserve_growth(descriptor(), columns_growth_bytes(step_columns, static_cast<std::int64_t>(rows_.size()), width_),
-                     path_);
+      reserve_growth(descriptor(), columns_growth_bytes(step_columns, end - steps_, width_), path_);
     });
     // gathered column by column and in bounded pieces: rank 0 of a large job never holds an epoch of all ranks
-    const std::size_t piece = std::max<std::size_t>(1, (std::size_t{1} << 20) / static_cast<std::size_t>(ranks_));
-    for (std::size_t begin = 0; begin < rows_.size(); begin += piece) {
-      const std::size_t end = std::min(rows_.size(), begin + piece);
-      const std::vector<StepMetrics> rows(rows_.begin() + static_cast<std::ptrdiff_t>(begin),
-                                          rows_.begin() + static_cast<std::ptrdiff_t>(end));
-      for (std::size_t i = 0; i < step_columns.size(); ++i) append_gathered(step_columns[i], step_datasets_, i, rows);
-    }
-    steps_ += static_cast<std::int64_t>(rows_.size());
+    const std::int64_t piece = std::max<std::int64_t>(1, (std::int64_t{1} << 20) / ranks_);
+    for (; steps_ < end; steps_ = std::min(end, steps_ + piece)) append_steps(steps_, std::min(end, steps_ + piece));
     rows_.clear();
     finish();
   }
@@ -161,7 +162,7 @@ class MetricsFile::Implementation {
     flush();
     append_edges_of_all(edges);
     row.steps = steps_;
-    for (std::size_t i = 0; i < epoch_columns.size(); ++i) append_gathered(epoch_columns[i], epoch_datasets_, i, {row});
+    append_epoch(row);
     ++epochs_;
     finish();
   }
@@ -195,34 +196,46 @@ class MetricsFile::Implementation {
     edge_datasets_ = open_edge_columns(file_, path_);
   }
 
-  void require_same_count() {
-    const auto count = static_cast<std::int64_t>(rows_.size());
-    const std::int64_t least = comm_.smallest(count), most = comm_.largest(count);
-    HALOGRAD_REQUIRE(least == most, path_, ": the ranks report different numbers of steps: ", least, " to ", most);
+  /// The cells of all ranks in rows [begin, end) of /step, wherever each rank's are.
+  void append_steps(std::int64_t begin, std::int64_t end) {
+    const auto before = [](const StepRow& row, std::int64_t number) { return row.cell.row < number; };
+    const auto first = std::lower_bound(rows_.begin(), rows_.end(), begin, before);
+    const auto last = std::lower_bound(first, rows_.end(), end, before);
+    std::vector<std::int64_t> cells;
+    for (auto row = first; row != last; ++row) cells.push_back((row->cell.row - begin) * width_ + row->cell.column);
+    const std::vector<std::int64_t> all_cells = comm_.join_on_root(cells);
+    std::vector<double> values, mine;
+    for (std::size_t i = 0; i < step_columns.size(); ++i) {
+      const auto& column = step_columns[i];
+      mine.clear();
+      for (auto row = first; row != last; ++row) mine.push_back(column.value(row->values));
+      const std::vector<double> all = comm_.join_on_root(mine);
+      values.assign(static_cast<std::size_t>((end - begin) * width_), of_absent_rank(column.integer));
+      for (std::size_t k = 0; k < all.size(); ++k) values[static_cast<std::size_t>(all_cells[k])] = all[k];
+      append(step_datasets_[i], column, static_cast<std::size_t>(end - begin), values);
+    }
   }
 
-  template <class Row>
-  void append_gathered(const MetricsColumn<Row>& column, const std::vector<Hdf5Dataset>& datasets, std::size_t position,
-                       const std::vector<Row>& rows) {
-    std::vector<double> mine(rows.size());
-    std::transform(rows.begin(), rows.end(), mine.begin(), column.value);
-    std::vector<double> values;
-    if (column.per_rank) {
-      const std::vector<double> gathered = comm_.gather_on_root(std::span(mine));
-      const auto width = static_cast<std::size_t>(width_);
-      values.assign(rank_ == 0 ? mine.size() * width : 0, of_absent_rank(column.integer));
-      for (std::size_t i = 0; i < gathered.size(); ++i) {
-        const std::size_t rank = i / mine.size(), row = i % mine.size();
-        values[row * width + rank] = gathered[i];
+  void append_epoch(const EpochMetrics& row) {
+    for (std::size_t i = 0; i < epoch_columns.size(); ++i) {
+      const auto& column = epoch_columns[i];
+      std::vector<double> values{column.value(row)};
+      if (column.per_rank) {
+        values = comm_.gather_on_root(values.front());
+        values.resize(static_cast<std::size_t>(width_), of_absent_rank(column.integer));
       }
-    } else {
-      values = mine;
+      append(epoch_datasets_[i], column, 1, values);
     }
+  }
+
+  /// On rank 0; an error is kept for finish().
+  template <class Row>
+  void append(const Hdf5Dataset& dataset, const MetricsColumn<Row>& column, std::size_t rows,
+              const std::vector<double>& values) {
     if (rank_ != 0 || !error_.empty()) return;
     try {
       const Hdf5Session session;
-      append_rows(datasets[position], column.path, rows.size(), width_of(column.per_rank, width_), values.data(),
-                  path_);
+      append_rows(dataset, column.path, rows, width_of(column.per_rank, width_), values.data(), path_);
     } catch (const Error& error) {
       error_ = error.what();
     }
@@ -265,7 +278,7 @@ class MetricsFile::Implementation {
   int width_;                            ///< columns of the file: the most ranks that the run has had; on rank 0
   std::int64_t steps_ = 0, epochs_ = 0;  ///< in the file
   std::string error_;
-  std::vector<StepMetrics> rows_;
+  std::vector<StepRow> rows_;
   // in this order, so that the datasets are closed before the file; on rank 0 only
   Hdf5File file_;
   std::vector<Hdf5Dataset> step_datasets_;
@@ -281,6 +294,10 @@ MetricsFile::~MetricsFile() = default;
 
 void MetricsFile::add_step(const StepMetrics& row) {
   implementation_->add_step(row);
+}
+
+void MetricsFile::add_step(const StepMetrics& row, const StepCell& cell) {
+  implementation_->add_step(row, cell);
 }
 
 void MetricsFile::flush() {

@@ -23,13 +23,29 @@ struct StepMetrics {
   std::int64_t bytes_sent = 0;
   std::int64_t skipped = 0;           ///< 1: the rank left its update out
   std::int64_t averaging_period = 0;  ///< steps from one exchange to the next; 0: none
+  std::int64_t samples = 0;           ///< images that all ranks together had been dealt before the step
+  std::int64_t rank = 0;              ///< whose step it is; MetricsFile sets this
+};
+
+/// Where a step's values stand in /step: its row, and which of the row's columns.
+struct StepCell {
+  std::int64_t row = 0;
+  int column = 0;
+};
+
+struct StepRow {
+  StepMetrics values;
+  StepCell cell;
 };
 
 /// One row of /epoch, as rank `r` sees it; from mean_model_loss on the same on all ranks.
 struct EpochMetrics {
-  double train_loss = 0;  ///< mean over the epoch's images of this rank
-  double test_loss = 0;   ///< this rank's replica on the whole test set
-  double test_score = 0;  ///< this rank's replica: the run's metric
+  double train_loss = 0;          ///< mean over the epoch's images of this rank
+  double test_loss = 0;           ///< this rank's replica on the whole test set
+  double test_score = 0;          ///< this rank's replica: the run's metric
+  std::int64_t images = 0;        ///< that this rank trained on
+  double evaluation_seconds = 0;  ///< of this rank, in which it did not train
+  double wait_seconds = 0;        ///< of this rank, for others, outside of steps
   double mean_model_loss = 0;
   double mean_model_score = 0;    ///< the mean of the replicas
   double consensus_distance = 0;  ///< sqrt(mean_i ||x_i - mean x||^2)
@@ -53,7 +69,11 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void add_step(const StepMetrics& row);  ///< local
+  /// Local: the next row, in this rank's column.
+  void add_step(const StepMetrics& row);
+  /// Local: any cell after the rows that are in the file. A rank's rows must not descend. Cells that no rank gives hold
+  /// NaN, or 0 where they are integers.
+  void add_step(const StepMetrics& row, const StepCell& cell);
   /// Collective: appends it, the steps since the last call, and rows of /edge for what came over this rank's in-edges.
   void add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges = {});
   void

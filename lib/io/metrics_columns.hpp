@@ -17,6 +17,7 @@ struct MetricsColumn {
   double (*value)(const Row& row);
   bool per_rank = true;  ///< (rows, R), else (rows): the same on all ranks
   bool integer = false;
+  bool optional = false;  ///< files of older versions lack it: read as NaN, or -1 where it is an integer
 };
 
 /// A column's path or description for a run whose scores are of this metric: the tables below say "accuracy".
@@ -26,7 +27,7 @@ inline std::string for_metric(std::string text, const std::string& metric) {
   return at == std::string::npos ? text : text.replace(at, standard.size(), metric);
 }
 
-inline constexpr std::array<MetricsColumn<StepMetrics>, 11> step_columns{{
+inline constexpr std::array<MetricsColumn<StepMetrics>, 13> step_columns{{
     {"/step/loss", "1", "mean loss over this rank's images of the step",
      [](const StepMetrics& row) { return row.loss; }},
     {"/step/learning_rate", "1", "learning rate after the schedule",
@@ -48,15 +49,25 @@ inline constexpr std::array<MetricsColumn<StepMetrics>, 11> step_columns{{
      [](const StepMetrics& row) { return static_cast<double>(row.skipped); }, true, true},
     {"/step/averaging_period", "1", "steps from one exchange to the next; 0: none",
      [](const StepMetrics& row) { return static_cast<double>(row.averaging_period); }, true, true},
+    {"/step/samples", "1", "images that all ranks together had been dealt before the step",
+     [](const StepMetrics& row) { return static_cast<double>(row.samples); }, true, true, true},
+    {"/step/rank", "1", "the rank that made the step",
+     [](const StepMetrics& row) { return static_cast<double>(row.rank); }, true, true, true},
 }};
 
-inline constexpr std::array<MetricsColumn<EpochMetrics>, 8> epoch_columns{{
+inline constexpr std::array<MetricsColumn<EpochMetrics>, 11> epoch_columns{{
     {"/epoch/train_loss", "1", "mean loss over this rank's images of the epoch",
      [](const EpochMetrics& row) { return row.train_loss; }},
     {"/epoch/test_loss", "1", "loss of this rank's replica on the test set",
      [](const EpochMetrics& row) { return row.test_loss; }},
     {"/epoch/test_accuracy", "1", "accuracy of this rank's replica on the test set",
      [](const EpochMetrics& row) { return row.test_score; }},
+    {"/epoch/images", "1", "images that this rank trained on",
+     [](const EpochMetrics& row) { return static_cast<double>(row.images); }, true, true, true},
+    {"/epoch/evaluation_seconds", "s", "time in which this rank evaluated instead of training",
+     [](const EpochMetrics& row) { return row.evaluation_seconds; }, true, false, true},
+    {"/epoch/wait_seconds", "s", "time that this rank waited for others outside of steps",
+     [](const EpochMetrics& row) { return row.wait_seconds; }, true, false, true},
     {"/epoch/mean_model_loss", "1", "loss of the mean of the replicas on the test set",
      [](const EpochMetrics& row) { return row.mean_model_loss; }, false},
     {"/epoch/mean_model_accuracy", "1", "accuracy of the mean of the replicas on the test set",

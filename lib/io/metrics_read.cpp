@@ -18,8 +18,12 @@ template <class Columns>
 std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, std::int64_t most,
                           const std::string& path) {
   auto rows = std::numeric_limits<hsize_t>::max();
+  const auto is_absent = [&](const auto& column, const std::string& name) {
+    return column.optional && !has_link(file, name, path);
+  };
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
+    if (is_absent(column, name)) continue;
     const auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
     const bool fits = extents.size() == (column.per_rank ? 2U : 1U) &&
                       (!column.per_rank || extents[1] == static_cast<hsize_t>(table.ranks));
@@ -30,6 +34,11 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
   const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
+    if (is_absent(column, name)) {
+      const auto width = static_cast<hsize_t>(column.per_rank ? table.ranks : 1);
+      table.columns[name].assign(read * width, column.integer ? -1 : std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     table.columns[name] = read_rows(open_hdf5_dataset(file, name, path), name, rows - read, read,
                                     column.per_rank ? static_cast<std::size_t>(table.ranks) : 0, path);
   }

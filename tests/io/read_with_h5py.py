@@ -20,9 +20,10 @@ AVERAGER_STATE = {"/replica/averager/weight": "<f8", "/replica/averager/period":
 STEP = {
     "loss": "1", "learning_rate": "1", "images_per_second": "1/s", "wait_seconds": "s", "compute_seconds": "s",
     "update_seconds": "s", "data_seconds": "s", "progress_seconds": "s", "bytes_sent": "B", "skipped": "1",
-    "averaging_period": "1",
+    "averaging_period": "1", "samples": "1", "rank": "1",
 }
-EPOCH_OF_RANK = {"train_loss": "1", "test_loss": "1", "test_accuracy": "1"}
+EPOCH_OF_RANK = {"train_loss": "1", "test_loss": "1", "test_accuracy": "1", "images": "1", "evaluation_seconds": "s",
+                 "wait_seconds": "s"}
 EPOCH = {"mean_model_loss": "1", "mean_model_accuracy": "1", "consensus_distance": "1", "seconds": "s",
          "steps": "1"}
 EDGE = {
@@ -79,7 +80,8 @@ def check_metrics(path, ranks, steps, epochs):
             require(dataset.attrs["unit"] == unit, f"{path}: /{name} has unit {dataset.attrs['unit']}")
             require(dataset.attrs["description"], f"{path}: /{name} has no description")
             integer = name.startswith("edge/") and not name.endswith("_seconds")
-            counts = ("step/bytes_sent", "step/skipped", "step/averaging_period", "epoch/steps")
+            counts = ("step/bytes_sent", "step/skipped", "step/averaging_period", "step/samples", "step/rank", "epoch/steps",
+                      "epoch/images")
             kind = "<i8" if integer or name in counts else "<f8"
             require(dataset.dtype == np.dtype(kind), f"{path}: /{name} is {dataset.dtype}")
             dataset[()]
