@@ -59,9 +59,9 @@ class FileWorker::Implementation {
     changed_.notify_all();
   }
 
-  [[nodiscard]] bool busy() const {
+  [[nodiscard]] std::size_t pending() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return !tasks_.empty();
+    return tasks_.size();
   }
 
   [[nodiscard]] std::string error() const {
@@ -90,7 +90,7 @@ FileWorker::FileWorker(const Communicator& comm) : implementation_(std::make_sha
 }
 
 FileWorker::~FileWorker() {
-  if (unwinding_.now() && busy()) {
+  if (unwinding_.now() && pending() > 0) {
     implementation_->thread.detach();
     return;
   }
@@ -110,8 +110,8 @@ void FileWorker::wait() {
   implementation_->wait();
 }
 
-bool FileWorker::busy() const {
-  return implementation_->busy();
+std::size_t FileWorker::pending() const {
+  return implementation_->pending();
 }
 
 std::string FileWorker::error() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,8 +28,8 @@ class FileWorker {
   void post(std::function<void()> task);
   /// Waits until all that was posted is done. Throws the first task's CollectiveError or Error.
   void wait();
-  /// Whether a task is waiting or under way.
-  [[nodiscard]] bool busy() const;
+  /// Tasks that are waiting or under way.
+  [[nodiscard]] std::size_t pending() const;
   /// The message of the first task that failed; empty if there is none.
   [[nodiscard]] std::string error() const;
 

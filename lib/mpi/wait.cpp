@@ -15,6 +15,8 @@ constexpr int free_probes = 300;
 constexpr double yield_seconds = 0.1e-3;
 constexpr long longest_sleep = 100'000;  // nanoseconds
 
+thread_local double waited = 0;
+
 }  // namespace
 
 void PolitePause::operator()() {
@@ -39,9 +41,15 @@ double wait_politely(MPI_Request& request) {
   PolitePause pause;
   for (int done = 0;;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (done != 0) return pause.seconds();
+    if (done != 0) break;
     pause();
   }
+  waited += pause.seconds();
+  return pause.seconds();
+}
+
+double seconds_waited() {
+  return waited;
 }
 
 }  // namespace halograd

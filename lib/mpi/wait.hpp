@@ -25,6 +25,8 @@ class PolitePause {
 
 /// Waits for a request without holding the core. Returns the seconds waited.
 double wait_politely(MPI_Request& request);
+/// Seconds that this thread has spent in wait_politely(), which all collectives of Communicator wait by.
+double seconds_waited();
 
 /// A request that is waited for at the end of this object's life; but while an exception unwinds this rank alone, it is
 /// left to the abort that follows. What MPI reads or writes for it must live longer.

@@ -6,6 +6,7 @@
 #include "graph/topology_table.hpp"
 #include "optimizers/optimizers.hpp"
 #include "run/keys.hpp"
+#include "run/training_choices.hpp"
 #include "support/text.hpp"
 #include "window/transport_options.hpp"
 
@@ -216,6 +217,16 @@ Conflict period_conflict(const Checked& run) {
   return std::nullopt;
 }
 
+/// What shares out batches beforehand, where ranks take what they can do.
+Conflict pace_conflict(const Checked& run) {
+  if (run.row.pace(run.averager) != Pace::free || !shares_by_speed(run.config.training)) return std::nullopt;
+  return {{"shares",
+           "training.shares = \"measured\" deals batches beforehand, but with this averager each rank takes its next "
+           "images when it is done with the last" +
+               run.found(),
+           "leave it out: the ranks' shares follow their speed by themselves", "training"}};
+}
+
 /// Averaged buffers of an optimizer that has none.
 Conflict momentum_conflict(const Checked& run) {
   const OptimizerConfig& optimizer = run.config.optimizer;
@@ -232,7 +243,7 @@ Conflict momentum_conflict(const Checked& run) {
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const Checked run{config};
   for (const auto check : {loss_conflict, foreign_option, option_conflict, device_conflict, graph_conflict,
-                           period_conflict, momentum_conflict}) {
+                           period_conflict, pace_conflict, momentum_conflict}) {
     if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;

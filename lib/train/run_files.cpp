@@ -191,11 +191,7 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
 }
 
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {
-  worker_.post([this, rows = std::move(rows_), row, edges = std::move(edges)] {
-    for (const StepMetrics& step : rows) metrics_->add_step(step);
-    metrics_->add_epoch(row, edges);
-  });
-  rows_.clear();
+  post([this, steps = take_steps(), row, edges = std::move(edges)] { write_epoch(steps, row, edges); });
 }
 
 void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
@@ -204,26 +200,46 @@ void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optim
   copy_.take(replica, optimizer);
   copy_.take(averager);
   copy_.state.sums = sums;
-  header.ranks = comm_.ranks();
-  header.config = to_toml(config_);
-  worker_.post([this, rows = std::move(rows_), header = std::move(header), failure] {
-    const Clock::time_point begin = Clock::now();
-    worker_.comm().together([&] {
-      if (!failure.empty()) fail(failure);
-    });
-    // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
-    for (const StepMetrics& step : rows) metrics_->add_step(step);
-    metrics_->flush();
-    const std::string path = folder_.checkpoint(header.step);
-    write_checkpoint(worker_.comm(), path, header, copy_.state, parameters_, statistics_, config_.output.compress);
-    worker_.comm().together([&] {
-      if (comm_.rank() == 0) publish(path, header);
-    });
-    const double bytes = copy_.bytes() * comm_.ranks();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
+  post([this, steps = take_steps(), header = std::move(header), failure] {
+    write_checkpoint(header, copy_, steps, failure);
   });
-  rows_.clear();
+}
+
+std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer,
+                                          const std::vector<SavedState>& averager, const EpochSums& sums) const {
+  auto copy =
+      std::make_shared<StateCopy>(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
+  copy->take(replica, optimizer);
+  copy->take(averager);
+  copy->state.sums = sums;
+  return copy;
+}
+
+void RunFiles::write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row,
+                           const std::vector<EdgeRecord>& edges) {
+  for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
+  metrics_->add_epoch(row, edges);
+}
+
+void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, const std::vector<StepRow>& steps,
+                                const std::string& failure) {
+  const Clock::time_point begin = Clock::now();
+  comm().together([&] {
+    if (!failure.empty()) fail(failure);
+  });
+  // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
+  for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
+  metrics_->flush();
+  header.ranks = comm().ranks();
+  header.config = to_toml(config_);
+  const std::string path = folder_.checkpoint(header.step);
+  halograd::write_checkpoint(comm(), path, header, copy.state, parameters_, statistics_, config_.output.compress);
+  comm().together([&] {
+    if (comm().rank() == 0) publish(path, header);
+  });
+  const double bytes = copy.bytes() * comm().ranks();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
 }
 
 void RunFiles::publish(const std::string& path, const CheckpointHeader& header) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/config.hpp"
@@ -97,7 +99,7 @@ class RunFiles {
   RunFiles& operator=(const RunFiles&) = delete;
 
   /// Local; the rows come to the disk with the next of the following.
-  void add_step(const StepMetrics& row) { rows_.push_back(row); }
+  void add_step(const StepMetrics& row, const StepCell& cell) { rows_.push_back({row, cell}); }
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
   /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
   /// on all ranks.
@@ -110,6 +112,22 @@ class RunFiles {
   std::vector<WrittenCheckpoint> written();
   /// Waits for all that was asked for. Throws the first failure.
   void finish() { worker_.wait(); }
+
+  // For a training whose ranks come to an epoch's end at different times: it posts, on all ranks in the same order,
+  // what is to be done when all have come, and goes on.
+  /// A copy of the state that nobody else uses.
+  [[nodiscard]] std::shared_ptr<StateCopy> copy(const Replica& replica, const Optimizer& optimizer,
+                                                const std::vector<SavedState>& averager, const EpochSums& sums) const;
+  /// The steps that were added since the last call.
+  std::vector<StepRow> take_steps() { return std::exchange(rows_, {}); }
+  void post(std::function<void()> task) { worker_.post(std::move(task)); }
+  /// What was asked for and is not done.
+  [[nodiscard]] std::size_t pending() const { return worker_.pending(); }
+  // By posted tasks alone, collective.
+  [[nodiscard]] const Communicator& comm() const { return worker_.comm(); }
+  void write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row, const std::vector<EdgeRecord>& edges);
+  void write_checkpoint(CheckpointHeader header, const StateCopy& copy, const std::vector<StepRow>& steps,
+                        const std::string& failure);
 
  private:
   struct Best {
@@ -126,7 +144,7 @@ class RunFiles {
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;
   StateCopy copy_;  ///< what is being written
-  std::vector<StepMetrics> rows_;
+  std::vector<StepRow> rows_;
   Best best_;         // rank 0
   std::mutex mutex_;  // guards written_
   std::vector<WrittenCheckpoint> written_;

@@ -71,6 +71,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
                     counted(network.largest_batch(), "image"));
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
                    counted(static_cast<double>(loader.steps()), "step"));
+  if (trains_freely(config, comm)) {
+    add("pace", "free: a rank takes its next " + counted(config.training.batch / comm.ranks(), "image") +
+                    " when it is done with the last, and waits for no other");
+  }
   if (network.replays_steps()) add("step", "recorded once, then launched as a whole");
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");

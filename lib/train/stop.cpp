@@ -44,8 +44,7 @@ std::string to_string(StopReason reason) {
   return "";
 }
 
-Stop::Stop(const Communicator& comm, double time_limit, double checkpoint_seconds)
-    : comm_(comm), agreement_(comm), evaluating_(comm), checkpoint_seconds_(checkpoint_seconds) {
+StopRequest::StopRequest(double time_limit, double checkpoint_seconds) : checkpoint_seconds_(checkpoint_seconds) {
   const double of_job = slurm_seconds_left();
   limited_ = time_limit > 0 || of_job > 0;
   if (!limited_) return;
@@ -55,21 +54,15 @@ Stop::Stop(const Communicator& comm, double time_limit, double checkpoint_second
   limit_ = human_time(left) + (own ? " (training.time_limit)" : " until the end of the Slurm job");
 }
 
-void Stop::fail(const std::string& message) {
+void StopRequest::fail(const std::string& message) {
   if (failure_.empty()) failure_ = message;
 }
 
-void Stop::not_finite(const std::string& message) {
+void StopRequest::not_finite(const std::string& message) {
   if (not_finite_.empty()) not_finite_ = message;
 }
 
-void Stop::end_not_finite(const std::string& checkpoint) const {
-  comm_.together([&] {
-    HALOGRAD_REQUIRE(not_finite_.empty(), not_finite_, "; the last state that was finite is in ", checkpoint);
-  });
-}
-
-StopReason Stop::wish(double ahead) const {
+StopReason StopRequest::reason(double ahead) const {
   if (!failure_.empty()) return StopReason::failure;
   if (!not_finite_.empty()) return StopReason::not_finite;
   switch (stop_signal()) {
@@ -81,37 +74,52 @@ StopReason Stop::wish(double ahead) const {
       break;
   }
   if (!limited_) return StopReason::none;
-  const double delay = std::max(agreement_.longest_delay_seconds(), evaluating_.longest_delay_seconds());
-  const double needed = ahead + delay + 2 * checkpoint_seconds_ + spare_seconds;
+  const double needed = ahead + 2 * checkpoint_seconds_ + spare_seconds;
   const double left = std::chrono::duration<double>(end_ - Clock::now()).count();
   return left < needed ? StopReason::time_limit : StopReason::none;
 }
 
-StopReason Stop::after_step() {
-  return checked(agreement_.at_boundary(static_cast<int>(wish(0))));
+void StopRequest::end_failed(const Communicator& comm) const {
+  comm.together([&] {
+    if (!failure_.empty()) halograd::fail(failure_);
+  });
 }
 
-StopReason Stop::after_evaluated_batch() {
-  return checked(evaluating_.at_boundary(static_cast<int>(wish(0))));
+void StopRequest::end_not_finite(const Communicator& comm, const std::string& checkpoint) const {
+  comm.together([&] {
+    HALOGRAD_REQUIRE(not_finite_.empty(), not_finite_, "; the last state that was finite is in ", checkpoint);
+  });
 }
 
-StopReason Stop::now(double ahead) {
-  return checked(agreement_.now(static_cast<int>(wish(ahead))));
-}
-
-StopReason Stop::checked(int agreed) {
-  const auto reason = static_cast<StopReason>(agreed);
-  if (reason == StopReason::failure) {
-    comm_.together([&] {
-      if (!failure_.empty()) halograd::fail(failure_);
-    });
-  }
-  return reason;
-}
-
-void Stop::checkpoint_took(double seconds) {
+void StopRequest::checkpoint_took(double seconds) {
   checkpoint_seconds_ = checkpoint_measured_ ? std::max(checkpoint_seconds_, seconds) : seconds;
   checkpoint_measured_ = true;
+}
+
+StopAgreement::StopAgreement(const Communicator& comm, const StopRequest& request)
+    : comm_(comm), request_(request), agreement_(comm), evaluating_(comm) {}
+
+StopReason StopAgreement::after_step() {
+  return checked(agreement_.at_boundary(asked(0)));
+}
+
+StopReason StopAgreement::after_evaluated_batch() {
+  return checked(evaluating_.at_boundary(asked(0)));
+}
+
+StopReason StopAgreement::now(double ahead) {
+  return checked(agreement_.now(asked(ahead)));
+}
+
+int StopAgreement::asked(double ahead) const {
+  const double delay = std::max(agreement_.longest_delay_seconds(), evaluating_.longest_delay_seconds());
+  return static_cast<int>(request_.reason(ahead + delay));
+}
+
+StopReason StopAgreement::checked(int agreed) const {
+  const auto reason = static_cast<StopReason>(agreed);
+  if (reason == StopReason::failure) request_.end_failed(comm_);
+  return reason;
 }
 
 }  // namespace halograd

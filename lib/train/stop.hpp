@@ -14,31 +14,29 @@ enum class StopReason { none, time_limit, user_signal, end_signal, not_finite, f
 /// "SIGUSR1", "SIGTERM", "the time limit"
 std::string to_string(StopReason reason);
 
-/// When to stop: on SIGUSR1 or SIGTERM (support/stop_signals.hpp), shortly before a time limit (the run file's, or the
-/// end of the Slurm job as SLURM_JOB_END_TIME has it), or because this rank cannot go on. All ranks come to the same
-/// answer at the same step. Times are of the monotonic clock: the system's clock is looked at once, to learn how long
-/// the Slurm job still has.
-class Stop {
+/// What this rank asks for: to stop on SIGUSR1 or SIGTERM (support/stop_signals.hpp), shortly before a time limit (the
+/// run file's, or the end of the Slurm job as SLURM_JOB_END_TIME has it), or because it cannot go on. Times are of the
+/// monotonic clock: the system's clock is looked at once, to learn how long the Slurm job still has.
+class StopRequest {
  public:
-  /// Collective. `time_limit`: seconds from now; 0: none. `checkpoint_seconds`: what a checkpoint may take, as long as
-  /// none was written.
-  Stop(const Communicator& comm, double time_limit, double checkpoint_seconds);
+  /// `time_limit`: seconds from now; 0: none. `checkpoint_seconds`: what a checkpoint may take, as long as none was
+  /// written.
+  StopRequest(double time_limit, double checkpoint_seconds);
 
   /// This rank cannot go on: all stop, without a checkpoint, and end with the first such message.
   void fail(const std::string& message);
   /// This rank has met numbers that are not finite and has left them out: all stop, with a checkpoint.
   void not_finite(const std::string& message);
-  /// Collective. After the checkpoint: throws CollectiveError with the first such message, and where the checkpoint is.
-  void end_not_finite(const std::string& checkpoint) const;
-  /// Why not; empty: it can.
+  /// Why this rank cannot go on; empty: it can.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  /// After each step, by all ranks (mpi/agreement.hpp). Throws CollectiveError where a rank has failed.
-  StopReason after_step();
-  /// After each batch of an evaluation, by all ranks, as often on each. Throws as after_step().
-  StopReason after_evaluated_batch();
-  /// Collective, and waits. `ahead`: seconds that will pass before the next chance to stop.
-  StopReason now(double ahead);
+  /// What this rank asks for now. `ahead`: seconds that will pass before the next chance to stop.
+  [[nodiscard]] StopReason reason(double ahead) const;
+  /// Collective. Throws CollectiveError with the first message of fail(), if a rank has failed.
+  void end_failed(const Communicator& comm) const;
+  /// Collective. After the checkpoint: throws CollectiveError with the first message of not_finite(), if there is one,
+  /// and where the checkpoint is.
+  void end_not_finite(const Communicator& comm, const std::string& checkpoint) const;
 
   /// So that the last one is begun in time.
   void checkpoint_took(double seconds);
@@ -48,16 +46,34 @@ class Stop {
 
  private:
   using Clock = std::chrono::steady_clock;
-  [[nodiscard]] StopReason wish(double ahead) const;
-  StopReason checked(int agreed);
 
-  const Communicator& comm_;
-  Agreement agreement_, evaluating_;  ///< each learns the length of its own steps
   std::string limit_, failure_, not_finite_;
   bool limited_ = false;
   Clock::time_point end_{};
   double checkpoint_seconds_;
   bool checkpoint_measured_ = false;
+};
+
+/// Where ranks train in lockstep: what any of them asks for, which all come to know at the same step.
+class StopAgreement {
+ public:
+  /// Collective. `request` must outlive this.
+  StopAgreement(const Communicator& comm, const StopRequest& request);
+
+  /// After each step, by all ranks (mpi/agreement.hpp). Throws CollectiveError where a rank has failed.
+  StopReason after_step();
+  /// After each batch of an evaluation, by all ranks, as often on each. Throws as after_step().
+  StopReason after_evaluated_batch();
+  /// Collective, and waits. `ahead`: seconds that will pass before the next chance to stop.
+  StopReason now(double ahead);
+
+ private:
+  [[nodiscard]] int asked(double ahead) const;
+  StopReason checked(int agreed) const;
+
+  const Communicator& comm_;
+  const StopRequest& request_;
+  Agreement agreement_, evaluating_;  ///< each learns the length of its own steps
 };
 
 }  // namespace halograd

@@ -45,6 +45,10 @@ struct TrainingSetup {
   HaloPlace halos;
 };
 
+/// Whether each rank goes at its own pace, because the averager's ranks wait for nobody. A rank alone has nobody to
+/// wait for, and keeps the promises of lockstep.
+bool trains_freely(const RunConfig& config, const Communicator& comm);
+
 /// A training: one replica on this rank, kept together with the others by an Averager.
 class Trainer {
  public:

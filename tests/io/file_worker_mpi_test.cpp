@@ -29,7 +29,7 @@ TEST(FileWorker, TasksRunInOrderBesideTheTraining) {
   worker.wait();
   ASSERT_EQ(done.size(), 50U);
   for (int task = 0; task < 50; ++task) EXPECT_EQ(done[static_cast<std::size_t>(task)], task);
-  EXPECT_FALSE(worker.busy());
+  EXPECT_EQ(worker.pending(), 0U);
   EXPECT_EQ(worker.error(), "");
 }
 

@@ -14,6 +14,14 @@
 namespace halograd::stop_mpi_test {
 namespace {
 
+/// What a rank asks for, and what all agree on.
+struct Stop : StopRequest {
+  Stop(const Communicator& comm, double time_limit, double checkpoint_seconds)
+      : StopRequest(time_limit, checkpoint_seconds), agreement(comm, *this) {}
+  StopReason now(double ahead) { return agreement.now(ahead); }
+  StopAgreement agreement;
+};
+
 class StopTest : public ::testing::Test {
  protected:
   void SetUp() override { catch_stop_signals(); }
@@ -24,7 +32,7 @@ class StopTest : public ::testing::Test {
   /// Steps until all are to stop.
   StopReason steps_until_stop(Stop& stop) const {
     for (int step = 0; step < 1000; ++step) {
-      const StopReason reason = stop.after_step();
+      const StopReason reason = stop.agreement.after_step();
       if (reason != StopReason::none) return reason;
     }
     return StopReason::none;

@@ -1,0 +1,336 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "mpi/wait.hpp"
+#include "support/seconds.hpp"
+#include "support/trace.hpp"
+#include "train/evaluation.hpp"
+#include "train/lent_kernels.hpp"
+#include "train/training.hpp"
+#include "window/deck.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr std::size_t most_pending = 4;  // ends of epochs and checkpoints, each with a copy of the state
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+/// Every rank goes at its own pace, and waits for no other before the last lot is done. What couples ranks elsewhere is
+/// done without waiting here:
+///
+/// Samples. A Deck deals lots: whoever is done with one takes the next, so that a rank twice as fast trains on twice as
+/// many. Lot l is part l % P of the batch of step l / P, whoever has it.
+///
+/// Ends of epochs, and checkpoints. Lots are numbered, and each rank's ascend: "all lots below c" is the same set on
+/// all ranks, however far apart they are. Before its first lot that is not below, a rank copies its state, and goes on.
+/// The thread that writes files waits for all ranks' copies, has their mean evaluated by the training's threads between
+/// two steps, and writes metrics and checkpoint.
+///
+/// Stopping. A rank that is to stop ends the deck; the others learn of it when they ask for their next lot.
+class FreeTraining final : public Training {
+ public:
+  FreeTraining(TrainingSetup& setup, Report& report, const TrainOptions& options)
+      : Training(setup, report, options),
+        ranks_(comm_.ranks()),
+        lots_(loader_.lots()),
+        first_((epoch_ * loader_.steps() + step_in_epoch_) * ranks_),
+        deck_(comm_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_}),
+        next_cut_(step_in_epoch_ == loader_.steps() ? first_ : cut_from(first_ + 1)) {}
+
+  TrainingResult run() override;
+
+ private:
+  /// What a rank comes to the end of an epoch with.
+  struct EpochEnd {
+    std::int64_t epochs = 0;  ///< done with it
+    std::shared_ptr<const StateCopy> state;
+    std::vector<StepRow> steps;
+    std::vector<EdgeRecord> edges;
+    EpochSums sums;
+    EpochMetrics row;
+    bool saves = false;
+    std::int64_t step = 0;
+  };
+
+  // Position
+  [[nodiscard]] std::int64_t step_at(std::int64_t lot) const { return start_.header.step + (lot - first_) / ranks_; }
+  [[nodiscard]] StepPlace place_of(std::int64_t lot) const;
+  [[nodiscard]] std::int64_t cut_from(std::int64_t lot) const;
+  // Step
+  void train_lot(const Batch& batch, double data_seconds);
+  void ask_to_stop(StopReason reason);
+  // Ends of epochs, checkpoints
+  void pass_cuts(std::int64_t lot);
+  void end_epoch_at(std::int64_t lot);
+  void evaluate_own(EpochMetrics& row);
+  void save_at(std::int64_t lot);
+  // By the thread of the files, collective
+  void conclude(EpochEnd& end);
+  void evaluate_mean(EpochEnd& end);
+  void hand_over(const EpochEnd& end);
+  /// Lends its kernels until no more than so many ends and checkpoints are not on the disk.
+  void catch_up(std::size_t pending);
+  // End
+  void wait_for_all();
+  void report_epochs(TrainingResult& result);
+  TrainingResult evaluate_only();
+
+  int ranks_;
+  std::int64_t lots_;   ///< of an epoch
+  std::int64_t first_;  ///< of this call
+  Deck deck_;
+  std::int64_t next_cut_;  ///< before which lot this rank has to copy its state next
+  StopReason asked_ = StopReason::none;
+  double step_seconds_ = 0;             ///< of the longest step
+  double epoch_begin_ = seconds_now();  ///< of this rank
+  double waited_ = 0, copied_ = 0;      ///< seconds outside of steps, in this epoch
+  double evaluation_seconds_ = 0;       ///< of the last one
+  std::int64_t last_lot_ = -1;          ///< of this rank
+  std::mutex mutex_;                    // guards ended_
+  std::vector<EpochSummary> ended_;     ///< epochs that are to be reported
+  LentKernels kernels_;                 // after the files, whose thread waits for it
+};
+
+// Position ------------------------------------------------------------------------------------------------------------
+
+StepPlace FreeTraining::place_of(std::int64_t lot) const {
+  return {step_at(lot), (lot - epoch_ * lots_) / ranks_, static_cast<int>(lot % ranks_)};
+}
+
+/// The first at `lot` or later.
+std::int64_t FreeTraining::cut_from(std::int64_t lot) const {
+  const std::int64_t epoch_end = (lot + lots_ - 1) / lots_ * lots_, every = config_.output.checkpoint_steps;
+  if (every == 0) return epoch_end;
+  const std::int64_t step = start_.header.step + (lot - first_ + ranks_ - 1) / ranks_;  // rounded up
+  const std::int64_t next = (step + every - 1) / every * every;
+  return std::min(epoch_end, first_ + (next - start_.header.step) * ranks_);
+}
+
+// Step ----------------------------------------------------------------------------------------------------------------
+
+void FreeTraining::train_lot(const Batch& batch, double data_seconds) {
+  const std::int64_t lot = batch.number;
+  const StepPlace place = place_of(lot);
+  const double begin = seconds_now();
+  StepMetrics row = train_step(batch, place);
+  const double seconds = seconds_now() - begin;
+  row.data_seconds = data_seconds;
+  row.samples = epoch_ * setup_.train_set->size() + place.of_epoch * config_.training.batch;
+  row.images_per_second = batch.size / (data_seconds + seconds);
+  count(row, batch, place, data_seconds + seconds);
+  step_seconds_ = std::max(step_seconds_, data_seconds + seconds);
+  const auto lots = static_cast<int>(last_lot_ < 0 ? ranks_ : lot - last_lot_);
+  last_lot_ = lot;
+  report_.step(place.of_epoch + 1, row.loss, lots * batch.size);
+}
+
+void FreeTraining::ask_to_stop(StopReason reason) {
+  if (reason == StopReason::none || asked_ != StopReason::none) return;
+  asked_ = reason;
+  deck_.end();
+}
+
+// Ends of epochs, checkpoints -----------------------------------------------------------------------------------------
+
+/// Before the training of `lot`.
+void FreeTraining::pass_cuts(std::int64_t lot) {
+  while (next_cut_ <= lot) {
+    const std::int64_t cut = next_cut_;
+    next_cut_ = cut_from(cut + 1);
+    catch_up(most_pending - 1);
+    cut == (epoch_ + 1) * lots_ ? end_epoch_at(cut) : save_at(cut);
+  }
+}
+
+void FreeTraining::catch_up(std::size_t pending) {
+  const double begin = seconds_now();
+  for (PolitePause pause; files_.pending() > pending; pause()) kernels_.lend();
+  waited_ += seconds_now() - begin;
+}
+
+void FreeTraining::save_at(std::int64_t lot) {
+  const double begin = seconds_now();
+  const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
+  files_.post([this, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_), steps = files_.take_steps(),
+               header = header_of(step, epoch_, of_epoch, nullptr),
+               failure = stop_.failure()] { files_.write_checkpoint(header, *copy, steps, failure); });
+  copied_ += seconds_now() - begin;
+}
+
+void FreeTraining::end_epoch_at(std::int64_t lot) {
+  const double begin = seconds_now();
+  auto end = std::make_shared<EpochEnd>();
+  EpochMetrics& row = end->row;
+  row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
+  row.images = static_cast<std::int64_t>(sums_.images);
+  evaluate_own(row);
+  end->epochs = epoch_ + 1;
+  end->step = step_at(lot);
+  end->saves = checkpoint_is_due(end->step) || checkpoint_is_due(end->epochs, last_epoch());
+  end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
+  end->steps = files_.take_steps();
+  end->edges = averager_->take_edges();
+  end->sums = sums_;
+  averager_->after_epoch(exec_, end->epochs, replica_.parameters,
+                         goodness(metric_of(config_.loss.name).name, row.test_score));
+  ++epoch_;
+  sums_ = {};
+  const double now = seconds_now();
+  row.wait_seconds = std::exchange(waited_, 0);
+  row.evaluation_seconds = std::exchange(copied_, 0) + now - begin;
+  row.seconds = now - std::exchange(epoch_begin_, now);
+  evaluation_seconds_ = now - begin;
+  files_.post([this, end] { conclude(*end); });
+  if (epoch_ < last_epoch()) report_.epoch_begins(epoch_, config_.training.epochs, loader_.steps(), 0);
+}
+
+/// Unless a stop does not leave the time: its scores are then unknown.
+void FreeTraining::evaluate_own(EpochMetrics& row) {
+  const trace::Span span("evaluate", "train");
+  ask_to_stop(stop_.reason(evaluation_seconds_));
+  row.test_loss = row.test_score = unknown;
+  if (asked_ != StopReason::none) return;
+  const auto go_on = [this] {
+    ask_to_stop(stop_.reason(0));
+    return asked_ == StopReason::none;
+  };
+  const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_test->steps(), go_on);
+  if (asked_ != StopReason::none) return;
+  row.test_loss = own.loss();
+  row.test_score = own.score();
+}
+
+/// All ranks have come to the end of this epoch, now or long ago.
+void FreeTraining::conclude(EpochEnd& end) {
+  evaluate_mean(end);
+  files_.write_epoch(end.steps, end.row, end.edges);
+  if (end.saves) files_.write_checkpoint(header_of(end.step, end.epochs, 0, &end.row), *end.state, {}, "");
+  hand_over(end);
+}
+
+/// For report_epochs().
+void FreeTraining::hand_over(const EpochEnd& end) {
+  const EpochSummary summary = summarise(files_.comm(), end.epochs, end.sums, end.row);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ended_.push_back(summary);
+}
+
+void FreeTraining::evaluate_mean(EpochEnd& end) {
+  const Communicator& comm = files_.comm();
+  const auto mean_of = [&comm](HostVector<const float> own) {
+    std::vector<float> mean(own.data(), own.data() + own.extent(0));
+    comm.mean(HostVector<float>(mean.data(), mean.size()));
+    return mean;
+  };
+  const std::vector<float> parameters = mean_of(end.state->state.parameters);
+  const std::vector<float> statistics = mean_of(end.state->state.statistics);
+  double squares = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const double difference = static_cast<double>(end.state->state.parameters(i)) - parameters[i];
+    squares += difference * difference;
+  }
+  end.row.consensus_distance = std::sqrt(comm.sum(squares) / ranks_);
+  Evaluation part{{}, metric_of(config_.loss.name)};
+  kernels_.borrow([&] {
+    const double begin = seconds_now();
+    const Replica& mean = setup_.mean;
+    Kokkos::deep_copy(mean.parameters, HostVector<const float>(parameters.data(), parameters.size()));
+    Kokkos::deep_copy(mean.statistics, HostVector<const float>(statistics.data(), statistics.size()));
+    const auto go_on = [this] { return asked_ == StopReason::none; };
+    if (go_on()) {
+      static_cast<ScoreSums&>(part) =
+          evaluate(exec_, network_, mean, *setup_.shared_test, setup_.shared_test->steps(), go_on);
+    }
+    end.row.evaluation_seconds += seconds_now() - begin;
+  });
+  const Evaluation all = over_ranks(part, comm);
+  const bool whole = all.images == static_cast<double>(setup_.test_set->size());
+  end.row.mean_model_loss = whole ? all.loss() : unknown;
+  end.row.mean_model_score = whole ? all.score() : unknown;
+}
+
+// All of it -----------------------------------------------------------------------------------------------------------
+
+TrainingResult FreeTraining::run() {
+  if (epoch_ == last_epoch()) return evaluate_only();
+  TrainingResult result;
+  loader_.start_dealing([this] { return deck_.draw(); });
+  report_.epoch_begins(epoch_, config_.training.epochs, loader_.steps(), step_in_epoch_);
+  const auto next_batch = [this] {
+    const trace::Span span("data", "data");
+    return loader_.next();
+  };
+  for (;;) {
+    const double begin = seconds_now();
+    const Batch* batch = next_batch();
+    if (batch == nullptr) break;
+    const double data_seconds = seconds_now() - begin;
+    pass_cuts(batch->number);
+    train_lot(*batch, data_seconds);
+    kernels_.lend();
+    report_epochs(result);
+    look_after_files();
+    ask_to_stop(stop_.reason(2 * step_seconds_));
+  }
+  const std::int64_t end = deck_.limit();
+  pass_cuts(end - 1);
+  wait_for_all();
+  const auto reason = static_cast<StopReason>(comm_.largest(static_cast<int>(asked_)));
+  if (reason == StopReason::failure) stop_.end_failed(comm_);
+  const bool whole = end == last_epoch() * lots_;
+  whole ? pass_cuts(end) : save_at(end);
+  catch_up(0);
+  files_.finish();
+  report_epochs(result);
+  if (!whole) stopped(reason, place_of(end), epoch_, result);
+  finish(result, step_at(end));
+  return result;
+}
+
+TrainingResult FreeTraining::evaluate_only() {
+  TrainingResult result;
+  report_.line("Nothing is left to train: training.epochs = " + std::to_string(config_.training.epochs) + " are done");
+  auto end = std::make_shared<EpochEnd>();
+  evaluate_own(end->row);
+  end->state = files_.copy(replica_, optimizer_, {}, {});
+  files_.post([this, end] {
+    evaluate_mean(*end);
+    hand_over(*end);
+  });
+  catch_up(0);
+  files_.finish();
+  result.last = ended_.front();
+  result.last.train_loss = unknown;
+  finish(result, start_.header.step);
+  return result;
+}
+
+/// All have done their last lot, and nothing is under way between them any more.
+void FreeTraining::wait_for_all() {
+  const double begin = seconds_now();
+  comm_.barrier();
+  averager_->settle(exec_, replica_.parameters);
+  waited_ += seconds_now() - begin;
+}
+
+void FreeTraining::report_epochs(TrainingResult& result) {
+  std::vector<EpochSummary> ended;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended = std::exchange(ended_, {});
+  }
+  for (const EpochSummary& summary : ended) end_epoch(summary, result);
+}
+
+}  // namespace
+
+std::unique_ptr<Training> make_free_training(TrainingSetup& setup, Report& report, const TrainOptions& options) {
+  return std::make_unique<FreeTraining>(setup, report, options);
+}
+
+}  // namespace halograd

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "averagers/averager.hpp"
+#include "train/finite_guard.hpp"
+#include "train/run_files.hpp"
+#include "train/stop.hpp"
+#include "train/trainer.hpp"
+#include "window/injector.hpp"
+#include "window/progress_thread.hpp"
+
+namespace halograd {
+
+/// Where a step stands among those of all ranks.
+struct StepPlace {
+  std::int64_t step = 0;      ///< of all ranks, since the first call of the program: its row of /step
+  std::int64_t of_epoch = 0;  ///< the same in its epoch
+  int lane = 0;               ///< which of the P parts of that step's batch it has: its column of /step
+};
+
+/// One call of the program: what begins or resumes it, a step, and what is saved. Whether ranks go through epochs
+/// together (lockstep_training.cpp) or each at its own pace (free_training.cpp) is another matter.
+class Training {
+ public:
+  /// Collective. Takes the run folder for this job, and begins a run there or resumes the one it holds.
+  Training(TrainingSetup& setup, Report& report, const TrainOptions& options);
+  virtual ~Training() = default;
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  /// Collective. Trains what is left.
+  virtual TrainingResult run() = 0;
+
+ protected:
+  // Begin or resume
+  EpochSums restore();
+  std::unique_ptr<Averager> start_averager();
+  std::string restore_averager(Averager& averager);
+  /// The epoch that this call ends with.
+  [[nodiscard]] std::int64_t last_epoch() const;
+
+  // Step
+  StepMetrics train_step(const Batch& batch, const StepPlace& place);
+  LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
+  void leave_out(const Batch& batch, std::uint64_t random_key);
+  void update(double rate, bool finite, double share);
+  /// Adds the row to the epoch's sums and to the files.
+  void count(const StepMetrics& row, const Batch& batch, const StepPlace& place, double seconds);
+
+  // Save
+  /// The header of a checkpoint after so many steps of all ranks, `step_in_epoch` of them in the unfinished epoch.
+  /// `scores`: of an epoch's end; null within one.
+  [[nodiscard]] CheckpointHeader header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
+                                           const EpochMetrics* scores) const;
+  /// Whether output.checkpoint_steps asks for one after so many steps, and output.checkpoint_epochs after an epoch.
+  [[nodiscard]] bool checkpoint_is_due(std::int64_t step) const;
+  [[nodiscard]] bool checkpoint_is_due(std::int64_t epochs, std::int64_t last) const;
+  /// Reports checkpoints that have come to the disk, and has all ranks stop where files cannot be written.
+  void look_after_files();
+  /// The epoch over the ranks of `comm`, on which this is collective.
+  [[nodiscard]] EpochSummary summarise(const Communicator& comm, std::int64_t epochs_done, const EpochSums& sums,
+                                       const EpochMetrics& row) const;
+  /// "epoch 2, step 17 of 40 (57 steps in total)"
+  [[nodiscard]] std::string position(const StepPlace& place, std::int64_t epoch) const;
+  /// Says why and where the training stopped, and how to go on; throws where numbers were not finite. Collective.
+  void stopped(StopReason reason, const StepPlace& place, std::int64_t epoch, TrainingResult& result);
+  /// What all epochs of this call come to. Collective.
+  void finish(TrainingResult& result, std::int64_t steps);
+
+  TrainingSetup& setup_;
+  const RunConfig& config_;
+  const Communicator& comm_;
+  Network& network_;
+  Optimizer& optimizer_;
+  Loader& loader_;
+  const Replica& replica_;
+  Report& report_;
+  TrainOptions options_;
+  ExecutionSpace exec_;
+  Injector injector_;
+  FiniteGuard guard_;
+
+  ClaimedFolder folder_;
+  RunStart start_;
+  std::int64_t own_steps_;      ///< steps of this rank, those before the checkpoint counted as all ranks' are
+  std::int64_t epoch_;          ///< whole epochs done
+  EpochSums sums_;              ///< of the epoch after these
+  std::int64_t step_in_epoch_;  ///< steps done of it
+  std::unique_ptr<Averager> averager_;
+  std::unique_ptr<ProgressThread> progress_;  ///< null where none is needed
+  RunFiles files_;
+  StopRequest stop_;
+
+  double rate_ = 0;           ///< learning rate of the step
+  std::int64_t skipped_ = 0;  ///< updates of this rank that were left out in this call
+
+ private:
+  struct Totals {
+    double images = 0, training_seconds = 0, waited = 0;
+  };
+  std::int64_t sent_before_;
+
+ protected:
+  /// Prints an epoch's row, and adds it to the result.
+  void end_epoch(const EpochSummary& summary, TrainingResult& result);
+
+ private:
+  Totals totals_;
+};
+
+/// The two ways of training. Collective.
+std::unique_ptr<Training> make_lockstep_training(TrainingSetup& setup, Report& report, const TrainOptions& options);
+std::unique_ptr<Training> make_free_training(TrainingSetup& setup, Report& report, const TrainOptions& options);
+
+}  // namespace halograd

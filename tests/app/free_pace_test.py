@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Averagers whose ranks wait for nobody: each rank takes the next part of a batch when it is done with the last."""
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+
+import h5py
+import numpy as np
+
+from program import DIGITS, SYNTHETIC, ProgramTest, main, ranks_below, read_metrics, sets
+from stop_test import REQUEUE, Stopped
+
+IMAGES, BATCH, STEPS = 1438, 64, 23  # of the digits' training set; steps per epoch
+STALE = sets(averager__staleness=-1)
+PAIRS = sets(averager__name="ad_psgd")
+PATIENT = sets(averager__staleness=1, averager__patience=0.01)
+FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT}
+RANKS = 4
+
+
+def slow_rank(rank, compute_us=20000, factor=4):
+    return sets(comm__inject__compute_us=compute_us, comm__inject__slow_rank=rank, comm__inject__slow_factor=factor)
+
+
+def booked_seconds(metrics, rank):
+    """What a rank's time went into, by kind."""
+    own = metrics["step/rank"] == rank
+    kinds = {kind: metrics[f"step/{kind}_seconds"][own].sum() for kind in ("data", "wait", "compute", "update")}
+    kinds["evaluation"] = metrics["epoch/evaluation_seconds"][:, rank].sum()
+    kinds["wait"] += metrics["epoch/wait_seconds"][:, rank].sum()
+    return kinds
+
+
+class FreePace(ProgramTest):
+    def train(self, *words, ranks=RANKS):
+        return self.succeed("train", DIGITS, *words, "--overwrite", ranks=ranks)
+
+    def metrics(self, name="digits"):
+        return read_metrics(self.path("runs", name, "metrics.h5"))
+
+    def check_rows(self, metrics, epochs, label):
+        """Each part of each batch was trained on once, by some rank."""
+        rows = epochs * STEPS
+        self.assertEqual(metrics["step/loss"].shape, (rows, RANKS), label)
+        self.assertTrue(np.isfinite(metrics["step/loss"]).all(), label)
+        self.assertTrue(((metrics["step/rank"] >= 0) & (metrics["step/rank"] < RANKS)).all(), label)
+        expected = [epoch * IMAGES + step * BATCH for epoch in range(epochs) for step in range(STEPS)]
+        np.testing.assert_array_equal(metrics["step/samples"], np.repeat(np.reshape(expected, (-1, 1)), RANKS, 1), label)
+        np.testing.assert_array_equal(metrics["epoch/steps"], STEPS * np.arange(1, epochs + 1), label)
+        np.testing.assert_array_equal(metrics["epoch/images"].sum(axis=1), epochs * [IMAGES], label)
+
+    def test_each_averager_trains_on_each_image_once_an_epoch(self):
+        for label, words in FREE.items():
+            out = self.train(*words, *slow_rank(1), *sets(training__epochs=8))
+            self.assertRegex(out, r"pace +free", label)
+            metrics = self.metrics()
+            self.check_rows(metrics, 8, label)
+            images = metrics["epoch/images"].sum(axis=0)
+            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
+            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
+            self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
+            with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
+                attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
+                self.assertEqual(attributes, {"step": 8 * STEPS, "epoch": 8, "step_in_epoch": 0}, label)
+                self.assertEqual(file.attrs["mean_model_accuracy"], metrics["epoch/mean_model_accuracy"][-1], label)
+
+    def test_whatever_waits_is_booked_as_waiting(self):
+        """Times inside against the clock outside; injected computing makes both long against all that is not booked."""
+        for label, words, waits in [("lockstep", sets(averager__name="allreduce"), (0.5, 0.95)), ("free", STALE, (0, 0.4))]:
+            words = [*words, *slow_rank(1, 40000), *sets(training__epochs=2)]
+            begin = time.monotonic()
+            self.succeed("train", DIGITS, *words, "--check", ranks=RANKS)
+            starting = time.monotonic() - begin
+            begin = time.monotonic()
+            self.train(*words)
+            wall = time.monotonic() - begin
+            metrics = self.metrics()
+            for rank in range(RANKS):
+                kinds = booked_seconds(metrics, rank)
+                booked = sum(kinds.values())
+                shown = f"{label}, rank {rank}: {kinds}; outside {wall:.2f} s, of which {starting:.2f} s to start"
+                self.assertLess(booked, wall, shown)
+                self.assertGreater(booked, wall - 3 * starting - 0.2 * wall, shown)
+                share = kinds["wait"] / booked
+                if rank != 1:
+                    self.assertTrue(waits[0] <= share <= waits[1], shown)
+            print(f"{label}: wall {wall:.2f} s, booked {booked:.2f} s, start {starting:.2f} s")
+
+    def test_checkpoints_within_epochs(self):
+        """Whoever resumes from one trains on the rest of the images, each once; on any number of ranks, in any way."""
+        words = [*STALE, *slow_rank(1, 3000), *sets(training__epochs=3, output__checkpoint_steps=10,
+                                                    output__checkpoint_epochs=0, output__keep=100)]
+
+        def back_to(step):
+            for later in range(step + 10, 3 * STEPS, 10):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self.path(f"runs/digits/checkpoints/step_{later:08d}.h5"))
+
+        def resume(*changes, ranks):
+            out = self.succeed("train", DIGITS, *words, *changes, "--resume", ranks=ranks)
+            self.assertIn("Resumed from", out)
+            return out
+
+        self.train(*words)
+        names = os.listdir(self.path("runs/digits/checkpoints"))
+        self.assertEqual(sorted(names), [f"step_{step:08d}.h5" for step in range(10, 3 * STEPS, 10)])
+        back_to(30)
+        resume(ranks=RANKS)
+        self.check_rows(self.metrics(), 3, "resumed")
+        back_to(20)
+        out = resume(*sets(averager__staleness=0, training__epochs=2), ranks=2)  # in lockstep
+        self.assertIn("all replicas start from the mean", out)
+        self.assertEqual(self.metrics()["epoch/steps"].tolist(), [STEPS, 2 * STEPS])
+        back_to(40)
+        resume(ranks=3)
+        self.assertEqual(self.metrics()["epoch/steps"].tolist(), [STEPS, 2 * STEPS, 3 * STEPS])
+
+    def test_nothing_left(self):
+        words = [*PAIRS, *sets(training__epochs=1)]
+        self.train(*words)
+        out = self.succeed("train", DIGITS, *words, "--resume", ranks=RANKS)
+        self.assertIn("Nothing is left to train", out)
+
+    def test_data_that_are_read_in_windows(self):
+        words = [*STALE, *slow_rank(1, 3000), *sets(training__epochs=2, data__shuffle="window", data__shuffle_window=2)]
+        self.train(*words)
+        self.check_rows(self.metrics(), 2, "window")
+
+    def test_what_does_not_go_with_it(self):
+        for words, said in [(sets(training__shares="measured"), "training.shares"), (sets(data__shuffle="ring"), "data.shuffle")]:
+            self.refuse("train", DIGITS, *STALE, *words, words=[said])
+
+    def test_numbers_that_are_not_finite_end_all_ranks(self):
+        result = self.run_program("train", DIGITS, *STALE, *sets(optimizer__learning_rate=1e30), ranks=RANKS)
+        self.check_refused(result, "is not finite", "the last state that was finite is in")
+        self.assertTrue(os.path.exists(self.path("runs/digits/checkpoint.h5")))
+
+
+class FreePaceStops(Stopped):
+    """The base class's own tests are of lockstep, and run from its own file."""
+
+    def check_stop(self, words, send):
+        words = ["train", DIGITS, *words, *slow_rank(0, 10000), *sets(training__epochs=12, output__print_steps=0)]
+        process = self.start(words, RANKS)
+        self.until(process, " 2/12 ")
+        send(process)
+        begin = time.monotonic()
+        status, out = self.finish(process)
+        self.assertEqual(status, REQUEUE, out)
+        self.assertLess(time.monotonic() - begin, 60, out)
+        self.assertRegex(out, r"Stopped by [A-Za-z0-9 ]+ after epoch \d+, step \d+ of 23")
+        with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
+            step = int(file.attrs["step"])
+        self.assertEqual(read_metrics(self.path("runs/digits/metrics.h5"))["step/loss"].shape[0], step)
+        out = self.succeed(*words, "--resume", ranks=RANKS)
+        metrics = read_metrics(self.path("runs/digits/metrics.h5"))
+        self.assertEqual(metrics["step/loss"].shape[0], 12 * STEPS)
+        self.assertTrue(np.isfinite(metrics["step/loss"]).all())
+        np.testing.assert_array_equal(metrics["epoch/images"][:, :].sum(axis=1), 12 * [IMAGES])
+        shutil.rmtree(self.path("runs"))
+
+    def test_a_signal_at_one_rank_or_at_all(self):
+        self.check_stop(STALE, lambda process: os.kill(ranks_below(process.pid)[-1], signal.SIGUSR1))
+        self.check_stop(PAIRS, lambda process: [os.kill(rank, signal.SIGTERM) for rank in ranks_below(process.pid)])
+
+    def test_the_time_limit_of_a_free_pace(self):
+        words = ["train", SYNTHETIC, *STALE, *sets(training__epochs=100000, output__print_steps=0, output__checkpoint_epochs=0)]
+        begin = time.monotonic()
+        result = self.run_program(*words, "--time-limit", 7, ranks=2)
+        self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
+        self.assertIn("Stopped by the time limit after epoch", result.out)
+        self.assertLess(time.monotonic() - begin, 60)
+
+
+def load_tests(loader, _tests, _pattern):
+    """Without the tests that FreePaceStops inherits."""
+    suite = loader.loadTestsFromTestCase(FreePace)
+    for name in ("test_a_signal_at_one_rank_or_at_all", "test_the_time_limit_of_a_free_pace"):
+        suite.addTest(FreePaceStops(name))
+    return suite
+
+
+if __name__ == "__main__":
+    main()
