@@ -52,7 +52,7 @@ class HierarchicalAverager final : public WeightAverager {
         slice_comm_(context.comm.split(group.rank, group.node)),
         staging_(length_),
         mean_("halograd::node_mean", slice_),
-        segment_(node_comm_, (result_offset() + slice_) * sizeof(float), false),
+        segment_(node_comm_, (result_offset() + slice_) * sizeof(float), RmaReach::none),
         rank_of_node_(slice_comm_.gather(context.comm.rank())),
         neighbours_(context.topology.in_neighbours(group.node)),
         self_weight_(context.topology.self_weight(group.node)) {

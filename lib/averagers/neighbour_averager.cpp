@@ -10,6 +10,7 @@
 #include "kernels/stream_copy.hpp"
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
+#include "window/halo_buffer.hpp"
 #include "window/halo_window.hpp"
 #include "window/host_staging.hpp"
 
@@ -171,14 +172,8 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         first_version_(context.first_step),
         have_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
-    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
-      if (options.memory == HaloMemory::device) {
-        device_copies_.emplace_back("halograd::halo", halo_length());
-        copies_.push_back(HaloValues<float>::on_device(device_copies_.back()));
-      } else {
-        copies_.emplace_back(host_copies_.emplace_back("halograd::halo", halo_length()));
-      }
-    }
+    copies_.reserve(neighbours_.size());
+    for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) copies_.emplace_back(options.memory, halo_length());
   }
 
   [[nodiscard]] double wait_seconds() const override { return NeighbourAverager::wait_seconds() + waited_; }
@@ -198,7 +193,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       window_.edges().mixed(static_cast<int>(edge), age);
       const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
       self_weight -= weight;
-      halos_.push_back({weight, copies_[edge].to_read()});
+      halos_.push_back({weight, copies_[edge].values().to_read()});
     }
     return self_weight;
   }
@@ -207,7 +202,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   /// again before it is within the bound: one that was held up once and then keeps pace would never be.
   bool fetch(std::size_t edge, std::int64_t own) {
     const auto newest = [&] {
-      have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge]);
+      have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge].values());
       return staleness_ < 0 || have_[edge] >= std::max(first_version_, own - staleness_);
     };
     const std::int64_t before = have_[edge];
@@ -221,7 +216,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         in_bound = newest();
         if (in_bound || reported || pause.seconds() < report_seconds_) continue;
         reported = true;
-        window_.report_late(static_cast<int>(edge), own - staleness_, pause.seconds());
+        window_.report_late(static_cast<int>(edge), own - staleness_, have_[edge], pause.seconds());
       }
       waited_ += pause.seconds();
       window_.edges().waited(static_cast<int>(edge), pause.seconds());
@@ -236,9 +231,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   std::int64_t first_version_;
   std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
   std::vector<bool> late_;
-  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> host_copies_;
-  std::vector<Buffer<float>> device_copies_;
-  std::vector<HaloValues<float>> copies_;  // of the former or the latter
+  std::vector<HaloBuffer> copies_;
   double waited_ = 0;
 };
 
@@ -254,6 +247,7 @@ std::unique_ptr<Averager> make_neighbour(const AveragerContext& context) {
   HaloWindow::Options options{transport_options(context.transport)};
   options.memory = context.halo_memory;
   options.exact = pace_of(averager) == Pace::lockstep;
+  options.free = pace_of(averager) == Pace::free;
   if (options.exact) return std::make_unique<SynchronousNeighbourAverager>(context, options);
   return std::make_unique<StaleNeighbourAverager>(context, options);
 }

@@ -11,8 +11,9 @@ namespace {
 
 /// Everything that the layouts of all ranks follow from, in one number that ranks can compare.
 std::int64_t fingerprint(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
-  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 8 +
-                                               (options.memory == HaloMemory::device ? 4 : 0) +
+  const bool sends = (options.free ? options.free_carrier : options.carrier) == Carrier::send;
+  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 32 + (options.free ? 16 : 0) +
+                                               (sends ? 8 : 0) + (options.memory == HaloMemory::device ? 4 : 0) +
                                                (options.exact ? 2 : 0) + (options.force_put ? 1 : 0));
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
@@ -52,11 +53,11 @@ std::vector<int> checked_nodes(const Communicator& comm, const Topology& topolog
   } else if (options.slots < 2) {
     message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
   } else if (!same) {
-    message = "halo window: ranks differ in topology, length, slots, force_put or the halos' memory";
+    message = "halo window: ranks differ in topology, length, slots, force_put, transport or the halos' memory";
   }
   comm.fail_together(message);
   std::vector<int> nodes = comm.node_of_rank();
-  if (options.force_put) std::iota(nodes.begin(), nodes.end(), 0);
+  if (options.force_put || options.memory == HaloMemory::device) std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <limits>
+#include <span>
 
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
@@ -18,6 +19,20 @@ std::int64_t* counter_at(std::byte* region, std::size_t offset) {
   return reinterpret_cast<std::int64_t*>(region + offset);
 }
 
+HaloStamp& stamp_at(std::byte* region, std::size_t offset) {
+  return *reinterpret_cast<HaloStamp*>(region + offset);
+}
+
+/// A stamp as MPI carries it.
+std::span<const std::int64_t> numbers_of(const HaloStamp& stamp) {
+  return {&stamp.sent, sizeof stamp / sizeof stamp.sent};
+}
+
+RmaReach rma_reach(const TransportOptions& options, Carrier carrier) {
+  if (carrier == Carrier::send) return RmaReach::none;
+  return options.force_put ? RmaReach::all : RmaReach::other_nodes;
+}
+
 void copy(std::byte* to, const HostVector<const float>& values) {
   const Kokkos::DefaultHostExecutionSpace exec;
   Kokkos::deep_copy(exec, HostVector<float>(reinterpret_cast<float*>(to), values.extent(0)), values);
@@ -27,18 +42,34 @@ void copy(std::byte* to, const HostVector<const float>& values) {
 }  // namespace
 
 HaloTransport::HaloTransport(const Communicator& comm, std::size_t bytes, const TransportOptions& options,
-                             std::optional<std::size_t> device_bytes)
+                             Carrier carrier, std::optional<std::size_t> device_bytes)
     : device_(device_bytes ? std::make_unique<DeviceWindow>(comm, *device_bytes) : nullptr),
-      segment_(comm, bytes, options.force_put),
       force_put_(options.force_put),
+      segment_(comm, bytes, rma_reach(options, carrier)),
       put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
       uses_mpi_(device_ != nullptr),
-      report_seconds_(options.report_seconds) {}
+      report_seconds_(options.report_seconds) {
+  const bool stores_only = !force_put_ && comm.nodes() == 1;
+  if (carrier == Carrier::send && !stores_only) {
+    messages_ = std::make_unique<MessageTransport>(segment_.comm(), segment_.own(), put_floats_);
+  }
+}
 
-HaloTransport::Peer HaloTransport::peer(int rank) {
-  std::byte* shared = force_put_ ? nullptr : segment_.of(rank);
-  if (shared == nullptr) uses_mpi_ = true;
-  return {rank, shared};
+HaloTransport::~HaloTransport() {
+  if (unwinding_.now()) return;
+  PolitePause pause;
+  for (Peer& peer : peers_) {
+    for (; !is_idle(peer); pause()) make_progress();
+  }
+}
+
+HaloTransport::Peer& HaloTransport::peer(int rank) {
+  std::byte* const shared = force_put_ ? nullptr : segment_.of(rank);
+  if (shared == nullptr) {
+    uses_mpi_ = true;
+    if (messages_) messages_->add_peer(rank);
+  }
+  return peers_.emplace_back(rank, shared);
 }
 
 std::int64_t* HaloTransport::counter(std::size_t offset) const {
@@ -49,8 +80,12 @@ HostVector<const float> HaloTransport::values(std::size_t offset, std::size_t le
   return HostVector<const float>(reinterpret_cast<const float*>(segment_.own() + offset), length);
 }
 
-std::int64_t* HaloTransport::counter(const Peer& peer, std::size_t offset) {
-  return counter_at(peer.shared, offset);
+HaloStamp& HaloTransport::stamp(std::size_t offset) const {
+  return stamp_at(segment_.own(), offset);
+}
+
+const HaloStamp& HaloTransport::stamp(const Peer& peer, std::size_t offset) {
+  return stamp_at(peer.shared, offset);
 }
 
 HostVector<const float> HaloTransport::values(const Peer& peer, std::size_t offset, std::size_t length) {
@@ -74,33 +109,46 @@ Vector<const float> HaloTransport::device_values(std::size_t offset, std::size_t
 }
 
 void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values) {
+  write(peer, offset, values, puts_);
+}
+
+void HaloTransport::write(const Peer& peer, std::size_t offset, const HaloStamp& stamp) {
+  write(peer, offset, stamp, puts_);
+}
+
+void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values, Requests& puts) {
   if (values.memory() == HaloMemory::device) {
-    put(peer, offset, values, device_->window());
+    put(peer, offset, values, device_->window(), puts);
   } else if (peer.shared != nullptr) {
     copy(peer.shared + offset, values);
+  } else if (messages_) {
+    messages_->write(peer.rank, offset, values);
   } else {
-    put(peer, offset, values, segment_.window());
+    put(peer, offset, values, segment_.window(), puts);
   }
 }
 
-void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values,
-                        const OwnedWindow& window) {
+void HaloTransport::write(const Peer& peer, std::size_t offset, const HaloStamp& stamp, Requests& puts) {
+  const auto numbers = numbers_of(stamp);
+  if (peer.shared != nullptr) {
+    stamp_at(peer.shared, offset) = stamp;
+  } else if (messages_) {
+    messages_->write(peer.rank, offset, numbers);
+  } else {
+    const int count = static_cast<int>(numbers.size());
+    MPI_Rput(numbers.data(), count, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), count, MPI_INT64_T,
+             segment_.window().handle(), &puts.emplace_back());
+  }
+}
+
+void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const float> values, const OwnedWindow& window,
+                        Requests& puts) const {
   for (std::size_t begin = 0; begin < values.length(); begin += put_floats_) {
     const int count = static_cast<int>(std::min(put_floats_, values.length() - begin));
     const auto place = static_cast<MPI_Aint>(offset + begin * sizeof(float));
     MPI_Rput(values.data() + begin, count, MPI_FLOAT, peer.rank, place, count, MPI_FLOAT, window.handle(),
-             &puts_.emplace_back());
+             &puts.emplace_back());
   }
-}
-
-void HaloTransport::write(const Peer& peer, std::size_t offset, std::span<const std::int64_t> numbers) {
-  if (peer.shared != nullptr) {
-    std::copy(numbers.begin(), numbers.end(), counter_at(peer.shared, offset));
-    return;
-  }
-  const int count = static_cast<int>(numbers.size());
-  MPI_Rput(numbers.data(), count, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), count, MPI_INT64_T,
-           segment_.window().handle(), &puts_.emplace_back());
 }
 
 void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {
@@ -109,9 +157,10 @@ void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t val
     store(counter_at(peer.shared, offset), value);
     return;
   }
+  if (messages_) return messages_->write(peer.rank, offset, std::span<const std::int64_t>(&value, 1));
   complete(peer);  // before its origin is written to again
-  peer.message = value;
-  MPI_Accumulate(&peer.message, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, MPI_REPLACE,
+  peer.counter = value;
+  MPI_Accumulate(&peer.counter, 1, MPI_INT64_T, peer.rank, static_cast<MPI_Aint>(offset), 1, MPI_INT64_T, MPI_REPLACE,
                  segment_.window().handle());
   peer.in_flight = true;
 }
@@ -122,13 +171,18 @@ void HaloTransport::wait_for_puts() {
   // core, leaves it little to wait for.
   for (MPI_Request& request : puts_) wait_seconds_ += wait_politely(request);
   puts_.clear();
+  if (!messages_ || messages_->has_sent()) return;
+  PolitePause pause;
+  for (; !messages_->has_sent(); pause()) messages_->move_on();  // the reader may be waiting here for this one's
+  wait_seconds_ += pause.seconds();
 }
 
 void HaloTransport::flush(const Peer& peer) {
-  if (peer.shared != nullptr && !device_) return;
+  const bool by_window = peer.shared == nullptr && !messages_;
+  if (!by_window && !device_) return;
   const PolitePause time;
   if (device_) MPI_Win_flush(peer.rank, device_->window().handle());
-  if (peer.shared == nullptr) MPI_Win_flush(peer.rank, segment_.window().handle());
+  if (by_window) MPI_Win_flush(peer.rank, segment_.window().handle());
   wait_seconds_ += time.seconds();
 }
 
@@ -136,6 +190,27 @@ void HaloTransport::complete(Peer& peer) {
   if (!peer.in_flight) return;
   flush(peer);
   peer.in_flight = false;
+}
+
+void HaloTransport::begin(Peer& peer, const HaloMessage& message) {
+  peer.message = message;
+  write(peer, message.values_at, message.values, peer.puts);
+  write(peer, message.stamp_at, peer.message->stamp, peer.puts);
+  is_idle(peer);
+}
+
+bool HaloTransport::is_idle(Peer& peer) {
+  if (peer.message) {
+    int done = 0;
+    MPI_Testall(static_cast<int>(peer.puts.size()), peer.puts.data(), &done, MPI_STATUSES_IGNORE);
+    if (done == 0) return false;
+    peer.puts.clear();
+    flush(peer);  // the counter may not overtake the halo
+    set_counter(peer, peer.message->counter_at, peer.message->counter);
+    complete(peer);
+    peer.message.reset();
+  }
+  return peer.shared != nullptr || !messages_ || messages_->has_sent(peer.rank);
 }
 
 double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose) {
@@ -149,7 +224,7 @@ double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_
       waited = pause.seconds();
       if (!reported && waited > report_seconds_) {
         reported = true;
-        report_late(peer, counter, version, purpose, waited);
+        report_late(peer, version, load(counter), purpose, waited);
       }
     } while (load(counter) < version);
     wait_seconds_ += waited;
@@ -158,10 +233,10 @@ double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_
   return waited;
 }
 
-void HaloTransport::report_late(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose,
+void HaloTransport::report_late(const Peer& peer, std::int64_t version, std::int64_t latest, const char* purpose,
                                 double seconds) const {
   std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank(), peer.rank, purpose,
-               static_cast<long long>(version), static_cast<long long>(load(counter)), seconds);
+               static_cast<long long>(version), static_cast<long long>(latest), seconds);
 }
 
 double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {
@@ -177,6 +252,7 @@ double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {
 
 void HaloTransport::make_progress() {
   if (!uses_mpi_) return;
+  if (messages_) return messages_->move_on();
   int found = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm().handle(), &found, MPI_STATUS_IGNORE);
 }

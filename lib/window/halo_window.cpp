@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "kernels/error.hpp"
 #include "mpi/rank_clock.hpp"
 #include "support/trace.hpp"
+#include "window/halo_buffer.hpp"
 #include "window/halo_layout.hpp"
 #include "window/halo_transport.hpp"
 #include "window/injector.hpp"
@@ -31,17 +31,10 @@ std::size_t position(const std::vector<Neighbour>& neighbours, int rank) {
   return static_cast<std::size_t>(found - neighbours.begin());
 }
 
-/// In the memory that both lie in; fenced.
-void copy(HaloValues<const float> from, HaloValues<float> to) {
-  const auto copy_by = [](const auto& exec, const auto& there, const auto& here) {
-    Kokkos::deep_copy(exec, there, here);
-    exec.fence();
-  };
-  if (from.memory() == HaloMemory::device) {
-    copy_by(ExecutionSpace(), to.device(), from.device());
-  } else {
-    copy_by(Kokkos::DefaultHostExecutionSpace(), to.host(), from.host());
-  }
+/// Device memory goes by MPI_Put.
+Carrier carrier_of(const HaloWindow::Options& options) {
+  if (options.memory == HaloMemory::device) return Carrier::put;
+  return options.free ? options.free_carrier : options.carrier;
 }
 
 }  // namespace
@@ -56,48 +49,54 @@ class HaloWindow::Implementation {
   HaloValues<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
   std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
-  void report_late(int edge, std::int64_t version, double seconds) const;
+  void report_late(int edge, std::int64_t version, std::int64_t latest, double seconds) const;
   void start_at(std::int64_t version);
 
   [[nodiscard]] EdgeLog& edges() { return edges_; }
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
-  [[nodiscard]] int stored_edges() const { return memory_ == HaloMemory::host ? near_ : 0; }
+  [[nodiscard]] int stored_edges() const { return stored_; }
 
  private:
-  /// One edge as this rank sees it.
+  /// One edge as this rank sees it. Its halos are numbered in the order in which they are sent: by their versions,
+  /// where each version is sent.
   struct Edge {
-    HaloTransport::Peer peer;  // the neighbour
-    std::size_t number_there;  // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
+    HaloTransport::Peer& peer;  // the neighbour
+    bool stored;                // the reader finds halos where the writer has stored them for all of its node
+    std::size_t number_there;   // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
     HaloLayout layout_there;
-    std::int64_t* counter;  // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
+    std::int64_t* counter;    // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
+    std::int64_t number = 0;  // of the last halo that this rank has sent, or taken with copy_latest()
+    HaloStamp stamp{};        // of the last halo that was sent
+    std::size_t staged = 0;   // where that one lies in staging_
   };
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
-  /// Whether an out-neighbour reads the weights where put() stores them; the others have them by MPI_Put.
-  [[nodiscard]] bool is_stored(const Edge& edge) const {
-    return memory_ == HaloMemory::host && edge.peer.shared != nullptr;
-  }
   /// Before a version is written where another one was.
   void free_slot(std::int64_t version);
-  /// Where a version of an in-neighbour's weights is read.
-  [[nodiscard]] HaloValues<const float> halo(std::size_t edge, std::int64_t version) const;
-
-  /// When the put of a version that an in-neighbour has published began.
-  [[nodiscard]] std::int64_t sent_at(std::size_t edge, std::int64_t version) const;
-  /// The newest version that is not lost and has been under way for the injected latency, of those whose slots are
-  /// still whole; `have`: none that is newer than that.
-  [[nodiscard]] std::int64_t arrived(std::size_t edge, std::int64_t latest, std::int64_t have) const;
+  /// The newest version as the next halo of an edge.
+  HaloMessage next_message(Edge& edge, HaloValues<const float> weights);
+  /// Copies weights to where they stay until they have been sent.
+  void stage(HaloValues<const float> weights);
+  /// Sends the newest version to neighbours that do not have it, as far as nothing is under way to them.
+  void send_newest();
+  /// Where halo number `number` of an in-neighbour is read, and what lies beside it.
+  [[nodiscard]] HaloValues<const float> halo(std::size_t edge, std::int64_t number) const;
+  [[nodiscard]] HaloStamp stamp_of(std::size_t edge, std::int64_t number) const;
+  /// The number of the newest halo that is not lost and has arrived, of those whose slots are still whole; that of the
+  /// last one taken: there is none that is newer.
+  [[nodiscard]] std::int64_t arrived(std::size_t edge, std::int64_t latest) const;
 
   HaloMemory memory_;
   std::vector<int> nodes_;
   HaloLayout layout_;
+  std::vector<HaloBuffer> staging_;  // free: weights under way, and the newest ones; outlives the transport
   HaloTransport transport_;
   std::size_t length_;
-  int rank_, near_ = 0;  // out-neighbours that share memory
+  int rank_, stored_ = 0;  // out-edges
   std::int64_t slots_;
-  bool exact_;
+  bool exact_, free_;
   std::vector<Edge> in_edges_, out_edges_;
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
@@ -108,7 +107,8 @@ class HaloWindow::Implementation {
   Injector injector_;
   bool injects_;  // latency or losses
   EdgeLog edges_;
-  std::int64_t sent_ = 0;  // when the last put began
+  HaloStamp stamp_{};       // of the last put
+  std::size_t newest_ = 0;  // of staging_
 };
 
 HaloWindow::Implementation::Implementation(const Communicator& comm, const Topology& topology, std::size_t length,
@@ -116,12 +116,13 @@ HaloWindow::Implementation::Implementation(const Communicator& comm, const Topol
     : memory_(options.memory),
       nodes_(checked_nodes(comm, topology, length, options)),
       layout_(topology, nodes_, comm.rank(), length, options.slots, memory_),
-      transport_(comm, layout_.bytes(), options,
+      transport_(comm, layout_.bytes(), options, carrier_of(options),
                  memory_ == HaloMemory::device ? std::optional(layout_.device_bytes()) : std::nullopt),
       length_(length),
       rank_(transport_.rank()),
       slots_(options.slots),
       exact_(options.exact),
+      free_(options.free),
       clock_(comm),
       injector_(options.inject),
       injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
@@ -134,7 +135,7 @@ HaloWindow::Implementation::Implementation(const Communicator& comm, const Topol
   for (const Neighbour& neighbour : topology.out_neighbours(rank_)) {
     out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank), layout_of(neighbour.rank),
                                    layout_.acknowledged(out_edges_.size())));
-    if (out_edges_.back().peer.shared != nullptr) ++near_;
+    if (out_edges_.back().stored) ++stored_;
   }
   released_.assign(in_edges_.size(), 0);
 }
@@ -143,7 +144,8 @@ HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neigh
                                                                        const std::vector<Neighbour>& edges_there,
                                                                        HaloLayout layout_there,
                                                                        std::size_t counter_here) {
-  return {transport_.peer(neighbour), position(edges_there, rank_), std::move(layout_there),
+  const bool stored = nodes_[static_cast<std::size_t>(neighbour)] == nodes_[static_cast<std::size_t>(rank_)];
+  return {transport_.peer(neighbour), stored, position(edges_there, rank_), std::move(layout_there),
           transport_.counter(counter_here)};
 }
 
@@ -155,31 +157,65 @@ void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const floa
   const trace::Span span("put", "comm");
   version_ = version;
   flushed_ = false;
-  sent_ = clock_.now();
+  const std::int64_t now = clock_.now();
+  stamp_ = {.sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = version};
   free_slot(version);
-  if (stored_edges() > 0 && written_ != version) {
-    copy(weights, transport_.own_values(layout_.own_slot(version), length_));
+  if (stored_ > 0) {
+    const std::size_t slot = layout_.own_slot(version);
+    if (written_ != version) copy_halo(weights, transport_.own_values(slot, length_));
+    transport_.stamp(layout_.stamp(slot)) = stamp_;
+    bytes_sent_ += stored_ * static_cast<std::int64_t>(length_ * sizeof(float));
   }
-  if (near_ > 0) *transport_.counter(layout_.sent(layout_.own_slot(version))) = sent_;
   for (Edge& edge : out_edges_) {
-    if (is_stored(edge)) {
+    if (edge.stored) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
-      continue;
+    } else if (!free_) {
+      const HaloMessage message = next_message(edge, weights);
+      transport_.write(edge.peer, message.values_at, message.values);
+      transport_.write(edge.peer, message.stamp_at, edge.stamp);
     }
-    const bool on_device = memory_ == HaloMemory::device, near = edge.peer.shared != nullptr;
-    if (on_device) {
-      transport_.write(edge.peer, edge.layout_there.device_slot(edge.number_there, version), weights);
-    }
-    if (near) continue;  // reads the time above
-    const std::size_t slot = edge.layout_there.slot(edge.number_there, version);
-    if (!on_device) transport_.write(edge.peer, slot, weights);
-    transport_.write(edge.peer, edge.layout_there.sent(slot), std::span<const std::int64_t>(&sent_, 1));
   }
-  bytes_sent_ += static_cast<std::int64_t>(out_edges_.size() * length_ * sizeof(float));
+  if (!free_ || stored_edges() == static_cast<int>(out_edges_.size())) return;
+  stage(weights);
+  send_newest();
+}
+
+HaloMessage HaloWindow::Implementation::next_message(Edge& edge, HaloValues<const float> weights) {
+  edge.stamp = stamp_;
+  ++edge.number;
+  bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float));
+  const HaloLayout& there = edge.layout_there;
+  const std::size_t slot = there.slot(edge.number_there, edge.number);
+  return {.values_at = memory_ == HaloMemory::device ? there.device_slot(edge.number_there, edge.number) : slot,
+          .values = weights,
+          .stamp_at = there.stamp(slot),
+          .stamp = edge.stamp,
+          .counter_at = there.latest(edge.number_there),
+          .counter = edge.number};
+}
+
+void HaloWindow::Implementation::stage(HaloValues<const float> weights) {
+  const auto is_under_way = [&](std::size_t number) {
+    return std::any_of(out_edges_.begin(), out_edges_.end(), [&](const Edge& edge) {
+      return !edge.stored && edge.staged == number && !transport_.is_idle(edge.peer);
+    });
+  };
+  newest_ = 0;
+  while (newest_ < staging_.size() && is_under_way(newest_)) ++newest_;
+  if (newest_ == staging_.size()) staging_.emplace_back(memory_, length_);
+  copy_halo(weights, staging_[newest_].values());
+}
+
+void HaloWindow::Implementation::send_newest() {
+  for (Edge& edge : out_edges_) {
+    if (edge.stored || edge.stamp.number == version_ || !transport_.is_idle(edge.peer)) continue;
+    edge.staged = newest_;
+    transport_.begin(edge.peer, next_message(edge, staging_[newest_].values().to_read()));
+  }
 }
 
 HostVector<float> HaloWindow::Implementation::next_slot() {
-  if (stored_edges() == 0) return {};
+  if (stored_ == 0) return {};
   written_ = version_ + 1;
   free_slot(written_);
   return transport_.own_values(layout_.own_slot(written_), length_);
@@ -196,27 +232,30 @@ void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
   if (!transport_.uses_mpi()) return;
+  if (free_) return send_newest();
   transport_.wait_for_puts();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const Edge& edge : out_edges_) transport_.flush(edge.peer);
+  for (const Edge& edge : out_edges_) {
+    if (!edge.stored) transport_.flush(edge.peer);
+  }
   for (Edge& edge : out_edges_) {
-    if (!is_stored(edge)) {
-      transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version_);
-    }
+    if (!edge.stored) transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), edge.number);
   }
   for (Edge& edge : out_edges_) transport_.complete(edge.peer);
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 
-HaloValues<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t version) const {
+HaloValues<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t number) const {
   const Edge& from = in_edges_[edge];
-  if (memory_ == HaloMemory::device) {
-    return HaloValues<const float>::on_device(transport_.device_values(layout_.device_slot(edge, version), length_));
-  }
-  if (from.peer.shared != nullptr) {
-    return HaloTransport::values(from.peer, from.layout_there.own_slot(version), length_);
-  }
-  return transport_.values(layout_.slot(edge, version), length_);
+  if (from.stored) return HaloTransport::values(from.peer, from.layout_there.own_slot(number), length_);
+  if (memory_ == HaloMemory::host) return transport_.values(layout_.slot(edge, number), length_);
+  return HaloValues<const float>::on_device(transport_.device_values(layout_.device_slot(edge, number), length_));
+}
+
+HaloStamp HaloWindow::Implementation::stamp_of(std::size_t edge, std::int64_t number) const {
+  const Edge& from = in_edges_[edge];
+  if (!from.stored) return transport_.stamp(layout_.stamp(layout_.slot(edge, number)));
+  return HaloTransport::stamp(from.peer, from.layout_there.stamp(from.layout_there.own_slot(number)));
 }
 
 HaloValues<const float> HaloWindow::Implementation::wait(int edge, std::int64_t version) {
@@ -225,10 +264,10 @@ HaloValues<const float> HaloWindow::Implementation::wait(int edge, std::int64_t 
   const trace::Span span("wait", "comm");
   const auto number = static_cast<std::size_t>(edge);
   double waited = transport_.await(in_edges_[number].peer, in_edges_[number].counter, version, "");
-  const std::int64_t sent = sent_at(number, version);
-  waited += transport_.wait_until(clock_, sent + injector_.latency_nanoseconds());
+  const HaloStamp stamp = stamp_of(number, version);
+  waited += transport_.wait_until(clock_, stamp.arrives);
   edges_.waited(edge, waited);
-  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - sent));
+  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - stamp.sent));
   edges_.mixed(edge, 0);
   return halo(number, version);
 }
@@ -242,54 +281,57 @@ void HaloWindow::Implementation::release(int edge, std::int64_t version) {
   transport_.set_counter(in_edge.peer, in_edge.layout_there.acknowledged(in_edge.number_there), version);
 }
 
-// While version l is the latest, l + 1 may be on its way into its slot, which was that of l + 1 - slots. So what was
-// copied of version v is whole if, after the copy, the latest is still below v + slots - 1.
+// While halo l is the latest, l + 1 may be on its way into its slot, which was that of l + 1 - slots. So what was
+// copied of halo n is whole if, after the copy, the latest is still below n + slots - 1.
 std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have, HaloValues<float> to) {
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
-  const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
+  const auto at = static_cast<std::size_t>(edge);
+  Edge& in_edge = in_edges_.at(at);
   transport_.make_progress();
+  if (free_) send_newest();
   for (;;) {  // again only after the writer has published another one
     const std::int64_t latest = HaloTransport::load(in_edge.counter);
-    if (latest <= have) return have;
+    if (latest <= in_edge.number) return have;
     transport_.sync(in_edge.peer);
-    const std::int64_t version = arrived(static_cast<std::size_t>(edge), latest, have);
-    if (version <= have) return have;
-    copy(halo(static_cast<std::size_t>(edge), version), to);
-    const std::int64_t sent = sent_at(static_cast<std::size_t>(edge), version);
+    const std::int64_t number = arrived(at, latest);
+    if (number <= in_edge.number) return have;
+    copy_halo(halo(at, number), to);
+    const HaloStamp stamp = stamp_of(at, number);
     std::atomic_thread_fence(std::memory_order_acquire);  // the copy's loads stay before the next one of the counter
     transport_.sync(in_edge.peer);
-    if (HaloTransport::load(in_edge.counter) >= version + slots_ - 1) continue;
-    edges_.taken(edge, version - have, 1e-9 * static_cast<double>(clock_.now() - sent));
-    return version;
+    if (HaloTransport::load(in_edge.counter) >= number + slots_ - 1) continue;
+    in_edge.number = number;
+    edges_.taken(edge, stamp.number - have, 1e-9 * static_cast<double>(clock_.now() - stamp.sent));
+    return stamp.number;
   }
 }
 
-std::int64_t HaloWindow::Implementation::sent_at(std::size_t edge, std::int64_t version) const {
-  const Edge& from = in_edges_[edge];
-  if (from.peer.shared == nullptr) return *transport_.counter(layout_.sent(layout_.slot(edge, version)));
-  return *HaloTransport::counter(from.peer, from.layout_there.sent(from.layout_there.own_slot(version)));
-}
-
-std::int64_t HaloWindow::Implementation::arrived(std::size_t edge, std::int64_t latest, std::int64_t have) const {
+std::int64_t HaloWindow::Implementation::arrived(std::size_t edge, std::int64_t latest) const {
   if (!injects_) return latest;
-  const std::int64_t since = clock_.now() - injector_.latency_nanoseconds();
-  for (std::int64_t version = latest; version > std::max(have, latest - slots_ + 1); --version) {
-    if (!injector_.drops(in_edges_[edge].peer.rank, rank_, version) && sent_at(edge, version) <= since) return version;
+  const std::int64_t have = in_edges_[edge].number, now = clock_.now();
+  for (std::int64_t number = latest; number > std::max(have, latest - slots_ + 1); --number) {
+    const HaloStamp stamp = stamp_of(edge, number);
+    const bool lost = injector_.drops(in_edges_[edge].peer.rank, rank_, stamp.number);
+    if (!lost && stamp.arrives <= now) return number;
   }
   return have;
 }
 
-void HaloWindow::Implementation::report_late(int edge, std::int64_t version, double seconds) const {
-  const Edge& in_edge = in_edges_.at(static_cast<std::size_t>(edge));
-  transport_.report_late(in_edge.peer, in_edge.counter, version, "", seconds);
+void HaloWindow::Implementation::report_late(int edge, std::int64_t version, std::int64_t latest,
+                                             double seconds) const {
+  transport_.report_late(in_edges_.at(static_cast<std::size_t>(edge)).peer, version, latest, "", seconds);
 }
 
 void HaloWindow::Implementation::start_at(std::int64_t version) {
   HALOGRAD_REQUIRE(version_ == 0 && flushed_, "halo window: start_at after the first put");
   HALOGRAD_REQUIRE(version >= 0, "halo window: start_at version ", version, "; expected 0 or more");
   version_ = version;
-  for (const Edge& edge : in_edges_) HaloTransport::store(edge.counter, version);
-  for (const Edge& edge : out_edges_) HaloTransport::store(edge.counter, version);
+  for (auto* edges : {&in_edges_, &out_edges_}) {
+    for (Edge& edge : *edges) {
+      HaloTransport::store(edge.counter, version);
+      edge.number = edge.stamp.number = version;
+    }
+  }
   released_.assign(in_edges_.size(), version);
   transport_.start();
 }
@@ -315,8 +357,8 @@ void HaloWindow::release(int edge, std::int64_t version) {
 std::int64_t HaloWindow::copy_latest(int edge, std::int64_t have, HaloValues<float> to) {
   return implementation_->copy_latest(edge, have, to);
 }
-void HaloWindow::report_late(int edge, std::int64_t version, double seconds) const {
-  implementation_->report_late(edge, version, seconds);
+void HaloWindow::report_late(int edge, std::int64_t version, std::int64_t latest, double seconds) const {
+  implementation_->report_late(edge, version, latest, seconds);
 }
 EdgeLog& HaloWindow::edges() {
   return implementation_->edges();

@@ -19,7 +19,9 @@ namespace halograd {
 /// life; no collective, barrier or exclusive lock after construction until destruction.
 ///
 /// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
-/// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them.
+/// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them. In
+/// a `free` one they do not wait for the network either: versions are copied before they are sent, to a neighbour on
+/// another node at most one is under way, and the newest one follows when it is complete. Those between are skipped.
 ///
 /// With Options::memory = device, weights and halos lie in device memory on both sides, and each edge is an MPI_Put
 /// from one to the other, inside a node too; a rank then keeps no versions of its own weights for others to read.
@@ -27,6 +29,7 @@ class HaloWindow {
  public:
   struct Options : TransportOptions {
     bool exact = true;                     ///< readers take every version
+    bool free = false;                     ///< not exact, and writers do not even wait for what they send themselves
     HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see window/halo_place.hpp
   };
 
@@ -42,14 +45,15 @@ class HaloWindow {
   /// Writes this version, the one after the last, for every out-neighbour: by plain stores, once for all that share
   /// memory and published at once, by MPI_Put to each of the others. In an exact window, waits (giving up the core)
   /// while a neighbour has not yet acknowledged version - slots. `weights`, in the memory of the options and written by
-  /// no kernel any more, must stay as they are until flush().
+  /// no kernel any more, must stay as they are until flush(); in a free window until the end of this call.
   void put(std::int64_t version, HaloValues<const float> weights);
 
   /// Where ranks that share memory will read the version after the last: writing it there saves its put() the copy.
   /// Waits like put(). Empty where no rank will.
   HostVector<float> next_slot();
 
-  /// Ends the puts of the last version: flushes them and publishes the version to ranks that it went to by MPI_Put.
+  /// Ends the puts of the last version: flushes them and publishes the version to ranks that it went to by MPI_Put. In
+  /// a free window only moves on what is under way.
   void flush();
 
   /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
@@ -66,8 +70,9 @@ class HaloWindow {
   /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
   std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
 
-  /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`.
-  void report_late(int edge, std::int64_t version, double seconds) const;
+  /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`, and which is the
+  /// latest that it has.
+  void report_late(int edge, std::int64_t version, std::int64_t latest, double seconds) const;
 
   /// What has come over the in-edges. The window counts what is taken from it and waited for, its user what is mixed.
   EdgeLog& edges();

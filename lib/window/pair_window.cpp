@@ -70,12 +70,12 @@ PairWindow::PairWindow(const Communicator& comm, Sides sides, std::size_t length
       rank_(comm.rank()),
       length_(length),
       slot_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
-      transport_(comm, slot_at(rank_, slots_of(rank_)), options),
+      transport_(comm, slot_at(rank_, slots_of(rank_)), options, options.free_carrier),
       clock_(comm),
       injector_(options.inject),
       edges_(sides_.partners[static_cast<std::size_t>(rank_)], length * sizeof(float)) {
   for (const int partner : sides_.partners[static_cast<std::size_t>(rank_)]) {
-    peers_.push_back(transport_.peer(partner));
+    peers_.push_back(&transport_.peer(partner));
     const std::vector<int>& there = sides_.partners[static_cast<std::size_t>(partner)];
     const auto place = std::lower_bound(there.begin(), there.end(), rank_) - there.begin();
     slot_there_.push_back(sides_.asks[static_cast<std::size_t>(partner)] ? 0 : static_cast<std::size_t>(place));
@@ -96,10 +96,11 @@ void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t 
                       std::int64_t step) {
   HALOGRAD_REQUIRE(weights.extent(0) == length_, "pair window: ", weights.extent(0), " weights; expected ", length_);
   const trace::Span span("put", "comm");
-  HaloTransport::Peer& peer = peers_[partner];
+  HaloTransport::Peer& peer = *peers_[partner];
   const std::size_t slot = slot_at(peer.rank, slot_there);
-  header_ = {clock_.now(), step};
-  transport_.write(peer, slot, header_);
+  const std::int64_t now = clock_.now();
+  stamp_ = {.sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = step};
+  transport_.write(peer, slot, stamp_);
   transport_.write(peer, slot + line, weights);
   transport_.wait_for_puts();
   transport_.flush(peer);  // the number may not overtake the weights
@@ -119,7 +120,7 @@ void PairWindow::ask(std::size_t partner, HostVector<const float> weights, std::
 std::optional<HostVector<const float>> PairWindow::answer(std::int64_t step) {
   transport_.make_progress();
   if (!asking_ || HaloTransport::load(transport_.counter(0)) < questions_) return {};
-  transport_.sync(peers_[of_]);
+  transport_.sync(*peers_[of_]);
   if (!has_arrived(0)) return {};
   asking_ = false;
   count(of_, 0, step);
@@ -132,7 +133,7 @@ std::optional<std::size_t> PairWindow::asked() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const std::size_t partner = (next_ + i) % peers_.size();  // in turn, so that none is served always first
     if (HaloTransport::load(transport_.counter(line * partner)) == answered_[partner]) continue;
-    transport_.sync(peers_[partner]);
+    transport_.sync(*peers_[partner]);
     if (!has_arrived(partner)) continue;
     next_ = partner + 1;
     return partner;
@@ -152,8 +153,8 @@ void PairWindow::reply(std::size_t partner, HostVector<const float> weights, std
 
 void PairWindow::count(std::size_t partner, std::size_t slot, std::int64_t step) {
   const int edge = static_cast<int>(partner);
-  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - header(slot)[0]));
-  edges_.mixed(edge, std::max<std::int64_t>(0, step - header(slot)[1]));
+  edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - stamp(slot).sent));
+  edges_.mixed(edge, std::max<std::int64_t>(0, step - stamp(slot).number));
 }
 
 }  // namespace halograd

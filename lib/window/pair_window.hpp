@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -58,33 +57,30 @@ class PairWindow {
 
  private:
   // In every rank's region: a cache line for the number of the newest question of each partner (one for that of the
-  // newest answer, where the rank asks), then as many slots: a line for when it was sent and in which step, then
+  // newest answer, where the rank asks), then as many slots: a line for the stamp, whose number is the step, then
   // weights.
   static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t slots_of(int rank) const;
   [[nodiscard]] std::size_t slot_at(int rank, std::size_t slot) const;
   void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
             std::int64_t step);
-  /// When what lies in a slot here was sent, and in which step.
-  [[nodiscard]] const std::int64_t* header(std::size_t slot) const { return transport_.counter(slot_at(rank_, slot)); }
-  [[nodiscard]] bool has_arrived(std::size_t slot) const {
-    return clock_.now() >= header(slot)[0] + injector_.latency_nanoseconds();
-  }
+  [[nodiscard]] const HaloStamp& stamp(std::size_t slot) const { return transport_.stamp(slot_at(rank_, slot)); }
+  [[nodiscard]] bool has_arrived(std::size_t slot) const { return clock_.now() >= stamp(slot).arrives; }
   void count(std::size_t partner, std::size_t slot, std::int64_t step);
 
   Sides sides_;
   int rank_;
   std::size_t length_, slot_bytes_;
   HaloTransport transport_;
-  std::vector<HaloTransport::Peer> peers_;  // partners
-  std::vector<std::size_t> slot_there_;     // of this rank at each partner
-  std::vector<std::int64_t> answered_;      // the newest question of each partner
-  std::size_t next_ = 0;                    // partner to look at first
+  std::vector<HaloTransport::Peer*> peers_;  // partners
+  std::vector<std::size_t> slot_there_;      // of this rank at each partner
+  std::vector<std::int64_t> answered_;       // the newest question of each partner
+  std::size_t next_ = 0;                     // partner to look at first
   std::int64_t questions_ = 0;
   std::size_t of_ = 0;  // partner of the last question
   bool asking_ = false;
   std::int64_t bytes_sent_ = 0;
-  std::array<std::int64_t, 2> header_{};  // of what is being sent
+  HaloStamp stamp_{};  // of what is being sent
   RankClock clock_;
   Injector injector_;
   EdgeLog edges_;

@@ -39,7 +39,7 @@ PortWindow::PortWindow(const Communicator& comm, DynamicTopology topology, std::
       slots_(options.slots),
       first_step_(first_step),
       options_(options),
-      transport_(comm, checked_bytes(comm), options),
+      transport_(comm, checked_bytes(comm), options, options.carrier),
       put_step_(first_step),
       read_step_(first_step),
       clock_(comm),
@@ -48,15 +48,16 @@ PortWindow::PortWindow(const Communicator& comm, DynamicTopology topology, std::
   std::iota(all.begin(), all.end(), 0);
   edges_ = EdgeLog(all, length * sizeof(float));
   for (int rank = 0; rank < ranks_; ++rank) {
-    readers_.push_back(transport_.peer(rank));
-    writers_.push_back(transport_.peer(rank));
+    readers_.push_back(&transport_.peer(rank));
+    writers_.push_back(&transport_.peer(rank));
   }
 }
 
 std::size_t PortWindow::checked_bytes(const Communicator& comm) const {
   const int ranks = comm.ranks();
   std::uint64_t hash = random_bits(fingerprint(topology_), length_);
-  hash = random_bits(hash, static_cast<std::uint64_t>(slots_ * 2 + (options_.force_put ? 1 : 0)));
+  const bool sends = options_.carrier == Carrier::send;
+  hash = random_bits(hash, static_cast<std::uint64_t>(slots_ * 4 + (sends ? 2 : 0) + (options_.force_put ? 1 : 0)));
   hash = random_bits(hash, static_cast<std::uint64_t>(first_step_));
   const auto mine = static_cast<std::int64_t>(hash >> 1U);
   const bool same = comm.smallest(mine) == comm.largest(mine);
@@ -68,7 +69,7 @@ std::size_t PortWindow::checked_bytes(const Communicator& comm) const {
   } else if (slots_ < 2) {
     message = "comm.slots is " + std::to_string(slots_) + "; expected at least 2";
   } else if (!same) {
-    message = "port window: ranks differ in topology, length, first step, slots or force_put";
+    message = "port window: ranks differ in topology, length, first step, slots, transport or force_put";
   }
   comm.fail_together(message);
   return cleared(ranks_) + port_bytes_ * static_cast<std::size_t>(slots_ * topology_.most_in());
@@ -86,7 +87,9 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
   const trace::Span span("put", "comm");
   ++put_step_;
   flushed_ = false;
-  header_ = {std::bit_cast<std::int64_t>(number), clock_.now()};
+  const std::int64_t now = clock_.now();
+  stamp_ = {
+      .sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = std::bit_cast<std::int64_t>(number)};
   const std::int64_t version = step + 1;
   const auto graph = topology_.at(step);
   const int rank = transport_.rank();
@@ -94,11 +97,11 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
   for (const int to : sent_to_) {
     const std::vector<int>& in = graph->in[static_cast<std::size_t>(to)];
     const auto place = static_cast<std::size_t>(std::lower_bound(in.begin(), in.end(), rank) - in.begin());
-    HaloTransport::Peer& reader = readers_[static_cast<std::size_t>(to)];
+    HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(to)];
     if (version > first_step_ + slots_) {  // the first ones go into ports that are free
       transport_.await(reader, transport_.counter(cleared(to)), version, "a port for ");
     }
-    transport_.write(reader, port(version, place), header_);
+    transport_.write(reader, port(version, place), stamp_);
     transport_.write(reader, port(version, place) + line, values);
     if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
   }
@@ -111,13 +114,13 @@ void PortWindow::flush() {
   if (!transport_.uses_mpi()) return;
   transport_.wait_for_puts();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const int to : sent_to_) transport_.flush(readers_[static_cast<std::size_t>(to)]);
+  for (const int to : sent_to_) transport_.flush(*readers_[static_cast<std::size_t>(to)]);
   for (const int to : sent_to_) {
-    HaloTransport::Peer& reader = readers_[static_cast<std::size_t>(to)];
+    HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(to)];
     if (reader.shared == nullptr) transport_.set_counter(reader, latest(transport_.rank()), put_step_);
   }
-  for (const int to : sent_to_) transport_.complete(readers_[static_cast<std::size_t>(to)]);
-  for (const int to : cleared_for_) transport_.complete(writers_[static_cast<std::size_t>(to)]);
+  for (const int to : sent_to_) transport_.complete(*readers_[static_cast<std::size_t>(to)]);
+  for (const int to : cleared_for_) transport_.complete(*writers_[static_cast<std::size_t>(to)]);
   cleared_for_.clear();
 }
 
@@ -129,15 +132,15 @@ const std::vector<PortWindow::Halo>& PortWindow::wait(std::int64_t step) {
   halos_.clear();
   for (const int from : graph->in[static_cast<std::size_t>(transport_.rank())]) {
     double waited =
-        transport_.await(readers_[static_cast<std::size_t>(from)], transport_.counter(latest(from)), version, "");
+        transport_.await(*readers_[static_cast<std::size_t>(from)], transport_.counter(latest(from)), version, "");
     const std::size_t place = port(version, halos_.size());
-    const std::int64_t* const header = transport_.counter(place);
-    waited += transport_.wait_until(clock_, header[1] + injector_.latency_nanoseconds());
+    const HaloStamp& stamp = transport_.stamp(place);
+    waited += transport_.wait_until(clock_, stamp.arrives);
     edges_.waited(from, waited);
-    edges_.taken(from, 1, 1e-9 * static_cast<double>(clock_.now() - header[1]));
+    edges_.taken(from, 1, 1e-9 * static_cast<double>(clock_.now() - stamp.sent));
     edges_.mixed(from, 0);
     halos_.push_back(
-        {from, graph->weight(from), transport_.values(place + line, length_), std::bit_cast<double>(header[0])});
+        {from, graph->weight(from), transport_.values(place + line, length_), std::bit_cast<double>(stamp.number)});
   }
   return halos_;
 }
@@ -152,7 +155,7 @@ void PortWindow::release(std::int64_t step) {
   const std::int64_t next = step + slots_;
   const auto graph = topology_.at(next);
   for (const int from : graph->in[static_cast<std::size_t>(rank)]) {
-    HaloTransport::Peer& writer = writers_[static_cast<std::size_t>(from)];
+    HaloTransport::Peer& writer = *writers_[static_cast<std::size_t>(from)];
     transport_.set_counter(writer, cleared(rank), next + 1);
     if (writer.in_flight) cleared_for_.push_back(from);
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -53,8 +52,8 @@ class PortWindow {
 
  private:
   // Where things lie in every rank's region: a cache line for the newest version that each rank has completed here, one
-  // for the newest that this rank may write to each rank, then the ports: a line for
-  // the number and when the put began, then the halo.
+  // for the newest that this rank may write to each rank, then the ports: a line for the halo's stamp, whose number is
+  // the bits of the one that goes with it, then the halo.
   static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
   [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
@@ -67,12 +66,12 @@ class PortWindow {
   std::int64_t slots_, first_step_;
   TransportOptions options_;
   HaloTransport transport_;
-  std::vector<HaloTransport::Peer> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
-  std::vector<int> sent_to_;                            // of the last put
-  std::vector<int> cleared_for_;                        // since the last flush
-  std::array<std::int64_t, 2> header_{};                // of the last put: the number's bits, when it began
-  std::vector<Halo> halos_;                             // of the last wait
-  std::int64_t put_step_, read_step_;                   // that come next
+  std::vector<HaloTransport::Peer*> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
+  std::vector<int> sent_to_;                             // of the last put
+  std::vector<int> cleared_for_;                         // since the last flush
+  HaloStamp stamp_{};                                    // of the last put
+  std::vector<Halo> halos_;                              // of the last wait
+  std::int64_t put_step_, read_step_;                    // that come next
   bool flushed_ = true;
   std::int64_t bytes_sent_ = 0;
   RankClock clock_;

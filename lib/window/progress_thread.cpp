@@ -9,6 +9,7 @@
 
 #include "mpi/wait.hpp"
 #include "window/device_window.hpp"
+#include "window/progress_hook.hpp"
 #include "window/shared_segment.hpp"
 
 namespace halograd {
@@ -33,7 +34,7 @@ bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory m
   if (comm.ranks() == 1) return true;
   const int rank = comm.rank(), target = comm.ranks() - 1;
   constexpr std::size_t bytes = trial_floats * sizeof(float);
-  SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put);
+  SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put ? RmaReach::all : RmaReach::other_nodes);
   std::optional<DeviceWindow> device;
   if (memory == HaloMemory::device) device.emplace(comm, bytes);
   if (!segment.window() && !device) return true;  // stores
@@ -80,6 +81,7 @@ void ProgressThread::run(int interval_us) {
       int found = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.handle(), &found, MPI_STATUS_IGNORE);
     }
+    ProgressHook::run_all();
     seconds_.store(processor_seconds(), std::memory_order_relaxed);
     std::this_thread::sleep_for(std::chrono::microseconds(interval_us));
   }
@@ -87,8 +89,10 @@ void ProgressThread::run(int interval_us) {
 
 std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, const Communicator& comm, int nodes,
                                                      HaloMemory memory) {
+  if (config.progress_us == 0) return nullptr;
   const bool stores_only = nodes == 1 && !config.force_put && memory == HaloMemory::host;
-  if (config.progress_us == 0 || stores_only || progresses_by_itself(comm, config.force_put, memory)) return nullptr;
+  const bool has_hooks = comm.largest(ProgressHook::exist() ? 1 : 0) == 1;
+  if (!has_hooks && (stores_only || progresses_by_itself(comm, config.force_put, memory))) return nullptr;
   return std::make_unique<ProgressThread>(comm, config.progress_us);
 }
 

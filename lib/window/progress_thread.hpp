@@ -16,8 +16,8 @@ namespace halograd {
 /// their reader next calls MPI. `force_put` as in HaloTransport; `memory`: what the put is from and to.
 bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory = HaloMemory::host);
 
-/// Keeps MPI going while a rank computes: looks into it in bursts, which cost little and yet let a put of many pieces
-/// through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
+/// Keeps MPI going while a rank computes, and runs the hooks (window/progress_hook.hpp): looks into it in bursts, which
+/// cost little and yet let a put of many pieces through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
 class ProgressThread {
  public:
   /// Collective: duplicates `comm`.
@@ -39,8 +39,8 @@ class ProgressThread {
   std::thread thread_;
 };
 
-/// Collective: a thread where comm.progress_us asks for one, some ranks are reached by MPI only, and MPI does not
-/// progress by itself; otherwise none. `nodes`: of the communicator; `memory`: of the halos.
+/// Collective: a thread where comm.progress_us allows one and either there are hooks or some ranks are reached by MPI
+/// only, and it does not progress by itself; otherwise none. `nodes`: of the communicator; `memory`: of the halos.
 std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, const Communicator& comm, int nodes,
                                                      HaloMemory memory = HaloMemory::host);
 

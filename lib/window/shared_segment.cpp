@@ -22,13 +22,14 @@ std::byte* aligned(void* memory) {
 
 }  // namespace
 
-SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, bool force_rma)
+SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, RmaReach reach)
     : comm_(comm), node_(comm.node()) {
   require_memory(bytes);
   node_memory_ = NodeMemory(comm, bytes + alignment);
   map_ranks();
   const int ranks = comm_.ranks();
-  if (ranks > 1 && (force_rma || node_.ranks() < ranks)) window_ = OwnedWindow::over(comm_, own(), bytes);
+  const bool needed = reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < ranks);
+  if (ranks > 1 && needed) window_ = OwnedWindow::over(comm_, own(), bytes);
   std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
   sync();
   sync_node();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
+#include "window/progress_thread.hpp"
 
 namespace halograd::halo_window_mpi_test {
 namespace {
@@ -110,10 +112,11 @@ void write_ahead(HaloWindow& window, const std::vector<float>& weights) {
   std::copy_n(weights.begin(), slot.extent(0), slot.data());
 }
 
-/// How halos go: "store" and "put" from and to host memory, "device" from and to device memory, with counters by stores
-/// or, "device_put", by MPI as between nodes.
+/// How halos go: "store", "put" and "send" from and to host memory, "device" from and to device memory, with counters
+/// by stores or, "device_put", by MPI as between nodes. On several nodes "send" leaves stores inside each of them.
 HaloWindow::Options options_of(int slots, const std::string& way) {
-  HaloWindow::Options options{slots, way == "put" || way == "device_put"};
+  HaloWindow::Options options{slots, way == "put" || way == "device_put" || (way == "send" && on_one_node())};
+  if (way == "send") options.carrier = Carrier::send;
   if (way == "device" || way == "device_put") options.memory = HaloMemory::device;
   return options;
 }
@@ -122,6 +125,7 @@ class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int
  protected:
   void SetUp() override {
     if (options_.memory == HaloMemory::device && !device_halos_work()) GTEST_SKIP() << no_device_halos;
+    if (options_.carrier == Carrier::send) receiver_.emplace(MPI_COMM_WORLD, 100);
   }
   [[nodiscard]] Weights weights(std::int64_t version, std::size_t length) const {
     return {options_.memory, weights_of(this_rank(), version, length)};
@@ -130,6 +134,7 @@ class HaloWindowTest : public testing::TestWithParam<std::tuple<std::string, int
   Topology topology_ = topology_of(std::get<0>(GetParam()));
   HaloWindow::Options options_ = options_of(std::get<1>(GetParam()), std::get<2>(GetParam()));
   const std::vector<Neighbour>& in_ = topology_.in_neighbours(this_rank());
+  std::optional<ProgressThread> receiver_;
 };
 
 TEST_P(HaloWindowTest, VersionsArriveExactlyAndUntornUnderRandomDelays) {
@@ -184,7 +189,7 @@ TEST_P(HaloWindowTest, AFastWriterFillsTheSlotsButCannotLapASlowReader) {
 
 INSTANTIATE_TEST_SUITE_P(Edges, HaloWindowTest,
                          testing::Combine(testing::Values("exponential", "one_way"), testing::Values(2, 3),
-                                          testing::Values("store", "put", "device", "device_put")),
+                                          testing::Values("store", "put", "send", "device", "device_put")),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_slots" + std::to_string(std::get<1>(instance.param)) +
                                   "_" + std::get<2>(instance.param);
@@ -202,7 +207,7 @@ TEST(HaloWindow, StoresInsideANodeUnlessTold) {
 }
 
 TEST(HaloWindow, MayBeEmpty) {
-  for (const char* way : {"put", "device"}) {
+  for (const char* way : {"put", "send", "device"}) {
     const HaloWindow::Options options = options_of(2, way);
     HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), 0, options);
     window.put(1, Weights(options.memory, {}).get());
@@ -273,6 +278,7 @@ TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
   const std::size_t length = this_rank() == 0 ? 5 : 4;
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, length, {2, false}), Error);
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, options_of(2, this_rank() == 0 ? "device" : "store")), Error);
+  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, options_of(2, this_rank() == 0 ? "send" : "put")), Error);
 }
 
 TEST(HaloWindow, RefusesMoreThanTheNodesSharedMemory) {

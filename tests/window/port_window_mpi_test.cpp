@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include "kernels/random.hpp"
 #include "mpi/communicator.hpp"
 #include "tests/mpi/ranks.hpp"
+#include "window/progress_thread.hpp"
 
 namespace halograd::port_window_mpi_test {
 namespace {
@@ -68,10 +70,22 @@ void dawdle(std::uint64_t most, std::uint64_t call) {
   }
 }
 
-class PortWindowTest : public testing::TestWithParam<std::tuple<std::string, int, bool>> {
+/// How halos go: "store", or as between nodes by "put" or "send".
+TransportOptions options_of(int slots, const std::string& way) {
+  TransportOptions options{slots, way != "store"};
+  if (way == "send") options.carrier = Carrier::send;
+  return options;
+}
+
+class PortWindowTest : public testing::TestWithParam<std::tuple<std::string, int, std::string>> {
  protected:
+  void SetUp() override {
+    if (options_.carrier == Carrier::send) receiver_.emplace(MPI_COMM_WORLD, 100);
+  }
+
   DynamicTopology topology_ = topology_of(std::get<0>(GetParam()));
-  TransportOptions options_{std::get<1>(GetParam()), std::get<2>(GetParam())};
+  TransportOptions options_ = options_of(std::get<1>(GetParam()), std::get<2>(GetParam()));
+  std::optional<ProgressThread> receiver_;
 };
 
 TEST_P(PortWindowTest, EveryStepBringsTheHalosOfItsSendersWholeUnderRandomDelays) {
@@ -131,10 +145,10 @@ TEST_P(PortWindowTest, AFastWriterFillsThePortsButCannotOverwriteWhatIsUnread) {
 INSTANTIATE_TEST_SUITE_P(Graphs, PortWindowTest,
                          testing::Combine(testing::Values("one_peer_exponential", "random_matching",
                                                           "rotating_exponential", "star"),
-                                          testing::Values(2, 3), testing::Bool()),
+                                          testing::Values(2, 3), testing::Values("store", "put", "send")),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_slots" + std::to_string(std::get<1>(instance.param)) +
-                                  (std::get<2>(instance.param) ? "_put" : "_store");
+                                  "_" + std::get<2>(instance.param);
                          });
 
 TEST(PortWindow, RefusesStepsOutOfTurnAndOtherLengths) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -11,19 +12,22 @@
 #include "mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 #include "window/halo_transport.hpp"
+#include "window/progress_hook.hpp"
 
 namespace halograd::progress_thread_mpi_test {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// The last rank computes, for `most` at most, until rank 0's put has come: whether it has. True on the other ranks.
-bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds most) {
+/// The last rank computes, for `most` at most, until what rank 0 writes has come: whether it has. True on the other
+/// ranks.
+bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds most, Carrier carrier) {
   const int target = comm.ranks() - 1;
   const std::vector<float> halo(100'000, 3);
-  HaloTransport transport(comm.handle(), sizeof(std::int64_t) + halo.size() * sizeof(float), {2, true});
-  std::vector<HaloTransport::Peer> peer;
-  if (comm.rank() == 0) peer.push_back(transport.peer(target));
+  HaloTransport transport(comm.handle(), sizeof(std::int64_t) + halo.size() * sizeof(float), {2, true}, carrier);
+  for (const int other : {0, target}) {
+    if (comm.rank() != other && (comm.rank() == 0 || comm.rank() == target)) transport.peer(other);
+  }
   transport.start();
   bool arrived = true;
   if (comm.rank() == target) {
@@ -41,21 +45,23 @@ bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds
   if (comm.rank() == 0) {
     // not while the other is still in the barrier of start(), and MPI progresses there
     MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, comm.handle(), MPI_STATUS_IGNORE);
-    transport.write(peer[0], sizeof(std::int64_t), HostVector<const float>(halo.data(), halo.size()));
+    HaloTransport::Peer& peer = transport.peer(target);
+    transport.write(peer, sizeof(std::int64_t), HostVector<const float>(halo.data(), halo.size()));
     transport.wait_for_puts();
-    transport.flush(peer[0]);
-    transport.set_counter(peer[0], 0, 1);
-    transport.complete(peer[0]);
+    transport.flush(peer);
+    transport.set_counter(peer, 0, 1);
+    transport.complete(peer);
   }
   comm.barrier();
   return arrived;
 }
 
-TEST(ProgressThread, APutComesWhileTheReaderComputes) {
+TEST(ProgressThread, BringsPutsAndMessagesWhileTheReaderComputes) {
   const Communicator comm(MPI_COMM_WORLD);
-  if (comm.ranks() == 1) GTEST_SKIP() << "one rank has nobody to put to";
+  if (comm.ranks() == 1) GTEST_SKIP() << "one rank has nobody to write to";
   const ProgressThread progress(MPI_COMM_WORLD, 200);
-  EXPECT_TRUE(arrives_while_computing(comm, 20s));
+  EXPECT_TRUE(arrives_while_computing(comm, 20s, Carrier::put));
+  EXPECT_TRUE(arrives_while_computing(comm, 20s, Carrier::send));
   // It may have been served within the thread's first burst, whose time is not counted yet.
   const auto end = std::chrono::steady_clock::now() + 20s;
   while (progress.seconds() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
@@ -70,7 +76,7 @@ TEST(ProgressThread, IsMadeWhereAPutDoesNotComeWithoutIt) {
   EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
   EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 1) == nullptr, alone);
   if (comm.ranks() > 1) {
-    EXPECT_EQ(arrives_while_computing(comm, 300ms), alone || comm.rank() != comm.ranks() - 1);
+    EXPECT_EQ(arrives_while_computing(comm, 300ms, Carrier::put), alone || comm.rank() != comm.ranks() - 1);
   }
 }
 
@@ -80,6 +86,31 @@ TEST(ProgressThread, IsMadeForDeviceMemoryInsideANodeToo) {
   const bool alone = progresses_by_itself(MPI_COMM_WORLD, false, HaloMemory::device);
   EXPECT_EQ(alone, comm.smallest(alone ? 1 : 0) == 1);  // all agree
   EXPECT_EQ(make_progress_thread({}, MPI_COMM_WORLD, 1, HaloMemory::device) == nullptr, alone);
+}
+
+TEST(ProgressThread, IsMadeWhereMessagesAreToBeReceived) {
+  CommConfig config;
+  const HaloTransport transport(MPI_COMM_WORLD, 64, {2, true}, Carrier::send);
+  EXPECT_NE(make_progress_thread(config, MPI_COMM_WORLD, 1), nullptr);
+  config.progress_us = 0;
+  EXPECT_EQ(make_progress_thread(config, MPI_COMM_WORLD, 1), nullptr);
+}
+
+TEST(ProgressHook, RunsOnTheThreadAsLongAsItExists) {
+  const Communicator comm(MPI_COMM_WORLD);
+  std::atomic<long> runs = 0;
+  const ProgressThread progress(MPI_COMM_WORLD, 100);
+  {
+    const ProgressHook hook([&] { ++runs; });
+    EXPECT_TRUE(ProgressHook::exist());
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (runs < 3 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+    EXPECT_GE(runs, 3);
+  }
+  const long before = runs;
+  ProgressHook::run_all();
+  EXPECT_EQ(runs, before);
+  comm.barrier();
 }
 
 TEST(ProgressThread, IsNotMadeWhereItIsNotNeeded) {

@@ -60,8 +60,10 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
   const auto& [slots, way] = GetParam();
   const bool on_device = way == "device";
   if (on_device && !device_halos_work()) GTEST_SKIP() << no_device_halos;
-  HaloWindow::Options options{slots, way == "put"};
+  HaloWindow::Options options{slots, way == "put" || way == "free_put" || way == "free_send"};
   options.exact = false;
+  options.free = way == "free_put" || way == "free_send";
+  options.free_carrier = way == "free_put" ? Carrier::put : Carrier::send;
   if (on_device) options.memory = HaloMemory::device;
   HaloWindow window(MPI_COMM_WORLD, topology, length, options);
   std::vector<float> weights(length), copy(length);
@@ -106,17 +108,91 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, StaleHalo,
-                         testing::Combine(testing::Values(2, 3), testing::Values("store", "put", "device")),
+                         testing::Combine(testing::Values(2, 3),
+                                          testing::Values("store", "put", "free_put", "free_send", "device")),
                          [](const auto& instance) {
                            return "slots" + std::to_string(std::get<0>(instance.param)) + "_" +
                                   std::get<1>(instance.param);
                          });
 
-// The other side of the test above: with one slot and no second look at the counter, the same traffic is torn.
+constexpr std::size_t large = std::size_t{1} << 20U;  // floats that no MPI sends before they are received
+
+HaloWindow::Options between_nodes() {
+  HaloWindow::Options options{2, true};
+  options.exact = false;
+  options.free = true;
+  return options;
+}
+
+void put(HaloWindow& window, std::int64_t version) {
+  const std::vector<float> weights(large, payload(this_rank(), version));
+  window.put(version, view(weights));  // which may change then
+  window.flush();
+}
+
+/// Reads until this version or a newer one has come, which is whole; returns its number.
+std::int64_t take(HaloWindow& window, int edge, int from, std::int64_t have, std::int64_t version) {
+  std::vector<float> copy(large);
+  PolitePause pause;
+  for (; have < version; pause()) have = window.copy_latest(edge, have, HostVector<float>(copy.data(), large));
+  EXPECT_EQ(std::count(copy.begin(), copy.end(), payload(from, have)), static_cast<std::ptrdiff_t>(large));
+  return have;
+}
+
+/// Waits for all ranks, and sends what they still wait for.
+void meet(HaloWindow& window, bool has_edges, std::int64_t last) {
+  std::vector<float> copy(large);
+  OwnedRequest barrier;
+  MPI_Ibarrier(MPI_COMM_WORLD, barrier.start());
+  for (PolitePause pause; !barrier.test(); pause()) {
+    if (has_edges) window.copy_latest(0, last, HostVector<float>(copy.data(), large));
+  }
+}
+
+TEST(BackPressure, OneHaloIsUnderWayOnAnEdgeAndTheNewestOneFollowsIt) {
+  constexpr std::int64_t last = 20;
+  const Topology topology = topology_of("ring");
+  const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
+  const auto halo_bytes = static_cast<std::int64_t>(in.size() * large * sizeof(float));
+  HaloWindow window(MPI_COMM_WORLD, topology, large, between_nodes());
+  for (std::int64_t version = 1; version <= last; ++version) put(window, version);  // nobody receives
+  EXPECT_EQ(window.bytes_sent(), halo_bytes);
+  Communicator(MPI_COMM_WORLD).barrier();
+  for (int edge = 0; edge < static_cast<int>(in.size()); ++edge) {
+    EXPECT_EQ(take(window, edge, in[static_cast<std::size_t>(edge)].rank, 0, last), last);
+  }
+  meet(window, !in.empty(), last);
+  for (const EdgeRecord& record : window.edges().take()) EXPECT_EQ(record.halos + record.skipped, last);
+  EXPECT_EQ(window.bytes_sent(), 2 * halo_bytes);
+}
+
+TEST(BackPressure, AReaderThatIsLateHoldsUpItsOwnEdgeOnly) {
+  constexpr std::int64_t last = 5;
+  const std::int64_t ranks = all_ranks();
+  if (ranks < 3) GTEST_SKIP() << "needs a rank that is late, and two that are not";
+  const Topology topology = topology_of("complete");
+  const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
+  HaloWindow window(MPI_COMM_WORLD, topology, large, between_nodes());
+  if (this_rank() == 0) {
+    Communicator(MPI_COMM_WORLD).barrier();  // receives nothing meanwhile
+    return;
+  }
+  std::vector<std::int64_t> have(in.size(), 0);
+  for (std::int64_t version = 1; version <= last; ++version) {
+    put(window, version);
+    for (std::size_t edge = 0; edge < in.size(); ++edge) {
+      if (in[edge].rank != 0) have[edge] = take(window, static_cast<int>(edge), in[edge].rank, have[edge], version);
+    }
+  }
+  meet(window, true, last);
+  EXPECT_LE(window.bytes_sent(), (last * (ranks - 2) + 1) * static_cast<std::int64_t>(large * sizeof(float)));
+}
+
+// The other side of the million copies: with one slot and no second look at the counter, the same traffic is torn.
 TEST(OneSlotUnchecked, IsTorn) {
   if (all_ranks() != 2) GTEST_SKIP() << "a writer and a reader";
   constexpr std::size_t length = 16384, data_at = 64;
-  SharedSegment segment(MPI_COMM_WORLD, data_at + length * sizeof(float), false);
+  SharedSegment segment(MPI_COMM_WORLD, data_at + length * sizeof(float), RmaReach::none);
   std::byte* const there = segment.of(0);
   if (there == nullptr) GTEST_SKIP() << "needs two ranks on one node";
   auto& latest = *reinterpret_cast<std::int64_t*>(there);

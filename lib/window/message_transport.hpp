@@ -1,0 +1,80 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <span>
+
+#include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
+#include "mpi/unwinding.hpp"
+#include "window/progress_hook.hpp"
+
+namespace halograd {
+
+/// Writes into the regions of other ranks by messages, which each rank receives into its own region: in the order in
+/// which a rank sends them, so that a counter changes only after what was written before it has come. A ProgressThread
+/// of the reader receives while it computes; without one, messages come when their reader calls move_on().
+class MessageTransport {
+ public:
+  /// Not collective. `comm` is used by nothing else; `region` is this rank's; `most_floats`: of one message.
+  MessageTransport(const Communicator& comm, std::byte* region, std::size_t most_floats);
+  /// Takes leave of all peers and waits until each has done the same, so that nothing is under way any more; not while
+  /// an exception unwinds this rank's stack.
+  ~MessageTransport();
+  MessageTransport(const MessageTransport&) = delete;
+  MessageTransport& operator=(const MessageTransport&) = delete;
+
+  /// Two ranks name each other before either writes.
+  void add_peer(int rank);
+  /// `values` stay as they are until has_sent(rank).
+  void write(int rank, std::size_t offset, HostVector<const float> values);
+  /// Up to four numbers, each of which changes at once, with all that came before them.
+  void write(int rank, std::size_t offset, std::span<const std::int64_t> numbers);
+  /// Whether all that was written to a peer has left.
+  bool has_sent(int rank);
+  bool has_sent();  ///< to every peer
+
+  /// Receives what has come, without waiting.
+  void move_on();
+
+ private:
+  static constexpr std::size_t most_numbers = 4;
+  /// What a message begins with.
+  struct Heading {
+    std::int64_t offset = 0;   ///< in the reader's region; negative: the last message
+    std::int64_t floats = 0;   ///< that the next message brings
+    std::int64_t numbers = 0;  ///< that stand here
+    std::array<std::int64_t, most_numbers> number{};
+  };
+  struct Sent {
+    Heading heading;
+    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  };
+  /// Both directions between this rank and a peer.
+  struct Link {
+    std::deque<Sent> sent;                     // not known to have left, oldest first
+    MPI_Request receiving = MPI_REQUEST_NULL;  // values, on their way into the region
+    bool ended = false;                        // the peer has taken leave
+  };
+
+  void send(int rank, const Heading& heading, HostVector<const float> values = {});
+  static bool drop_sent(Link& link);
+  void receive(int rank, Link& link);
+  bool all_have_left();
+
+  Communicator comm_;
+  std::byte* region_;
+  std::size_t most_floats_;
+  std::mutex mutex_;  // of all below: a progress thread comes here too
+  std::map<int, Link> links_;
+  Unwinding unwinding_;
+  ProgressHook hook_;
+};
+
+}  // namespace halograd
