@@ -157,10 +157,19 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
   }
 };
 
-/// The newest weights that each neighbour has published, at most `staleness` steps older than this rank's own (-1:
-/// however old). A halo's weight falls with its age, and what it loses goes to the rank's own weights, as does all of
-/// it where a neighbour has published nothing yet or is waited for in vain for `patience` seconds (0: without end).
-/// Such a late neighbour enters again in each step in which it has published something new.
+Pace pace_of(const AveragerConfig& averager) {
+  if (averager.staleness < 0 || averager.patience > 0) return Pace::free;
+  return averager.staleness > 0 ? Pace::bounded : Pace::lockstep;
+}
+
+/// The newest weights that each neighbour has published, at most `staleness` steps old (-1: however old). A halo's
+/// weight falls with its age, and what it loses goes to the rank's own weights, as does all of it where a neighbour has
+/// published nothing yet or is waited for in vain for `patience` seconds (0: without end). Such a late neighbour enters
+/// again in each step in which it has published something new.
+///
+/// Ranks that may wait without end make equally many steps: a halo's age is the number of steps that its version is
+/// behind this rank's own. Other ranks make as many steps as they can, which says nothing about each other's: there it
+/// is the number of own steps since the halo came.
 class StaleNeighbourAverager final : public NeighbourAverager {
  public:
   StaleNeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
@@ -169,8 +178,10 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         age_factor_(context.averager.age_factor),
         patience_(context.averager.patience),
         report_seconds_(options.report_seconds),
+        by_version_(pace_of(context.averager) == Pace::bounded),
         first_version_(context.first_step),
         have_(neighbours_.size(), context.first_step),
+        since_(neighbours_.size(), context.first_step),
         late_(neighbours_.size(), false) {
     copies_.reserve(neighbours_.size());
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) copies_.emplace_back(options.memory, halo_length());
@@ -189,7 +200,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         window_.edges().left_out(static_cast<int>(edge));
         continue;
       }
-      const std::int64_t age = std::max<std::int64_t>(0, own - have_[edge]);
+      const std::int64_t age = age_of(edge, own);
       window_.edges().mixed(static_cast<int>(edge), age);
       const double weight = neighbours_[edge].weight * std::pow(age_factor_, static_cast<double>(age));
       self_weight -= weight;
@@ -202,8 +213,10 @@ class StaleNeighbourAverager final : public NeighbourAverager {
   /// again before it is within the bound: one that was held up once and then keeps pace would never be.
   bool fetch(std::size_t edge, std::int64_t own) {
     const auto newest = [&] {
-      have_[edge] = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge].values());
-      return staleness_ < 0 || have_[edge] >= std::max(first_version_, own - staleness_);
+      const std::int64_t version = window_.copy_latest(static_cast<int>(edge), have_[edge], copies_[edge].values());
+      if (version > have_[edge]) since_[edge] = own;
+      have_[edge] = version;
+      return staleness_ < 0 || age_of(edge, own) <= staleness_;
     };
     const std::int64_t before = have_[edge];
     bool in_bound = newest();
@@ -216,7 +229,8 @@ class StaleNeighbourAverager final : public NeighbourAverager {
         in_bound = newest();
         if (in_bound || reported || pause.seconds() < report_seconds_) continue;
         reported = true;
-        window_.report_late(static_cast<int>(edge), own - staleness_, have_[edge], pause.seconds());
+        const std::int64_t wanted = by_version_ ? own - staleness_ : have_[edge] + 1;
+        window_.report_late(static_cast<int>(edge), wanted, have_[edge], pause.seconds());
       }
       waited_ += pause.seconds();
       window_.edges().waited(static_cast<int>(edge), pause.seconds());
@@ -226,19 +240,20 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     return in_bound || back;
   }
 
+  [[nodiscard]] std::int64_t age_of(std::size_t edge, std::int64_t own) const {
+    return std::max<std::int64_t>(0, own - (by_version_ ? have_[edge] : since_[edge]));
+  }
+
   std::int64_t staleness_;
   double age_factor_, patience_, report_seconds_;
+  bool by_version_;  // ages
   std::int64_t first_version_;
-  std::vector<std::int64_t> have_;  // per in-edge: the version in copies_; first_version_: none yet
+  std::vector<std::int64_t> have_;   // per in-edge: the version in copies_; first_version_: none yet
+  std::vector<std::int64_t> since_;  // per in-edge: the own version of the step in which that one came
   std::vector<bool> late_;
   std::vector<HaloBuffer> copies_;
   double waited_ = 0;
 };
-
-Pace pace_of(const AveragerConfig& averager) {
-  if (averager.staleness < 0 || averager.patience > 0) return Pace::free;
-  return averager.staleness > 0 ? Pace::bounded : Pace::lockstep;
-}
 
 std::unique_ptr<Averager> make_neighbour(const AveragerContext& context) {
   const AveragerConfig& averager = context.averager;

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -336,6 +337,37 @@ TEST(StaleNeighbourAverager, AHalosWeightFallsWithItsAge) {
     }
   }
   Communicator(MPI_COMM_WORLD).barrier();
+}
+
+// Rank 0 makes steps 100, 101, ..., rank 1 is still at its first ones, or the other way round.
+TEST(StaleNeighbourAverager, AnAgeIsThatOfOwnStepsSinceTheHaloCameHoweverManyStepsItsWriterHasMade) {
+  if (all_ranks() != 2) GTEST_SKIP() << "two ranks";
+  for (const int ahead : {0, 1}) {
+    AveragerConfig config = stale(-1);
+    config.age_factor = 0.5;
+    const auto averager = make(config, "ring", 10);  // mixing weight 1/2
+    const Buffer<float> weights("weights", 10);
+    if (this_rank() == ahead) steps(*averager, weights, 0, 100);
+    Communicator(MPI_COMM_WORLD).barrier();
+    Kokkos::deep_copy(weights, this_rank() == 0 ? 0.0F : 1.0F);
+    if (this_rank() == 1) steps(*averager, weights, ahead == 1 ? 100 : 0, ahead == 1 ? 101 : 1);
+    const float published = this_rank() == 1 ? 1 : 0;
+    Communicator(MPI_COMM_WORLD).barrier();
+    averager->take_edges();
+    if (this_rank() == 0) {
+      double expected = published;
+      for (std::int64_t age = 0; age < 4; ++age) {
+        const std::int64_t step = (ahead == 0 ? 100 : 0) + age;
+        steps(*averager, weights, step, step + 1);
+        const double weight = 0.5 * std::pow(0.5, static_cast<double>(age));
+        expected = (1 - weight) * expected + weight;
+        EXPECT_FLOAT_EQ(first_value(weights), static_cast<float>(expected)) << ahead << " " << age;
+      }
+      const EdgeRecord record = averager->take_edges().at(0);
+      EXPECT_EQ(record.staleness, (std::array<std::int64_t, staleness_bins>{1, 1, 1, 1}));
+    }
+    Communicator(MPI_COMM_WORLD).barrier();
+  }
 }
 
 TEST(StaleNeighbourAverager, GoesOnFromAnyStep) {
