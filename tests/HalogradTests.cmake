@@ -171,7 +171,7 @@ function(halograd_add_tests folder label)
     # Whole programs run two at a time, for they wait much; alone run clusters of some twenty processes, and tests that hold
     # the program to a bound in seconds.
     set(processors 1)
-    if(label STREQUAL "slurm" OR stem MATCHES "^(death|compare_pytorch)_test$")
+    if(label MATCHES "^(slurm|network)$" OR stem MATCHES "^(death|compare_pytorch)_test$")
       set(processors 4)
     endif()
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900

@@ -1,0 +1,38 @@
+"""What the tests beside this file have in common: a cluster for the tests of a class, a folder for each test."""
+
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+from lab import CannotRun, Lab
+
+SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "app"))
+from program import DIGITS, MPIEXEC, PROGRAM, main, read_metrics, sets  # noqa: E402, F401: for the tests as well
+
+SKIPPED = 77
+
+
+def cluster(hosts, **options):
+    """A cluster; where this machine cannot have one, the test ends here, and ctest lists it as skipped."""
+    try:
+        return Lab(hosts, **options)
+    except CannotRun as reason:
+        print(f"\n*** NETWORKS ARE NOT TESTED HERE: {reason} ***\n", flush=True)
+        sys.exit(SKIPPED)
+
+
+class LabTest(unittest.TestCase):
+    HOSTS = 2
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cluster(cls.HOSTS)
+        cls.addClassCleanup(cls.lab.close)
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="halograd_network_")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(self.lab.end_all)
