@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "app/benchmark_table.hpp"
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
-#include "data/dataset.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "nn/precisions.hpp"
@@ -49,15 +47,10 @@ BenchmarkCase named_case(const BenchmarkArguments& arguments, const std::string&
   return result;
 }
 
-BenchmarkCase run_file_case(const BenchmarkArguments& arguments, const RunConfig& config) {
+BenchmarkCase described_case(const BenchmarkArguments& arguments, const RunConfig& config) {
   BenchmarkCase result;
   result.run = config;
-  if (arguments.input.empty() || arguments.classes == 0) {
-    const auto data = open_dataset(config.data, Split::train, config.training.seed);
-    result.input = data->shape();
-    result.labels_per_image = data->labels_per_image();
-    result.classes = std::max(data->classes(), data->target_values());
-  }
+  if (arguments.input.empty() || arguments.classes == 0) result = run_file_case(config);
   apply(arguments, result);
   return result;
 }
@@ -82,7 +75,7 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
     for (const std::string& name : arguments.networks) cases.push_back(named_case(arguments, name));
     if (!arguments.file.empty()) {
       config = read_config(arguments.file, arguments.overrides);
-      cases.push_back(run_file_case(arguments, config));
+      cases.push_back(described_case(arguments, config));
     }
   });
   session.start_kokkos(arguments.threads > 0 ? arguments.threads : config.training.threads);

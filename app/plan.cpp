@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -7,27 +8,40 @@
 #include <vector>
 
 #include "app/commands.hpp"
+#include "app/plan_output.hpp"
 #include "app/session.hpp"
-#include "graph/recommendation.hpp"
+#include "averagers/codec_table.hpp"
+#include "kernels/codec.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "run/cluster_config.hpp"
+#include "run/read.hpp"
+#include "run/recommendation.hpp"
 #include "support/text.hpp"
 #include "train/benchmark.hpp"
+#include "train/noise_scale.hpp"
 
 namespace halograd {
 namespace {
 
-constexpr int planned_slots = 2;  // comm.slots
+// Without data the batch goes up to so many times the network's usual one. Shallue et al. (JMLR 2019) found that steps
+// stop being twice as useful with twice the batch between 2^9 and 2^13 images for networks like those built in, whose
+// usual batches are 32 to 128.
+constexpr int usual_batches = 16;
 
 struct PlanArguments {
   std::string network;
+  std::string file;
+  std::vector<std::string> overrides;
   std::string cluster_file;
-  std::optional<int> nodes, ranks_per_node;
-  std::optional<double> latency_us, bandwidth_gb, memory_gb;
+  std::optional<int> nodes, ranks_per_node, most_batch;
+  std::optional<double> latency_us, bandwidth_gb, memory_gb, spread, slowest;
   std::vector<int> batches{8, 16, 32, 64, 128, 256};
+  int warm_up_steps = 100;
   double seconds = 1;
   int threads = 0;
+  bool all = false;
+  bool json = false;
 };
 
 ClusterConfig described(const PlanArguments& arguments) {
@@ -38,101 +52,95 @@ ClusterConfig described(const PlanArguments& arguments) {
   cluster.latency_us = arguments.latency_us.value_or(cluster.latency_us);
   cluster.bandwidth_gb = arguments.bandwidth_gb.value_or(cluster.bandwidth_gb);
   cluster.memory_gb = arguments.memory_gb.value_or(cluster.memory_gb);
+  cluster.spread = arguments.spread.value_or(cluster.spread);
+  cluster.slowest = arguments.slowest.value_or(cluster.slowest);
   const double ranks = static_cast<double>(cluster.nodes) * cluster.ranks_per_node;
   HALOGRAD_REQUIRE(ranks <= 65536, "plan: ", cluster.nodes, " nodes of ", cluster.ranks_per_node, " ranks are ", ranks,
                    " ranks; expected at most 65536");
   return cluster;
 }
 
-std::vector<MeasuredBatch> measure(const PlanArguments& arguments, double& model_bytes) {
-  std::vector<MeasuredBatch> batches;
-  std::printf("\n%8s %10s %10s %12s\n", "batch", "step ms", "images/s", "memory");
+/// What is measured: a reference network, or a run file's network with its data.
+BenchmarkCase case_of(const PlanArguments& arguments) {
+  HALOGRAD_REQUIRE(arguments.network.empty() != arguments.file.empty(),
+                   "plan: expected either --network, for example --network resnet18, or --data with a run file");
+  return arguments.file.empty() ? reference_case(arguments.network)
+                                : run_file_case(read_config(arguments.file, arguments.overrides));
+}
+
+void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, PlannedJob& job) {
+  if (!arguments.json) std::printf("\n%8s %10s %10s %12s\n", "batch", "step ms", "images/s", "memory");
   for (const int batch : arguments.batches) {
-    BenchmarkCase each = reference_case(arguments.network);
+    BenchmarkCase each = benchmark;
     each.run.training.batch = batch;
     each.seconds = arguments.seconds;
     const BenchmarkResult result = run_benchmark(each);
-    model_bytes = sizeof(float) * static_cast<double>(result.parameters);
+    const double model_bytes = sizeof(float) * static_cast<double>(result.parameters);
+    job.parameters = result.parameters;
+    const double seconds = std::max(result.seconds, 1e-6 * benchmark.run.comm.inject.compute_us);
     // weights, gradients, two buffers of an optimizer, the mean; and what lies between layers
-    batches.push_back({batch, result.seconds, 5 * model_bytes + result.arena_bytes});
-    std::printf("%8d %10.3f %10.0f %12s\n", batch, 1e3 * result.seconds, batch / result.seconds,
-                human_bytes(batches.back().memory_bytes).c_str());
+    job.batches.push_back({batch, seconds, 5 * model_bytes + result.arena_bytes});
+    if (arguments.json) continue;
+    std::printf("%8d %10.3f %10.0f %12s\n", batch, 1e3 * seconds, batch / seconds,
+                human_bytes(job.batches.back().memory_bytes).c_str());
     std::fflush(stdout);
   }
-  return batches;
 }
 
-void print_candidates(const std::vector<Candidate>& all, int batch) {
-  std::printf("\n%-15s %-12s %3s %8s %12s %10s %11s %12s %12s\n", "averager", "topology", "H", "gap/H", "MB sent/step",
-              "step ms", "efficiency", "images/s", "memory/node");
-  for (const Candidate& each : all) {
-    if (each.batch != batch) continue;
-    std::printf("%-15s %-12s %3d %8.3g %12.3g %10.3f %9.1f %% %12.0f %12s%s\n", each.averager.c_str(),
-                each.topology.empty() ? "-" : each.topology.c_str(), each.every, each.mixing(), 1e-6 * each.step.bytes,
-                1e3 * each.step.step_seconds, 100 * each.step.efficiency, each.images_per_second,
-                human_bytes(each.node_memory).c_str(),
-                !each.fits                     ? "  does not fit"
-                : each.mixing() < least_mixing ? "  mixes too slowly"
-                                               : "");
+BatchBound bound_of(const PlanArguments& arguments, const BenchmarkCase& benchmark) {
+  if (arguments.most_batch) return {*arguments.most_batch, "as asked for (--max-batch)"};
+  if (arguments.file.empty()) {
+    return {usual_batches * benchmark.run.training.batch,
+            format("%d times the usual batch of the network; --data measures the gradient noise scale", usual_batches)};
   }
+  const NoiseScale scale = measure_noise_scale(benchmark.run, arguments.warm_up_steps);
+  const std::string range = significant(scale.least) + " to " + significant(scale.most);
+  const bool found = std::isfinite(scale.images);
+  const int images = static_cast<int>(std::clamp(found ? scale.images : scale.least, 1.0, 1e9));
+  return {images, "the gradient noise scale (" + range + (found ? "" : ", the lower end is taken") +
+                      " images, two standard errors), at which a step is half as useful per image"};
 }
 
-void print_recommendation(const std::vector<Candidate>& all, const Candidate& best, int ranks) {
-  double fastest = 0, allreduce = 0;
-  for (const Candidate& each : all) {
-    const bool sums = !each.on_topology();
-    if (!sums && each.fits && each.mixing() >= least_mixing) fastest = std::max(fastest, each.images_per_second);
-    if (sums && each.batch == best.batch) allreduce = std::max(allreduce, each.images_per_second);
+void describe(const std::string& network, const ClusterConfig& cluster) {
+  std::printf("%s on %s of %s, latency %g us, %g GB/s per node\n", network.c_str(),
+              counted(cluster.nodes, "node").c_str(), counted(cluster.ranks_per_node, "rank").c_str(),
+              cluster.latency_us, cluster.bandwidth_gb);
+  if (cluster.spread > 0 || cluster.slowest > 1) {
+    std::printf("computing of a step: spread %g %% from step to step, the slowest rank takes %g times as long\n",
+                100 * cluster.spread, cluster.slowest);
   }
-  std::printf("\nRecommended\n");
-  std::printf(
-      "  training.batch = %d  # %d images per rank: the smallest batch with %.0f %% of the largest throughput\n",
-      best.batch * ranks, best.batch, 100 * best.images_per_second / fastest);
-  const double gain = 100 * (best.images_per_second / allreduce - 1);
-  if (gain < 1) {
-    std::printf(
-        "  averager.name = \"allreduce\"  # the model predicts %+.1f %% images/s with neighbours; repeatable, the same "
-        "on all ranks\nIf ranks differ in speed, or nodes are far apart:\n",
-        gain);
-  }
-  std::printf("  averager.name = \"neighbour\"  # the model predicts %+.1f %% images/s against the better all-reduce\n",
-              gain);
-  if (best.every > 1) {
-    std::printf("  averager.every = %d  # an exchange in every step would cost more than 2 %%; this costs %.1f %%\n",
-                best.every, 100 * (1 - best.step.efficiency));
-  } else {
-    std::printf("  averager.every = 1  # the exchange costs %.1f %% of the step\n", 100 * (1 - best.step.efficiency));
-  }
-  std::printf(
-      "  topology.kind = \"%s\"  # mixes best of these: a step removes %.3g of the distance between replicas, a ring "
-      "of 16 ranks %.2g\n",
-      best.topology.c_str(), best.mixing(), least_mixing);
 }
 
 void plan(const PlanArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
-  ClusterConfig description;
+  ClusterConfig cluster;
+  BenchmarkCase benchmark;
   comm.together([&] {
     HALOGRAD_REQUIRE(comm.ranks() == 1, "plan measures one rank, but ", comm.ranks(),
                      " were started; the cluster is described by --nodes and --ranks-per-node");
-    description = described(arguments);
-    (void)reference_case(arguments.network);
+    cluster = described(arguments);
+    benchmark = case_of(arguments);
   });
   session.start_kokkos(arguments.threads);
-  const int ranks = description.nodes * description.ranks_per_node;
-  std::printf("%s on %d nodes of %d ranks, latency %g us, %g GB/s per node\n", arguments.network.c_str(),
-              description.nodes, description.ranks_per_node, description.latency_us, description.bandwidth_gb);
-  double model_bytes = 0;
-  const std::vector<MeasuredBatch> batches = measure(arguments, model_bytes);
-  Cluster cluster;
-  cluster.ranks = ranks;
-  cluster.node_memory = 1e9 * description.memory_gb;
-  cluster.machine = {1e-6 * description.latency_us, 1e9 * description.bandwidth_gb,
-                     measure_memory_bandwidth(ExecutionSpace()), description.ranks_per_node};
-  const std::vector<Candidate> all = candidates(cluster, model_bytes, batches, planned_slots);
-  const Candidate best = recommended(all);
-  print_candidates(all, best.batch);
-  print_recommendation(all, best, ranks);
+  if (!arguments.json) describe(benchmark.run.network.name, cluster);
+  const BatchBound bound = bound_of(arguments, benchmark);
+  PlannedJob job;
+  job.ranks = cluster.nodes * cluster.ranks_per_node;
+  job.node_memory = 1e9 * cluster.memory_gb;
+  job.uneven = {cluster.spread, cluster.slowest};
+  job.most_batch = bound.images;
+  measure(arguments, benchmark, job);
+  job.machine = {1e-6 * cluster.latency_us, 1e9 * cluster.bandwidth_gb, measure_memory_bandwidth(ExecutionSpace()),
+                 cluster.ranks_per_node};
+  const std::vector<Candidate> all = candidates(job, [](const AveragerConfig& averager) {
+    return measure_codec_speed(ExecutionSpace(), codec_row_of(averager).codec(averager));
+  });
+  const PlanOutput output{job, bound, all, recommended(all, job.uneven)};
+  if (arguments.json) {
+    output.print_json();
+  } else {
+    output.print(arguments.all);
+  }
 }
 
 }  // namespace
@@ -140,11 +148,16 @@ void plan(const PlanArguments& arguments, Session& session) {
 void add_plan(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command =
-      app.add_subcommand("plan", "Recommend batch, topology and steps between exchanges for a job on a cluster");
-  command->add_option("--network", arguments->network, "Reference network, which is measured here on one rank")
-      ->required();
+      app.add_subcommand("plan", "Recommend batch, averager, topology and period for a job on a cluster");
+  CLI::Option* network =
+      command->add_option("--network", arguments->network, "Reference network, which is measured here on one rank");
+  CLI::Option* file = command->add_option("--data", arguments->file,
+                                          "Run file whose network is measured instead, and with its data the gradient "
+                                          "noise scale, which bounds the batch");
+  file->excludes(network);
+  command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE")->needs(file);
   command->add_option("--cluster", arguments->cluster_file,
-                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb and memory_gb");
+                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb, memory_gb, spread and slowest");
   command->add_option("--nodes", arguments->nodes, "Nodes of the job")->check(CLI::PositiveNumber);
   command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks per node")->check(CLI::PositiveNumber);
   command->add_option("--latency-us", arguments->latency_us, "Network latency between nodes in microseconds")
@@ -153,9 +166,28 @@ void add_plan(CLI::App& app, Session& session) {
       ->check(CLI::PositiveNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--spread", arguments->spread,
+                   "Standard deviation of a rank's computing from step to step, relative to its mean (default: 0)")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      ->add_option("--slowest", arguments->slowest,
+                   "Factor by which the computing of the slowest rank takes longer in every step (default: 1)")
+      ->check(CLI::Range(1.0, 1e6));
   command->add_option("--batch", arguments->batches, "Batch sizes per rank to measure, separated by commas")
       ->delimiter(',')
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--max-batch", arguments->most_batch,
+                   "Largest batch over all ranks (default: the gradient noise scale with --data, else 16 times the "
+                   "network's usual batch)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--warm-up-steps", arguments->warm_up_steps,
+                   "Training steps before the gradient noise scale is measured")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(file)
       ->capture_default_str();
   command
       ->add_option("--seconds", arguments->seconds,
@@ -164,6 +196,8 @@ void add_plan(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--threads", arguments->threads, "Number of threads (default: as in training)")
       ->check(CLI::PositiveNumber);
+  command->add_flag("--all", arguments->all, "Show all candidates of all batches, and why some are not recommended");
+  command->add_flag("--json", arguments->json, "Print one JSON object with all candidates");
   command->callback([arguments, &session] { plan(*arguments, session); });
 }
 

@@ -8,10 +8,13 @@
 #include "app/commands.hpp"
 #include "app/session.hpp"
 #include "app/simulation.hpp"
-#include "graph/mixing.hpp"
+#include "averagers/averager_table.hpp"
+#include "averagers/codec_table.hpp"
+#include "kernels/codec.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "kernels/sparse_product.hpp"
+#include "run/read.hpp"
 #include "train/benchmark.hpp"
 #include "window/network_speed.hpp"
 
@@ -26,6 +29,7 @@ struct SimulateArguments {
   double compute_ms = 100;
   double parameters = 11173962;
   std::string network;
+  std::vector<std::string> overrides;
   int batch = 0;
   int threads = 0;
   std::string csv;
@@ -36,13 +40,19 @@ void print_fact(const char* label, double value, const char* unit, const char* s
   std::printf("%-18s %.4g %s, %s\n", label, value, unit, source);
 }
 
-void describe_network(const SimulateArguments& arguments, StepWork& work) {
+/// Bytes of a model in MB.
+double megabytes(std::size_t parameters) {
+  return 1e-6 * sizeof(float) * static_cast<double>(parameters);
+}
+
+void describe_network(const SimulateArguments& arguments, SimulationOptions& simulation) {
+  StepWork& work = simulation.work;
   if (arguments.network.empty()) {
     work.compute_seconds = 1e-3 * arguments.compute_ms;
-    work.model_bytes = sizeof(float) * arguments.parameters;
+    simulation.parameters = static_cast<std::size_t>(arguments.parameters);
     print_fact("compute per step", arguments.compute_ms, "ms",
                "given or assumed (--compute-ms, or --network to measure)");
-    print_fact("model", 1e-6 * work.model_bytes, "MB", "given or assumed (--parameters, or --network)");
+    print_fact("model", megabytes(simulation.parameters), "MB", "given or assumed (--parameters, or --network)");
     return;
   }
   BenchmarkCase each = reference_case(arguments.network);
@@ -50,10 +60,10 @@ void describe_network(const SimulateArguments& arguments, StepWork& work) {
   each.seconds = 2;
   const BenchmarkResult result = run_benchmark(each);
   work.compute_seconds = result.seconds;
-  work.model_bytes = sizeof(float) * static_cast<double>(result.parameters);
+  simulation.parameters = result.parameters;
   std::printf("%-18s %s, batch %d\n", "network", arguments.network.c_str(), result.batch);
   print_fact("compute per step", 1e3 * work.compute_seconds, "ms", "measured here");
-  print_fact("model", 1e-6 * work.model_bytes, "MB", "of the network");
+  print_fact("model", megabytes(result.parameters), "MB", "of the network");
 }
 
 void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& measured, Machine& machine) {
@@ -80,15 +90,36 @@ void write_csv(const std::string& path, const std::vector<SimulatedRow>& rows) {
   std::printf("Wrote %s\n", path.c_str());
 }
 
+/// The averager of the default run file with some of its keys set.
+AveragerConfig averager_of(const SimulateArguments& arguments) {
+  const std::string any_run = "network.name = \"lenet5\"\ndata.format = \"synthetic\"\n";
+  return parse_config(any_run, "--set", arguments.overrides).averager;
+}
+
+void describe_averager(SimulationOptions& simulation) {
+  const AveragerConfig& averager = simulation.averager;
+  std::printf("%-18s %s, every %d\n", "averager", title_of(averager).c_str(), averager.every);
+  if (!is_coded(averager)) return;
+  simulation.coding = measure_codec_speed(ExecutionSpace(), codec_row_of(averager).codec(averager));
+  print_fact("coding", 1e9 * simulation.coding.encode, "ns per value", "measured here");
+  print_fact("decoding", 1e9 * simulation.coding.decode, "ns per value", "measured here");
+}
+
 void simulate(SimulateArguments arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
-  comm.together([&] { require_possible(arguments.simulation); });
+  comm.together([&] {
+    const int every = arguments.simulation.averager.every;  // --every
+    arguments.simulation.averager = averager_of(arguments);
+    if (every > 1) arguments.simulation.averager.every = every;
+    require_possible(arguments.simulation);
+  });
   session.start_kokkos(arguments.threads);
   const bool linked = comm.ranks() > 1 && (arguments.latency_us == 0 || arguments.bandwidth_gb == 0);
   const NetworkSpeed speed = linked ? measure_network_speed(comm) : NetworkSpeed{};
   comm.together([&] {  // one rank does the rest, the others wait for it without holding a core
     if (comm.rank() != 0) return;
-    describe_network(arguments, arguments.simulation.work);
+    describe_network(arguments, arguments.simulation);
+    describe_averager(arguments.simulation);
     describe_machine(arguments, speed, arguments.simulation.machine);
     std::printf("%-18s %s\n", "sparse products", sparse_product_maker());
     const std::vector<SimulatedRow> rows = simulate_all(arguments.simulation);
@@ -115,8 +146,22 @@ void add_simulate(CLI::App& app, Session& session) {
   command->add_option("--ranks-per-node", simulation.machine.ranks_per_node, "Ranks that share a node's network")
       ->check(CLI::Range(1, most_simulated_ranks))
       ->capture_default_str();
-  command->add_option("--every", simulation.work.every, "Steps from one exchange to the next (H)")
+  command->add_option("--every", simulation.averager.every, "Steps from one exchange to the next (H)")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--set", arguments->overrides,
+                   "Set a key of [averager], for example averager.codec=int8 (default: the neighbour averager)")
+      ->type_name("KEY=VALUE");
+  command
+      ->add_option("--spread", simulation.work.uneven.spread,
+                   "Standard deviation of a rank's computing from step to step, relative to its mean")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--slowest", simulation.work.uneven.slowest,
+                   "Factor by which the computing of the slowest rank takes longer in every step")
+      ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   command->add_option("--tolerance", simulation.tolerance, "Consensus: distance to the mean, relative to the start")
       ->check(CLI::Range(1e-12, 0.99))

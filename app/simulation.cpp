@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <sstream>
 
+#include "averagers/averager_table.hpp"
+#include "averagers/exchange_model.hpp"
 #include "graph/mixing.hpp"
 #include "graph/spectral_gap.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
+#include "run/averager_checks.hpp"
 
 namespace halograd {
 namespace {
@@ -25,17 +28,38 @@ long steps_to_tolerance(const SimulationOptions& options, const std::vector<Spar
   return distances.back() <= options.tolerance ? static_cast<long>(distances.size()) : -1;
 }
 
-SimulatedRow neighbour_row(const SimulationOptions& options, int ranks, const std::string& kind) {
-  const std::vector<int> nodes = nodes_of_consecutive(ranks, options.machine.ranks_per_node);
-  const Topology topology = make_topology(config_of(options, kind), ranks, nodes);
-  const EdgeLoad load = edge_load(topology, nodes);
+ModelledJob job_of(const SimulationOptions& options, int ranks) {
+  return {options.machine, ranks, options.parameters};
+}
+
+/// The averager that is asked for, on a graph of ranks or of nodes.
+SimulatedRow averager_row(const SimulationOptions& options, int ranks, const std::string& kind) {
+  const TopologyConfig config = config_of(options, kind);
+  const int node_ranks = options.machine.ranks_per_node;
+  const bool of_nodes = row_of(options.averager).of_nodes;
+  const Topology topology = of_nodes ? make_topology(config, (ranks + node_ranks - 1) / node_ranks)
+                                     : make_topology(config, ranks, nodes_of_consecutive(ranks, node_ranks));
+  const ExchangeModel model(options.averager, config, job_of(options, ranks), options.coding);
   return {ranks,
-          "neighbour",
+          options.averager.name,
           kind,
-          load.most,
+          model.most_neighbours(),
           spectral_gap(topology),
           steps_to_tolerance(options, {sparse_mixing_matrix(topology)}),
-          neighbour_step(options.machine, options.work, load)};
+          model.step(options.work, options.averager.every)};
+}
+
+/// The neighbour averager with another peer in each step.
+SimulatedRow gossip_row(const SimulationOptions& options, int ranks) {
+  const TopologyConfig config = config_of(options, "one_peer_exponential");
+  const ExchangeModel model({}, config, job_of(options, ranks));
+  return {ranks,
+          "gossip",
+          config.kind,
+          model.most_neighbours(),
+          -1,
+          steps_to_tolerance(options, sparse_mixing_matrices({config, ranks})),
+          model.step(options.work, options.averager.every)};
 }
 
 void print(const SimulatedRow& row) {
@@ -51,6 +75,9 @@ void print(const SimulatedRow& row) {
 }  // namespace
 
 void require_possible(const SimulationOptions& options) {
+  HALOGRAD_REQUIRE(row_of(options.averager).exchanges == Exchange::weights, "--set averager.name is \"",
+                   options.averager.name,
+                   "\"; expected an averager that exchanges weights (the all-reduces always have rows of their own)");
   for (const std::string& kind : options.topologies) {
     const TopologyRow& row = row_of(topologies(), kind, "--topology");
     HALOGRAD_REQUIRE(!row.from_file, "--topology ", kind,
@@ -59,6 +86,11 @@ void require_possible(const SimulationOptions& options) {
                      ": gossip on one_peer_exponential always has a row of its own; for other changing graphs use "
                      "halograd topology");
     make_topology(config_of(options, kind), 4);  // refuses a degree
+    RunConfig config;
+    config.averager = options.averager;
+    config.topology = config_of(options, kind);
+    const auto conflict = averager_conflict(config);
+    HALOGRAD_REQUIRE(!conflict, "--topology ", kind, ": ", conflict->message, "; ", conflict->hint);
     const int most = *std::max_element(options.ranks.begin(), options.ranks.end());
     HALOGRAD_REQUIRE(most <= row.most_simulated, "--topology ", kind, ": ", most,
                      " ranks have too many edges to simulate; expected at most ", *row.most_simulated,
@@ -75,12 +107,12 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
     rows.push_back(std::move(row));
   };
   for (const int ranks : options.ranks) {
-    for (const std::string& kind : options.topologies) add(neighbour_row(options, ranks, kind));
-    add({ranks, "gossip", "one_peer_exponential", 1, -1,
-         steps_to_tolerance(options, sparse_mixing_matrices({config_of(options, "one_peer_exponential"), ranks})),
-         gossip_step(options.machine, options.work, ranks)});
-    add({ranks, "ring_allreduce", "", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, ranks)});
-    add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, ranks)});
+    for (const std::string& kind : options.topologies) add(averager_row(options, ranks, kind));
+    add(gossip_row(options, ranks));
+    const double gradient = sizeof(float) * static_cast<double>(options.parameters);
+    const ExchangeWork sum{gradient, 3 * gradient, 0, 1, 2. / 3};  // read twice and written; beside backward
+    add({ranks, "ring_allreduce", "", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, sum, ranks)});
+    add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, sum, ranks)});
   }
   std::printf(
       "steps: until the distance to the mean is %g of its start, \"more\" than %ld; MB sent: per rank and step\n",

@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "config/comm_config.hpp"
 #include "graph/step_model.hpp"
+#include "kernels/codec_speed.hpp"
 
 namespace halograd {
 
@@ -16,22 +18,26 @@ struct SimulationOptions {
   int degree = 4;
   double tolerance = 0.01;
   long most_steps = 2000;
+  AveragerConfig averager;  ///< of the rows with a topology; its period is that of all rows but the all-reduces
+  CodecSpeed coding;        ///< of its codec
   Machine machine;
   StepWork work;
+  std::size_t parameters = 0;
 };
 
 /// A line of its table: an averager on a topology of a given number of ranks.
 struct SimulatedRow {
   int ranks = 0;
-  std::string averager;  ///< neighbour, gossip, ring_allreduce, tree_allreduce
-  std::string topology;  ///< of a neighbour averager; one_peer_exponential of gossip; else empty
+  std::string averager;  ///< as asked for, or gossip, ring_allreduce, tree_allreduce
+  std::string topology;  ///< of the averager; one_peer_exponential of gossip; else empty
   int neighbours = 0;    ///< at most
   double gap = 0;        ///< -1: a dynamic graph has none
   long steps = 0;        ///< to the tolerance; -1: more than were simulated
   StepEstimate step;
 };
 
-/// Throws Error for a topology that there is not, or not for that number of ranks.
+/// Throws Error for a topology that there is not, or not for that number of ranks, and for an averager that is none of
+/// weights or does not take one of the topologies.
 void require_possible(const SimulationOptions& options);
 
 /// Prints the table as it grows and returns it.

@@ -46,13 +46,13 @@ def draw(lines, output):
         "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9", "axes.axisbelow": True, "legend.frameon": False,
     })
     figure, all_axes = plt.subplots(2, 2, figsize=(9.6, 7.2), constrained_layout=True)
-    topologies = [topology for averager, topology in lines if averager == "neighbour"]
+    topologies = [topology for averager, topology in lines if averager not in OTHERS]
     for axes, (column, factor, title, unit, logarithmic) in zip(all_axes.flat, PANELS):
         for (averager, topology), rows in lines.items():
             points = [(int(row["ranks"]), factor * float(row[column])) for row in rows if row[column] != ""]
             if not points or (averager.endswith("allreduce") and column in ("spectral_gap", "steps_to_consensus")):
                 continue
-            if averager == "neighbour":
+            if averager not in OTHERS:
                 label, colour, style = topology, COLOURS[topologies.index(topology) % len(COLOURS)], "o-"
             else:
                 label, colour, style = OTHERS[averager]

@@ -1,8 +1,10 @@
 #include "graph/mixing.hpp"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
+#include "graph/spectral_gap.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
 
@@ -87,6 +89,15 @@ std::vector<double> simulate_mixing(const ExecutionSpace& exec, const std::vecto
     if (distances.back() <= options.tolerance) break;
   }
   return distances;
+}
+
+double mixing_rate(const ExecutionSpace& exec, const Topology& topology) {
+  if (topology.ranks() == 1) return 1;
+  const DynamicTopology* const changing = topology.dynamic();
+  if (changing == nullptr) return spectral_gap(topology);
+  const MixingOptions to_a_tenth{8, 0.1, 1000};
+  const std::vector<double> distances = simulate_mixing(exec, sparse_mixing_matrices(*changing), to_a_tenth);
+  return 1 - std::pow(to_a_tenth.tolerance, 1 / static_cast<double>(distances.size()));
 }
 
 }  // namespace halograd

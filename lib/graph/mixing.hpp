@@ -27,4 +27,9 @@ struct MixingOptions {
 std::vector<double> simulate_mixing(const ExecutionSpace& exec, const std::vector<SparseMatrix>& matrices,
                                     const MixingOptions& options);
 
+/// Share of the distance between replicas that an exchange takes away: the spectral gap or, where the graph changes,
+/// 1 - 0.1^(1/n) with the number n of exchanges that bring the distance to a tenth. 1 for one rank. Throws Error
+/// for graphs that do not repeat.
+double mixing_rate(const ExecutionSpace& exec, const Topology& topology);
+
 }  // namespace halograd

@@ -3,96 +3,137 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/error.hpp"
+
 namespace halograd {
 namespace {
 
-constexpr double copy_traffic = 2;    // bytes of memory traffic a copied byte: read (or its place) and written
-constexpr double reduce_traffic = 3;  // a byte that is added to another: both read, the sum written
-
-/// `exchange`: of which what the hidden share of the computing does not cover is waited for, and at least `last`, what
-/// begins only after the computing. `memory`: on the critical path always.
-StepEstimate estimate(const StepWork& work, double bytes, double exchange, double memory, double hidden,
-                      double last = 0) {
-  StepEstimate step;
-  const double waited = std::max(last, exchange - hidden * work.compute_seconds);
-  step.bytes = bytes / work.every;
-  step.exchange_seconds = exchange;
-  step.step_seconds = work.compute_seconds + (memory + waited) / work.every;
-  step.efficiency = step.step_seconds > 0 ? work.compute_seconds / step.step_seconds : 1;
-  return step;
-}
+constexpr double copy_traffic = 2;  // bytes of memory traffic per copied byte: read and written
 
 int nodes_of(const Machine& machine, int ranks) {
   return (ranks + machine.ranks_per_node - 1) / machine.ranks_per_node;
 }
 
-/// Seconds a byte of a collective: the network's, or memory's where all ranks are on one node.
+/// Seconds per byte of a collective: the network's, or memory's where all ranks are on one node.
 double seconds_per_byte(const Machine& machine, int ranks) {
   return nodes_of(machine, ranks) > 1 ? 1 / machine.bandwidth : copy_traffic / machine.memory_bandwidth;
 }
 
-/// `mix_traffic`: models that mixing reads and writes beside the optimizer's step.
-StepEstimate exchange_step(const Machine& machine, const StepWork& work, const EdgeLoad& load, double mix_traffic) {
-  const double network =
-      load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * work.model_bytes / machine.bandwidth;
-  const double traffic = mix_traffic + (load.inside ? copy_traffic : 0);
-  return estimate(work, load.mean * work.model_bytes, network, traffic * work.model_bytes / machine.memory_bandwidth,
-                  work.hidden_exchange);
+/// Two messages, weights and version, the weights one after the other over the busiest node's network.
+double travel_seconds(const Machine& machine, const ExchangeWork& exchange, const EdgeLoad& load) {
+  return load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * exchange.message_bytes / machine.bandwidth;
 }
 
-StepEstimate allreduce_step(const Machine& machine, const StepWork& work, double messages, double models,
-                            double exchange_models, int ranks) {
-  if (ranks == 1) return estimate(work, 0, 0, 0, 0);
-  const double exchange = messages * machine.latency +
-                          exchange_models * work.model_bytes * seconds_per_byte(machine, ranks) +
-                          reduce_traffic * work.model_bytes / machine.memory_bandwidth;
-  StepWork each_step = work;
-  each_step.every = 1;  // gradients are of no use later
+/// On the critical path, whoever waits for whom.
+double local_seconds(const Machine& machine, const ExchangeWork& exchange) {
+  return exchange.memory_bytes / machine.memory_bandwidth + exchange.coding_seconds;
+}
+
+StepEstimate alone(const StepWork& work) {
+  StepEstimate step;
+  step.step_seconds = work.compute_seconds;
+  step.efficiency = 1;
+  return step;
+}
+
+/// What is common to both paces, before the time of the step is known.
+StepEstimate over_edges(const Machine& machine, const ExchangeWork& exchange, const std::vector<EdgeLoad>& loads) {
+  StepEstimate step;
+  for (const EdgeLoad& load : loads) {
+    const auto turns = static_cast<double>(loads.size());
+    step.exchange_seconds += travel_seconds(machine, exchange, load) / turns;
+    step.bytes += load.mean * exchange.message_bytes / turns;
+  }
+  return step;
+}
+
+bool has_edges(const std::vector<EdgeLoad>& loads) {
+  return std::any_of(loads.begin(), loads.end(), [](const EdgeLoad& load) { return load.most > 0; });
+}
+
+StepEstimate allreduce_step(const Machine& machine, const StepWork& work, const ExchangeWork& exchange, double messages,
+                            double models, double models_in_turn, int ranks) {
+  if (ranks == 1) return alone(work);
+  StepEstimate step;
+  step.bytes = models * exchange.message_bytes;
+  step.exchange_seconds = messages * machine.latency +
+                          models_in_turn * exchange.message_bytes * seconds_per_byte(machine, ranks) +
+                          local_seconds(machine, exchange);
   // The last bucket is complete when the computing is, and its messages follow each other.
-  return estimate(each_step, models * work.model_bytes, exchange, 0, work.hidden_allreduce, messages * machine.latency);
+  const double waited =
+      std::max(messages * machine.latency, step.exchange_seconds - exchange.hidden * work.compute_seconds);
+  step.step_seconds = slowest_of(ranks, work.uneven) * work.compute_seconds + waited;
+  step.efficiency = work.compute_seconds / step.step_seconds;
+  return step;
 }
 
 }  // namespace
 
-EdgeLoad edge_load(const Topology& topology, const std::vector<int>& node_of_rank) {
-  EdgeLoad load;
-  std::vector<int> crossing;
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    const auto node = static_cast<std::size_t>(node_of_rank.at(static_cast<std::size_t>(rank)));
-    if (crossing.size() <= node) crossing.resize(node + 1, 0);
-    int inside = 0;
-    for (const Neighbour& neighbour : topology.out_neighbours(rank)) {
-      const bool same = node_of_rank[static_cast<std::size_t>(neighbour.rank)] == static_cast<int>(node);
-      inside += same ? 1 : 0;
-      crossing[node] += same ? 0 : 1;
-    }
-    const int all = static_cast<int>(topology.out_neighbours(rank).size());
-    load.mean += static_cast<double>(all) / topology.ranks();
-    load.most = std::max(load.most, all);
-    load.inside = load.inside || inside > 0;
+std::vector<EdgeLoad> edge_loads(const Topology& topology, const std::vector<int>& node_of_rank) {
+  std::vector<EdgeLoad> loads;
+  const DynamicTopology* const changing = topology.dynamic();
+  if (changing == nullptr) {
+    loads.push_back({topology.graph()});
+  } else {
+    HALOGRAD_REQUIRE(changing->period() > 0, "topology ", topology.kind(), ": its graphs do not repeat");
+    for (std::int64_t step = 0; step < changing->period(); ++step) loads.push_back({changing->at(step)->in});
   }
-  load.crossing = *std::max_element(crossing.begin(), crossing.end());
-  return load;
+  for (EdgeLoad& load : loads) {
+    std::vector<int> out(load.in.size(), 0), crossing(load.in.size(), 0);
+    for (std::size_t rank = 0; rank < load.in.size(); ++rank) {
+      for (const int from : load.in[rank]) {
+        const int source_node = node_of_rank.at(static_cast<std::size_t>(from));
+        const bool same = source_node == node_of_rank.at(rank);
+        ++out[static_cast<std::size_t>(from)];
+        load.inside = load.inside || same;
+        crossing.at(static_cast<std::size_t>(source_node)) += same ? 0 : 1;
+      }
+      load.mean += static_cast<double>(load.in[rank].size()) / static_cast<double>(load.in.size());
+    }
+    load.most = *std::max_element(out.begin(), out.end());
+    load.crossing = *std::max_element(crossing.begin(), crossing.end());
+  }
+  return loads;
 }
 
-StepEstimate neighbour_step(const Machine& machine, const StepWork& work, const EdgeLoad& load) {
-  return load.most == 0 ? estimate(work, 0, 0, 0, 0) : exchange_step(machine, work, load, load.most);
+StepEstimate lockstep_step(const Machine& machine, const StepWork& work, const ExchangeWork& exchange,
+                           const std::vector<EdgeLoad>& loads) {
+  if (!has_edges(loads)) return alone(work);
+  StepEstimate step = over_edges(machine, exchange, loads);
+  std::vector<TimedEdges> edges;
+  for (const EdgeLoad& load : loads) edges.push_back({load.in, travel_seconds(machine, exchange, load)});
+  const LockstepExchange times{work.compute_seconds, exchange.hidden, local_seconds(machine, exchange), exchange.every};
+  step.step_seconds = lockstep_seconds(edges, times, work.uneven);
+  step.efficiency = work.compute_seconds / step.step_seconds;
+  step.period = exchange.every;
+  step.bytes /= step.period;
+  return step;
 }
 
-StepEstimate gossip_step(const Machine& machine, const StepWork& work, int ranks) {
-  if (ranks == 1) return estimate(work, 0, 0, 0, 0);
-  const bool network = nodes_of(machine, ranks) > 1;
-  // The mix is a pass of its own: own weights and halo read, one written.
-  return exchange_step(machine, work, {1, 1, !network, network ? std::min(ranks, machine.ranks_per_node) : 0}, 3);
+StepEstimate free_step(const Machine& machine, const StepWork& work, const ExchangeWork& exchange,
+                       const std::vector<EdgeLoad>& loads) {
+  if (!has_edges(loads)) return alone(work);
+  StepEstimate step = over_edges(machine, exchange, loads);
+  step.period = std::max<double>(exchange.every, std::ceil(step.exchange_seconds / work.compute_seconds));
+  const double local = local_seconds(machine, exchange) / step.period;
+  const auto ranks = static_cast<double>(loads.front().in.size());
+  const double others = (ranks - 1) / (work.compute_seconds + local);
+  const double slowest = 1 / (work.uneven.slowest * work.compute_seconds + local);
+  step.step_seconds = ranks / (others + slowest);
+  step.efficiency = work.compute_seconds / step.step_seconds;
+  step.bytes /= step.period;
+  return step;
 }
 
-StepEstimate ring_allreduce_step(const Machine& machine, const StepWork& work, int ranks) {
+StepEstimate ring_allreduce_step(const Machine& machine, const StepWork& work, const ExchangeWork& exchange,
+                                 int ranks) {
   const double models = 2.0 * (ranks - 1) / ranks;
-  return allreduce_step(machine, work, 2.0 * (ranks - 1), models, models, ranks);
+  return allreduce_step(machine, work, exchange, 2.0 * (ranks - 1), models, models, ranks);
 }
 
-StepEstimate tree_allreduce_step(const Machine& machine, const StepWork& work, int ranks) {
-  return allreduce_step(machine, work, 2 * std::ceil(std::log2(ranks)), 2.0 * (ranks - 1) / ranks, 2, ranks);
+StepEstimate tree_allreduce_step(const Machine& machine, const StepWork& work, const ExchangeWork& exchange,
+                                 int ranks) {
+  return allreduce_step(machine, work, exchange, 2 * std::ceil(std::log2(ranks)), 2.0 * (ranks - 1) / ranks, 2, ranks);
 }
 
 }  // namespace halograd

@@ -213,8 +213,8 @@ const std::vector<TopologyRow>& topologies() {
                        is_one_way, false,   keys,  slow_above, most_planned, most_simulated};
   };
   const auto changes = [](const char* name, const char* meaning, std::vector<int> (*sources)(const StepRequest&),
-                          std::int64_t (*period)(int), bool pauses_one, const Keys& keys) {
-    return TopologyRow{name, meaning, nullptr, sources, period, pauses_one, one_way, false, keys, 0, 0, 0};
+                          std::int64_t (*period)(int), bool pauses_one, const Keys& keys, int most_planned) {
+    return TopologyRow{name, meaning, nullptr, sources, period, pauses_one, one_way, false, keys, 0, most_planned, 0};
   };
   static const std::vector<TopologyRow> rows{
       stays("ring", "i-1 and i+1", lattice<1, true>, both_ways, {}, 16, any, any),
@@ -228,10 +228,10 @@ const std::vector<TopologyRow>& topologies() {
       stays("complete", "all others", rank_by_rank<complete>, both_ways, {}, 0, 64, 1024),
       stays("random_regular", "degree / 2 random cycles through all ranks", random_regular, both_ways,
             {"degree", "seed"}, 0, 0, any),
-      changes("one_peer_exponential", "i - 2^k in step k", one_peer_exponential, hops, false, {}),
-      changes("random_matching", "random pairs in each step", random_matching, nullptr, true, {"seed"}),
+      changes("one_peer_exponential", "i - 2^k in step k", one_peer_exponential, hops, false, {}, any),
+      changes("random_matching", "random pairs in each step", random_matching, nullptr, true, {"seed"}, 0),
       changes("rotating_exponential", "one_peer_exponential on positions that are dealt anew after each round",
-              rotating_exponential, nullptr, false, {"seed"}),
+              rotating_exponential, nullptr, false, {"seed"}, 0),
       TopologyRow{"file", "the graph of topology.file", nullptr, nullptr, nullptr, false, both_ways, true, Keys{"file"},
                   0, 0, 0},
   };

@@ -13,6 +13,9 @@ void visit(Visitor& v, ClusterConfig& c) {
   v("latency_us", c.latency_us, "microseconds from node to node", above(0));
   v("bandwidth_gb", c.bandwidth_gb, "bandwidth of a node's network per direction, in 1e9 bytes per second", above(0));
   v("memory_gb", c.memory_gb, "memory of a node, in 1e9 bytes; 0: not checked", at_least(0));
+  v("spread", c.spread, "standard deviation of a rank's computing from step to step, relative to its mean",
+    between(0, 1));
+  v("slowest", c.slowest, "factor by which the slowest rank's computing takes longer, in every step", at_least(1));
 }
 
 ClusterConfig read_cluster(const std::string& path) {

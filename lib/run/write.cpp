@@ -91,6 +91,38 @@ class TableWriter {
   bool with_meaning_;
 };
 
+/// A visitor that collects all keys but those of lists.
+class KeyCollector {
+ public:
+  explicit KeyCollector(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  template <class Member>
+  void operator()(const char* key, const Member& member, const std::string&, const Allowed&) {
+    all.push_back({prefix_ + key, toml_value(member)});
+  }
+
+  template <class Struct>
+  void section(const char* key, Struct& member, const char*) {
+    KeyCollector keys(prefix_ + key + ".");
+    visit(keys, member);
+    all.insert(all.end(), keys.all.begin(), keys.all.end());
+  }
+
+  template <class Struct>
+  void list(const char*, std::vector<Struct>&, const char*) {}
+
+  std::vector<KeyValue> all;
+
+ private:
+  std::string prefix_;
+};
+
+std::vector<KeyValue> keys_of(RunConfig config) {
+  KeyCollector keys("");
+  visit(keys, config);
+  return keys.all;
+}
+
 }  // namespace
 
 std::string to_toml(const RunConfig& config) {
@@ -98,6 +130,15 @@ std::string to_toml(const RunConfig& config) {
   TableWriter writer("", true);
   visit(writer, copy);
   return writer.text;
+}
+
+std::vector<KeyValue> different_keys(const RunConfig& config, const RunConfig& other) {
+  const std::vector<KeyValue> here = keys_of(config), there = keys_of(other);
+  std::vector<KeyValue> different;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (here[i].value != there[i].value) different.push_back(here[i]);
+  }
+  return different;
 }
 
 }  // namespace halograd

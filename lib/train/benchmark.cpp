@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "data/dataset.hpp"
 #include "kernels/accelerator.hpp"
 #include "kernels/copy_stream.hpp"
 #include "kernels/random.hpp"
@@ -188,6 +189,16 @@ BenchmarkCase reference_case(const std::string& name) {
   result.run.training.batch = reference.batch;
   result.run.optimizer.learning_rate = 0.01;
   result.run.optimizer.momentum = 0.9;
+  return result;
+}
+
+BenchmarkCase run_file_case(const RunConfig& config) {
+  BenchmarkCase result;
+  result.run = config;
+  const auto data = open_dataset(config.data, Split::train, config.training.seed);
+  result.input = data->shape();
+  result.labels_per_image = data->labels_per_image();
+  result.classes = std::max(data->classes(), data->target_values());
   return result;
 }
 

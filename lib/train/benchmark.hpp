@@ -49,6 +49,10 @@ struct BenchmarkResult {
 /// A reference network as it is usually trained. Throws Error for an unknown name.
 BenchmarkCase reference_case(const std::string& name);
 
+/// A run file's network for images and labels like those of its data, which are opened. Throws Error where they cannot
+/// be.
+BenchmarkCase run_file_case(const RunConfig& config);
+
 /// Trains a network on one random batch: forward, loss, backward, update, nothing else. Throws Error where the network
 /// does not fit in memory, or this build's devices do not compute in that precision.
 BenchmarkResult run_benchmark(const BenchmarkCase& benchmark);

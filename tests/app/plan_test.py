@@ -1,43 +1,86 @@
 #!/usr/bin/env python3
-"""halograd plan: what it recommends follows from the cluster, and a description that is wrong is refused."""
+"""halograd plan: what it recommends follows from the cluster and the data, and a wrong description is refused."""
 
 import re
 
-from program import ProgramTest, main
+from program import DIGITS, ProgramTest, main
 
-QUICK = ["plan", "--network", "lenet5", "--batch", "8,32", "--seconds", "0.1"]
+LENET = ["plan", "--network", "lenet5", "--batch", "8,32", "--seconds", "0.1"]
+# A step whose computing takes 0.1 s on any machine: what is recommended does not depend on this one.
+DIGITS_PLAN = ["plan", "--data", DIGITS, "--set", "comm.inject.compute_us=100000", "--batch", "8,32", "--seconds", "0.1",
+               "--warm-up-steps", "5"]
 
 
 class Plan(ProgramTest):
-    def recommended(self, *words):
-        out = self.succeed(*QUICK, *words, ranks=0)
-        batch = int(re.search(r"training\.batch = (\d+)", out).group(1))
-        every = int(re.search(r"averager\.every = (\d+)", out).group(1))
-        return batch, every, out
+    def plan(self, *words):
+        result = self.succeed_json(*DIGITS_PLAN, *words)
+        self.assertIn(result["recommended"], result["candidates"])
+        self.assertIsNone(result["recommended"]["refused"])
+        return result
 
-    def test_slow_networks_exchange_less_often(self):
-        """240 kB in 0.24 s: far more than a step of these takes, on any machine."""
-        batch, every, out = self.recommended("--nodes", 8, "--bandwidth-gb", 0.001)
-        self.assertIn(batch, (64, 256))
-        self.assertGreater(every, 1)
-        self.assertIn("neighbour", out)
-        self.assertIn("ring_allreduce", out)
+    def test_even_ranks_on_a_fast_network(self):
+        pick = self.plan("--nodes", 8)["recommended"]
+        self.assertEqual(pick["keys"]["averager.name"], '"allreduce"')
+        self.assertNotIn("topology.kind", pick["keys"])
+
+    def test_uneven_ranks_run_free(self):
+        for words in (("--spread", 0.2), ("--slowest", 4)):
+            pick = self.plan("--nodes", 8, *words)["recommended"]
+            self.assertEqual(pick["way"], "free")
+            self.assertEqual(pick["keys"]["averager.staleness"], "-1")
+
+    def test_slow_networks_are_spared_bytes(self):
+        """A replica takes 150 kB: 1.5 s at this bandwidth."""
+        result = self.plan("--nodes", 4, "--bandwidth-gb", 1e-4)
+        allreduce = next(each for each in result["candidates"] if each["averager"] == "allreduce")
+        self.assertLess(result["recommended"]["bytes_per_step"], allreduce["bytes_per_step"] / 2)
+        self.assertLess(result["recommended"]["step_seconds"], allreduce["step_seconds"] / 2)
+
+    def test_the_batch_is_bounded_by_the_noise_scale(self):
+        result = self.plan("--nodes", 4)
+        self.assertIn("gradient noise scale", result["most_batch_reason"])
+        refused = [each for each in result["candidates"] if 4 * each["batch_per_rank"] > result["most_batch"]]
+        self.assertTrue(all(each["refused"] for each in refused if each["batch_per_rank"] > 8))
+
+    def test_a_given_bound(self):
+        out = self.succeed(*DIGITS_PLAN, "--nodes", 4, "--max-batch", 40)
+        self.assertIn("training.batch = 32\n", out)
+        self.assertIn("training.batch is at most 40: as asked for (--max-batch)", out)
+        out = self.succeed(*DIGITS_PLAN, "--nodes", 4, "--max-batch", 20)
+        self.assertIn("NOTE: even the smallest batch measured is more than that over 4 ranks", out)
+
+    def test_the_table_is_short_unless_all_is_asked_for(self):
+        short = self.succeed(*DIGITS_PLAN, "--nodes", 8, "--max-batch", 1000)
+        self.assertEqual(len(re.findall(r"^[ *](?:neighbour|push_sum|allreduce) ", short, re.MULTILINE)), 10, short)
+        self.assertEqual(len(re.findall(r"^\*", short, re.MULTILINE)), 1, short)
+        whole = self.succeed(*DIGITS_PLAN, "--nodes", 8, "--max-batch", 1000, "--all")
+        self.assertGreater(len(re.findall(r"^[ *](?:neighbour|push_sum|allreduce) ", whole, re.MULTILINE)), 40, whole)
+        self.assertIn("mixes too slowly", whole)
+
+    def test_what_is_recommended_can_be_trained(self):
+        keys = self.plan("--nodes", 4, "--spread", 0.2)["recommended"]["keys"]
+        words = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        self.succeed("train", DIGITS, "--check", *words, ranks=4)
 
     def test_a_cluster_from_a_file(self):
-        path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\n")
-        out = self.succeed(*QUICK, "--cluster", path, "--nodes", 3, ranks=0)
+        path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\nspread = 0.1\n")
+        out = self.succeed(*LENET, "--cluster", path, "--nodes", 3)
         self.assertIn("lenet5 on 3 nodes of 2 ranks, latency 2 us, 1.5 GB/s per node", out)
+        self.assertIn("spread 10 % from step to step", out)
+        self.assertIn("training.batch is at most 1024: 16 times the usual batch", out)
 
     def test_refusals(self):
         path = self.write("cluster.toml", "nodes = 4\nrank_per_node = 2\n")
-        self.refuse(*QUICK, "--cluster", path, words=["cluster.toml:2:1", "rank_per_node", "ranks_per_node"], ranks=1)
+        self.refuse(*LENET, "--cluster", path, words=["cluster.toml:2:1", "rank_per_node", "ranks_per_node"], ranks=1)
         path = self.write("cluster.toml", "nodes = 0\n")
-        self.refuse(*QUICK, "--cluster", path, words=["nodes is 0, must be at least 1"], ranks=1)
-        self.refuse(*QUICK, "--cluster", "none.toml", words=["none.toml: cannot be opened"], ranks=1)
+        self.refuse(*LENET, "--cluster", path, words=["nodes is 0, must be at least 1"], ranks=1)
+        self.refuse(*LENET, "--cluster", "none.toml", words=["none.toml: cannot be opened"], ranks=1)
         self.refuse("plan", "--network", "lenet", words=["lenet"], ranks=1)
-        self.refuse(*QUICK, "--nodes", 100000, words=["expected at most 65536"], ranks=1)
-        self.refuse(*QUICK, words=["plan measures one rank, but 2 were started"], ranks=2)
-        self.refuse(*QUICK, "--nodes", 2, "--memory-gb", 0.000001, words=["fit into a node's memory"], ranks=1)
+        self.refuse("plan", "--nodes", 4, words=["expected either --network"], ranks=1)
+        self.refuse(*LENET, "--nodes", 100000, words=["expected at most 65536"], ranks=1)
+        self.refuse(*LENET, words=["plan measures one rank, but 2 were started"], ranks=2)
+        self.refuse(*LENET, "--nodes", 2, "--memory-gb", 0.000001, words=["fit into a node's memory"], ranks=1)
+        self.refuse(*DIGITS_PLAN, "--set", "training.batch=1000", words=["gradient noise scale needs 8 batches"], ranks=1)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ GIVEN = ("--latency-us", "1", "--bandwidth-gb", "10", "--memory-gb", "1e6", "--c
 
 
 class Simulate(ProgramTest):
-    def simulate(self, *words, ranks=0):
-        out = self.succeed("simulate", *GIVEN, "--csv", self.path("table.csv"), *words, ranks=ranks)
+    def simulate(self, *words, ranks=0, given=GIVEN):
+        out = self.succeed("simulate", *given, "--csv", self.path("table.csv"), *words, ranks=ranks)
         with open(self.path("table.csv"), encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         return out, {(int(row["ranks"]), row["averager"], row["topology"]): row for row in rows}
@@ -36,6 +36,28 @@ class Simulate(ProgramTest):
         self.assertEqual(rows[1024, "gossip", "one_peer_exponential"]["steps_to_consensus"], "10")
         allreduce = rows[1024, "ring_allreduce", ""]
         self.assertAlmostEqual(float(allreduce["exchange_seconds"]), 2046e-6 + 2 * 1023 / 1024 * 0.01 + 3e-7, places=7)
+
+    def test_averagers_and_codecs(self):
+        """A model of 100 MB: int8 sends 260 bytes for 1024, push-sum begins when the step has been made."""
+        ring = self.simulate("--ranks", "8", "--topology", "ring", "--set", "averager.codec=int8")[1][8, "neighbour", "ring"]
+        self.assertAlmostEqual(float(ring["bytes_sent"]), 2e8 * 260 / 1024, delta=1e3)
+        self.assertAlmostEqual(float(ring["exchange_seconds"]), 0.020 * 260 / 1024 + 2e-6, places=6)
+        words = ("--ranks", "8", "--topology", "ring", "--set", "averager.name=push_sum")
+        self.assertAlmostEqual(float(self.simulate(*words)[1][8, "push_sum", "ring"]["step_seconds"]), 0.030, delta=1e-4)
+        words += ("--set", "averager.overlap=true")
+        self.assertAlmostEqual(float(self.simulate(*words)[1][8, "push_sum", "ring"]["step_seconds"]), 0.020, delta=1e-4)
+
+    def test_uneven_ranks(self):
+        fast = ("--latency-us", "1", "--bandwidth-gb", "1000", "--memory-gb", "1e6", "--compute-ms", "10", "--parameters", "25e6")
+        words = ("--ranks", "8", "--topology", "ring", "--slowest", "3")
+        _, rows = self.simulate(*words, given=fast)
+        for row in rows.values():
+            self.assertAlmostEqual(float(row["step_seconds"]), 0.030, delta=1e-3)
+        _, rows = self.simulate(*words, "--set", "averager.staleness=-1", given=fast)
+        self.assertAlmostEqual(float(rows[8, "neighbour", "ring"]["step_seconds"]), 8 / (7 / 0.010 + 1 / 0.030), delta=1e-4)
+        _, rows = self.simulate("--ranks", "100", "--topology", "ring", "--spread", "0.1", given=fast)
+        self.assertAlmostEqual(float(rows[100, "tree_allreduce", ""]["step_seconds"]), 0.0125, delta=1e-4)  # 2.51 of 0.1
+        self.assertLess(float(rows[100, "neighbour", "ring"]["step_seconds"]), 0.011)
 
     def test_latency_is_measured_between_two_ranks(self):
         out = self.succeed("simulate", "--ranks", "8", "--topology", "ring", "--memory-gb", "10", "--threads", "1",
@@ -60,6 +82,9 @@ class Simulate(ProgramTest):
                 (("--topology", "moebius"), '--topology is "moebius"; expected one of ring'),
                 (("--topology", "complete", "--ranks", "4096"), "expected at most 1024 ranks"),
                 (("--topology", "random_regular", "--degree", "3"), "expected an even number"),
+                (("--set", "averager.name=ad_psgd"), "expected an averager that exchanges weights"),
+                (("--set", "averager.name=allreduce"), "expected an averager that exchanges weights"),
+                (("--set", "averager.codecs=int8"), 'did you mean "codec"?'),
                 (("--network", "lenet"), 'did you mean "lenet5"?')):
             self.refuse("simulate", "--threads", "1", *words, words=[message], ranks=0)
         self.assertGreater(self.run_program("simulate", "--ranks", "100000").status, 0)

@@ -1,0 +1,121 @@
+#include "averagers/exchange_model.hpp"
+
+#include <algorithm>
+
+#include "averagers/averager_table.hpp"
+#include "averagers/codec_table.hpp"
+#include "kernels/error.hpp"
+
+namespace halograd {
+namespace {
+
+constexpr double copied = 2;  // read and written
+constexpr double in_place = 2;
+
+/// Share of the computing, at its end, that an exchange runs beside.
+double hidden_share(const AveragerConfig& averager) {
+  const AveragerRow& row = row_of(averager);
+  if (row.exchanges == Exchange::gradients) return row.beside_gradient ? 2. / 3 : 0;  // backward
+  if (reads(row, "order")) return combines_first(averager) ? 1 : 0;
+  return averager.overlap ? 1 : 0;
+}
+
+}  // namespace
+
+ExchangeModel::ExchangeModel(const AveragerConfig& averager, const TopologyConfig& topology, const ModelledJob& job,
+                             const CodecSpeed& coding)
+    : averager_(averager),
+      job_(job),
+      node_ranks_(std::min(job.ranks, job.machine.ranks_per_node)),
+      model_bytes_(sizeof(float) * static_cast<double>(job.parameters)),
+      hidden_(hidden_share(averager)) {
+  const AveragerRow& row = row_of(averager_);
+  HALOGRAD_REQUIRE(row.exchanges == Exchange::gradients || row.exchanges == Exchange::weights, "averager.name is \"",
+                   averager_.name, "\"; the step model knows averagers that exchange gradients or weights");
+  const bool of_nodes = row.of_nodes;
+  const int vertex_ranks = of_nodes ? job_.machine.ranks_per_node : 1;
+  const int vertices = (job_.ranks + vertex_ranks - 1) / vertex_ranks;
+  const std::vector<int> nodes = nodes_of_consecutive(vertices, of_nodes ? 1 : job_.machine.ranks_per_node);
+  const Topology graph = make_topology(topology, vertices, of_nodes ? std::vector<int>() : nodes);
+  changes_ = graph.dynamic() != nullptr;
+  double bytes = 0, edges = 0;
+  for (int rank = 0; rank < vertices * vertex_ranks; ++rank) {
+    bytes += row.bytes_per_exchange(ExchangeSize{averager_, graph, rank, job_.parameters, 1, vertex_ranks});
+  }
+  for (int vertex = 0; vertex < vertices; ++vertex) edges += graph.mean_out(vertex);
+  if (row.exchanges == Exchange::gradients) {
+    edges = 2.0 * (job_.ranks - 1);  // what an all-reduce sends of each gradient, over all ranks
+  } else {
+    loads_ = edge_loads(graph, nodes);
+  }
+  message_bytes_ = edges > 0 ? bytes / edges : 0;
+  if (is_coded(averager_)) {
+    coding_seconds_ = static_cast<double>(job_.parameters) * (coding.encode + most_neighbours() * coding.decode);
+  }
+}
+
+int ExchangeModel::most_neighbours() const {
+  int most = loads_.empty() ? job_.ranks - 1 : 0;
+  for (const EdgeLoad& load : loads_) most = std::max(most, load.most);
+  return most;
+}
+
+double ExchangeModel::memory_traffic(int every) const {
+  const AveragerRow& row = row_of(averager_);
+  const double degree = most_neighbours();
+  if (row.exchanges == Exchange::gradients) return copied + 1;  // the sum
+  if (row.of_nodes) {
+    // Into the node's memory, the node's mean, the mix between nodes, and back.
+    return copied + (1 + 1.0 / node_ranks_) + (degree + in_place) / node_ranks_ + copied;
+  }
+  const bool inside = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.inside; });
+  const double published = inside ? copied : 0;
+  if (row.always_under_way) {
+    // Weights before the update, the update done to x, the mix; with overlap a copy of what is under way.
+    return published + copied + (1 + in_place) + (degree + in_place) + (averager_.overlap ? copied : 0);
+  }
+  if (is_coded(averager_)) return published + degree + 1 + in_place;  // estimates of the neighbours and of itself
+  if (row.pace(averager_) == Pace::free) return published + copied * degree + degree;
+  const bool with_the_optimizer = !changes_ && every == 1;  // in one pass through the weights
+  return published + degree + (with_the_optimizer ? 0 : in_place);
+}
+
+StepEstimate ExchangeModel::step(const StepWork& work, int every) const {
+  const AveragerRow& row = row_of(averager_);
+  const ExchangeWork exchange{message_bytes_, memory_traffic(every) * model_bytes_, coding_seconds_, every, hidden_};
+  if (row.exchanges == Exchange::gradients) {
+    const StepEstimate ring = ring_allreduce_step(job_.machine, work, exchange, job_.ranks);
+    const StepEstimate tree = tree_allreduce_step(job_.machine, work, exchange, job_.ranks);
+    return ring.step_seconds <= tree.step_seconds ? ring : tree;
+  }
+  if (row.pace(averager_) == Pace::free) return free_step(job_.machine, work, exchange, loads_);
+  if (!row.of_nodes) return lockstep_step(job_.machine, work, exchange, loads_);
+  // A node computes as long as its slowest rank; one of the nodes has the slowest of all.
+  StepWork of_node = work;
+  of_node.compute_seconds *= slowest_of(node_ranks_, {work.uneven.spread, 1});
+  StepEstimate step = lockstep_step(job_.machine, of_node, exchange, loads_);
+  step.bytes /= node_ranks_;
+  step.efficiency = work.compute_seconds / step.step_seconds;
+  return step;
+}
+
+double ExchangeModel::node_memory() const {
+  const AveragerRow& row = row_of(averager_);
+  const double degree = most_neighbours();
+  if (row.exchanges == Exchange::gradients) return node_ranks_ * model_bytes_;  // the sum
+  if (row.of_nodes) return (node_ranks_ + 2 + job_.slots * degree) * model_bytes_;
+  if (changes_ || row.always_under_way) {
+    const double own = row.always_under_way ? 1 + (averager_.overlap ? 1 : 0) : 0;  // before the update; under way
+    return node_ranks_ * (own + job_.slots * degree) * model_bytes_;
+  }
+  double windows = 0;  // slots for a rank's own weights, which all of its node read, and for each halo from elsewhere
+  for (const EdgeLoad& load : loads_) {
+    windows = std::max(windows, job_.slots * ((load.inside ? node_ranks_ : 0) + load.crossing) * message_bytes_);
+  }
+  double copies = 0;
+  if (is_coded(averager_)) copies = 1 + degree;  // estimates
+  if (row.pace(averager_) == Pace::free) copies = degree;
+  return windows + node_ranks_ * copies * model_bytes_;
+}
+
+}  // namespace halograd

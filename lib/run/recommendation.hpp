@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "config/config.hpp"
+#include "graph/step_model.hpp"
+#include "kernels/codec_speed.hpp"
+#include "run/write.hpp"
+
+/// What `halograd plan` recommends, by the step model and how fast replicas agree (docs/scaling.md, "Planning a job").
+namespace halograd {
+
+/// One rank alone with `batch` images per step.
+struct MeasuredBatch {
+  int batch = 0;
+  double step_seconds = 0;
+  double memory_bytes = 0;  ///< without what averaging takes
+};
+
+struct PlannedJob {
+  int ranks = 1;
+  Machine machine;
+  double node_memory = 0;  ///< bytes; 0: not looked at
+  std::size_t parameters = 0;
+  Unevenness uneven;
+  int most_batch = 0;  ///< images per step over all ranks; 0: no bound
+  std::vector<MeasuredBatch> batches;
+};
+
+/// What a way to average may cost in accuracy, the least first. Ways that are as fast are preferred in this order.
+enum class Price {
+  none,      ///< all ranks make the same step
+  mixing,    ///< replicas differ, and are mixed in every step
+  loss,      ///< weights are sent with a loss, or are older than a step
+  sparse,    ///< few of the values are sent
+  skipping,  ///< steps without an exchange lie between
+};
+
+/// A way to average, for one batch.
+struct Candidate {
+  int batch = 0;              ///< images per rank and step
+  AveragerConfig averager{};  ///< with its period H, averager.every
+  TopologyConfig topology{};
+  bool has_graph = false;  ///< the topology counts
+  int neighbours = 0;      ///< at most, in an exchange
+  bool free = false;       ///< no rank waits for another
+  Price price = Price::none;
+  double mixing = 1;       ///< share of the distance between replicas that a step takes away, in the mean
+  double node_memory = 0;  ///< bytes that the ranks of a node take
+  StepEstimate step;
+  double images_per_second = 0;   ///< of all ranks
+  const char* refusal = nullptr;  ///< why it is not recommended, however fast; null where it may be
+};
+
+/// Replicas are to agree at least as fast as on a ring of 16 ranks that exchange in each step, which trains as well as
+/// an all-reduce does: its gap.
+inline constexpr double least_mixing = 0.05 - 1e-9;  // a gap of 0.4, as computed, allows H = 8
+/// A smaller batch is preferred to so much of the throughput.
+inline constexpr double near_best = 0.95;
+/// Of one batch, ways that reach so much of the best throughput count as equally fast.
+inline constexpr double as_fast = 0.98;
+/// From this spread of the ranks' computing on, or a slowest rank that is so much slower, a free pace is preferred.
+inline constexpr double large_spread = 0.05;
+
+/// Averagers with their codecs on the planned topologies (of those that are alike one), for every batch: each with the
+/// least H, in powers of two, that is as fast as the largest H which its mixing allows. `speed_of` measures a codec.
+std::vector<Candidate> candidates(const PlannedJob& job,
+                                  const std::function<CodecSpeed(const AveragerConfig&)>& speed_of);
+
+/// The smallest batch near the best throughput, and for it, of all that are as fast: free pace first where the spread
+/// is large; then the least price, lockstep, the fewest neighbours, the fewest bytes, the fastest mixing. Throws Error
+/// where nothing fits into a node's memory.
+const Candidate& recommended(const std::vector<Candidate>& candidates, const Unevenness& uneven);
+
+/// What a run file says to have it so: training.batch for all `ranks`, averager.name and every, topology.kind where the
+/// averager has a graph, and what else is not at its default.
+std::vector<KeyValue> keys_of(const Candidate& candidate, int ranks);
+
+}  // namespace halograd
