@@ -39,7 +39,7 @@ Deck::Deck(const Communicator& comm, const DeckPlan& plan)
     : plan_(checked(plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
-      segment_(comm, 2 * line, false) {
+      segment_(comm, 2 * line, RmaReach::other_nodes) {
   if (comm.rank() == 0) {
     const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
     add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);

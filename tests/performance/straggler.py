@@ -1,73 +1,82 @@
 #!/usr/bin/env python3
-"""What one slow rank costs the others: images/s with a rank slowed down, against the same run without.
+"""What one slow rank costs: seconds of the whole program, and until the mean model is good, with and without it.
 
-    straggler.py [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 2]
+    straggler.py [RUN_FILE] [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 4]
+                 [--compute-ms 50] [--epochs 6] [--target 97] [--set KEY=VALUE ...] [--ways NAME,NAME]
 
-Prints for each way of averaging the throughput of all ranks and of those that are not slowed (over the last
-epochs), with and without the straggler, which sleeps after computing: where ranks share cores, the others gain
-what it leaves idle.
+For each way of averaging: the program's time from its start to its end by this script's clock, with all ranks alike and
+with rank 1 `--factor` times slower, and when the first line came whose mean model has reached `--target` per cent of the
+test set. A step computes for at least `--compute-ms` by sleeping (comm.inject), so that ranks may share cores.
 """
 
 import argparse
 import os
+import re
 import subprocess
+import sys
 import tempfile
+import time
 
-import h5py
-import numpy as np
-
-RUN_FILE = """name = "run"
-training.epochs = {epochs}
-training.batch = {batch}
-training.threads = 1
-data.format = "synthetic"
-data.synthetic_train = {images}
-data.synthetic_test = 64
-data.synthetic_shape = [32, 32, 3]
-network.name = "resnet20"
-output.checkpoint_epochs = 0
-"""
-BATCH, STEPS, EPOCHS = 32, 16, 4  # of a rank; a step is far longer than a time slice of cores that ranks share
+INPUTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "inputs")
 WAYS = {
     "allreduce": ["averager.name=allreduce"],
-    "neighbour, synchronous": ["averager.name=neighbour"],
-    "neighbour, any staleness": ["averager.staleness=-1", "comm.slots=3"],
-    "allreduce, measured shares": ["averager.name=allreduce", "training.shares=measured"],
-    "neighbour, measured shares": ["averager.name=neighbour", "training.shares=measured"],
+    "neighbour, lockstep": ["averager.name=neighbour"],
+    "neighbour, staleness = -1": ["averager.name=neighbour", "averager.staleness=-1", "comm.slots=3"],
+    "ad_psgd": ["averager.name=ad_psgd"],
+    "push_sum, staleness = -1": ["averager.name=push_sum", "averager.staleness=-1"],
+    "fast, staleness = -1": ["averager.name=fast", "averager.staleness=-1"],
 }
+ROW = re.compile(r"^ *\d+/\d+ +\S+ +\S+ +\S+ +([0-9.]+) ")  # of an epoch; the group is the mean model's score
 
 
-def rates(arguments, folder, words, factor):
-    ranks = arguments.ranks
-    path = os.path.join(folder, "run.toml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(RUN_FILE.format(epochs=EPOCHS, batch=BATCH * ranks, images=BATCH * ranks * STEPS))
-    if factor > 1:
-        words = words + ["comm.inject.slow_rank=0", f"comm.inject.slow_factor={factor}"]
-    subprocess.run([arguments.mpiexec, "-n", str(ranks), arguments.program, "train", path, "--overwrite",
-                    *(word for each in words for word in ("--set", each))],
-                   cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250)
-    with h5py.File(os.path.join(folder, "runs/run/metrics.h5")) as file:
-        seconds_an_image = 1 / file["step/images_per_second"][()][2 * STEPS:]
-        return 1 / seconds_an_image.mean(axis=0)
+def run(arguments, folder, words, slow):
+    """(seconds of the whole program, seconds until the target; None: it was not reached)"""
+    words = [*words, *arguments.set, f"training.epochs={arguments.epochs}", "training.threads=1",
+             f"comm.inject.compute_us={1e3 * arguments.compute_ms}", "output.folder=runs"]
+    if slow:
+        words += ["comm.inject.slow_rank=1", f"comm.inject.slow_factor={arguments.factor}"]
+    begin, reached = time.monotonic(), None
+    command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--overwrite",
+               *(word for each in words for word in ("--set", each))]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        for line in process.stdout:
+            row = ROW.match(line)
+            if row and reached is None and float(row[1]) >= arguments.target:
+                reached = time.monotonic() - begin
+    if process.returncode != 0:
+        sys.exit(f"straggler: {' '.join(command)}: status {process.returncode}")
+    return time.monotonic() - begin, reached
+
+
+def text(seconds):
+    return "-" if seconds is None else f"{seconds:.1f}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_file", nargs="?", default=os.path.join(INPUTS, "digits.toml"), type=os.path.abspath)
     parser.add_argument("--program", default="build/openmp/halograd", type=os.path.abspath)
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--factor", type=float, default=2)
+    parser.add_argument("--factor", type=float, default=4)
+    parser.add_argument("--compute-ms", type=float, default=50)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--target", type=float, default=97)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--ways", default=",".join(WAYS), help="separated by commas and no blanks: names before the comma do")
     arguments = parser.parse_args()
-    print(f"| {arguments.ranks} ranks, one {arguments.factor:g} times slower | all, images/s | loss | others, images/s | loss |")
-    print("|---|---|---|---|---|")
+    asked = arguments.ways.split(",")
+    print(f"| {arguments.ranks} ranks, {arguments.epochs} epochs, one rank {arguments.factor:g} times slower "
+          f"| all alike, s | one slow, s | ratio | to {arguments.target:g} %: all alike, s | one slow, s |")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, words in WAYS.items():
-            even = rates(arguments, folder, words, 1)
-            slow = rates(arguments, folder, words, arguments.factor)
-            cells = [f"{before:.0f} to {after:.0f} | {100 * (1 - after / before):.0f} %"
-                     for before, after in ((even.sum(), slow.sum()), (even[1:].sum(), slow[1:].sum()))]
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            if name.split(",")[0] not in asked and name not in arguments.ways:
+                continue
+            even, even_reached = run(arguments, folder, words, False)
+            slow, slow_reached = run(arguments, folder, words, True)
+            print(f"| {name} | {even:.1f} | {slow:.1f} | {slow / even:.2f} | {text(even_reached)} | {text(slow_reached)} |",
+                  flush=True)
 
 
 if __name__ == "__main__":
