@@ -4,8 +4,10 @@
 #include "averagers/averagers.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
+#include "mpi/rank_clock.hpp"
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
+#include "window/injector.hpp"
 
 namespace halograd {
 
@@ -20,8 +22,8 @@ constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallred
 /// batches of all.
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(const Communicator& comm, std::size_t length, double latency)
-      : comm_(comm), length_(length), open_(length), latency_(latency) {
+  AllreduceAverager(const Communicator& comm, std::size_t length, const InjectConfig& inject)
+      : comm_(comm), length_(length), open_(length), injector_(inject) {
     if (comm_.ranks() == 1) return;
     sum_ = Buffer<float>("halograd::gradient_sum", length);
     host_sum_ = Kokkos::create_mirror_view(sum_);
@@ -79,18 +81,16 @@ class AllreduceAverager final : public Averager {
       MPI_Iallreduce(MPI_IN_PLACE, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
                      &requests_.emplace_back());
     }
+    arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), allreduce_bytes(comm_.ranks(), length));
     open_ = begin;
   }
 
   void finish() {
     const trace::Span span("wait", "comm");
-    // What is injected: the messages of a ring that follow each other.
-    const double latency = 2 * (comm_.ranks() - 1) * latency_;
     PolitePause pause;
-    for (MPI_Request& request : requests_) wait_seconds_ += wait_politely(request);
-    const double waited = pause.seconds();
-    while (pause.seconds() < latency) pause();
-    wait_seconds_ += pause.seconds() - waited;
+    for (MPI_Request& request : requests_) wait_politely(request);
+    while (node_clock() < arrives_) pause();
+    wait_seconds_ += pause.seconds();
     requests_.clear();
     open_ = length_;
     bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
@@ -100,7 +100,8 @@ class AllreduceAverager final : public Averager {
   std::size_t length_;
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;
-  double latency_;  ///< seconds, injected
+  Injector injector_;
+  std::int64_t arrives_ = 0;  ///< what was started last (node_clock), where latency or a bandwidth is injected
   Buffer<float> sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::vector<MPI_Request> requests_;
@@ -109,7 +110,7 @@ class AllreduceAverager final : public Averager {
 };
 
 std::unique_ptr<Averager> make_allreduce(const AveragerContext& context) {
-  return std::make_unique<AllreduceAverager>(context.comm, context.length, 1e-6 * context.transport.inject.latency_us);
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, context.transport.inject);
 }
 
 }  // namespace

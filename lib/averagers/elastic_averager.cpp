@@ -4,8 +4,10 @@
 
 #include "averagers/averagers.hpp"
 #include "kernels/mix.hpp"
+#include "mpi/rank_clock.hpp"
 #include "mpi/wait.hpp"
 #include "window/host_staging.hpp"
+#include "window/injector.hpp"
 
 namespace halograd {
 namespace {
@@ -26,10 +28,10 @@ class ElasticAverager final : public Averager {
         centre_staging_(length_),
         centre_("halograd::centre", length_),
         sum_("halograd::replica_sum", length_),
-        host_sum_(Kokkos::create_mirror_view(sum_)) {
+        host_sum_(Kokkos::create_mirror_view(sum_)),
+        injector_(context.transport.inject) {
     const int ranks = comm_.ranks();
     alpha_ = context.averager.elasticity / ranks;
-    latency_ = 2e-6 * (ranks - 1) * context.transport.inject.latency_us;
     shard_.resize((length_ + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks));
   }
 
@@ -40,7 +42,7 @@ class ElasticAverager final : public Averager {
       MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
                      &requests_.emplace_back());
     }
-    under_way_ = PolitePause();
+    arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), allreduce_bytes(comm_.ranks(), length_));
   }
   void gradient_ready(const ExecutionSpace& /*exec*/, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                       double /*share*/) override {
@@ -52,7 +54,7 @@ class ElasticAverager final : public Averager {
                      Vector<float> /*gradient*/, double /*share*/) override {
     PolitePause pause;
     for (MPI_Request& request : requests_) wait_politely(request);
-    while (under_way_.seconds() < latency_) pause();
+    while (node_clock() < arrives_) pause();
     wait_seconds_ += pause.seconds();
     requests_.clear();
     bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
@@ -83,13 +85,13 @@ class ElasticAverager final : public Averager {
  private:
   OwnedComm comm_;
   double alpha_ = 0;
-  double latency_ = 0;  ///< seconds, injected: of the messages of a ring, which follow each other
   std::size_t length_;
   HostStaging staging_, centre_staging_;
   Buffer<float> centre_, sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::vector<MPI_Request> requests_;
-  PolitePause under_way_;  // since when
+  Injector injector_;
+  std::int64_t arrives_ = 0;  // the sum (node_clock), where latency or a bandwidth is injected
   std::vector<float> shard_;
   std::array<std::int64_t, 1> started_{};  // whether there is a centre
   double wait_seconds_ = 0;

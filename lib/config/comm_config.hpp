@@ -43,6 +43,7 @@ struct InjectConfig {
   double slow_factor = 2.0;    ///< factor on the time of its computing
   double compute_us = 0.0;     ///< computing of a step takes at least so long, on every rank
   double latency_us = 0.0;     ///< what is sent arrives so much later
+  double bandwidth_mb = 0.0;   ///< MB per second that each rank can send; 0: no limit
   double drop_fraction = 0.0;  ///< share of the halos that are lost on their way, of stale neighbour averaging
   std::uint64_t seed = 1;      ///< which halos are lost
   bool operator==(const InjectConfig&) const = default;

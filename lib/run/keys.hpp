@@ -254,6 +254,8 @@ void visit(Visitor& v, InjectConfig& c) {
     at_least(0));
   v("latency_us", c.latency_us, "microseconds by which a halo, or each message of a ring all-reduce, arrives later",
     at_least(0));
+  v("bandwidth_mb", c.bandwidth_mb,
+    "MB (10^6 bytes) per second at which the messages of a rank leave, one after the other; 0: no limit", at_least(0));
   v("drop_fraction", c.drop_fraction, "neighbour with staleness -1 or patience: share of the halos that is lost",
     at_least_and_below(0, 1));
   v("seed", c.seed, "selects the halos that are lost", at_least(0));

@@ -57,7 +57,8 @@ std::vector<int> checked_nodes(const Communicator& comm, const Topology& topolog
   }
   comm.fail_together(message);
   std::vector<int> nodes = comm.node_of_rank();
-  if (options.force_put || options.memory == HaloMemory::device) std::iota(nodes.begin(), nodes.end(), 0);
+  const bool apart = options.force_put || options.memory == HaloMemory::device || options.inject.bandwidth_mb > 0;
+  if (apart) std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;
 }
 

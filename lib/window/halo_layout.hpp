@@ -50,9 +50,9 @@ class HaloLayout {
 };
 
 /// Collective. For each rank, what stands for its node: the same for ranks that share memory, each its own where no
-/// rank reads halos in another's memory: with `force_put`, or in device memory. Throws Error on all ranks where layouts
-/// would make them write past each other's memory: arguments that differ between ranks, a topology for another number
-/// of ranks, too few slots.
+/// rank reads halos in another's memory: with `force_put`, in device memory, or where each edge is to have its share of
+/// an injected bandwidth. Throws Error on all ranks where layouts would make them write past each other's memory:
+/// arguments that differ between ranks, a topology for another number of ranks, too few slots.
 std::vector<int> checked_nodes(const Communicator& comm, const Topology& topology, std::size_t length,
                                const HaloWindow::Options& options);
 

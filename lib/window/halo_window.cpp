@@ -37,6 +37,13 @@ Carrier carrier_of(const HaloWindow::Options& options) {
   return options.free ? options.free_carrier : options.carrier;
 }
 
+/// With an injected bandwidth a halo lies in its slot as long as a network would have it under way: one slot more, as
+/// readers go on with the one before it.
+HaloWindow::Options with_room(HaloWindow::Options options) {
+  if (options.inject.bandwidth_mb > 0 && !options.exact && options.slots >= 2) ++options.slots;
+  return options;
+}
+
 }  // namespace
 
 class HaloWindow::Implementation {
@@ -73,10 +80,11 @@ class HaloWindow::Implementation {
 
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
+  [[nodiscard]] bool has_far_edges() const { return stored_ < static_cast<int>(out_edges_.size()); }
   /// Before a version is written where another one was.
   void free_slot(std::int64_t version);
   /// The newest version as the next halo of an edge.
-  HaloMessage next_message(Edge& edge, HaloValues<const float> weights);
+  HaloMessage next_message(Edge& edge, std::int64_t now, HaloValues<const float> weights);
   /// Copies weights to where they stay until they have been sent.
   void stage(HaloValues<const float> weights);
   /// Sends the newest version to neighbours that do not have it, as far as nothing is under way to them.
@@ -87,6 +95,8 @@ class HaloWindow::Implementation {
   /// The number of the newest halo that is not lost and has arrived, of those whose slots are still whole; that of the
   /// last one taken: there is none that is newer.
   [[nodiscard]] std::int64_t arrived(std::size_t edge, std::int64_t latest) const;
+
+  [[nodiscard]] std::int64_t halo_bytes() const { return static_cast<std::int64_t>(length_ * sizeof(float)); }
 
   HaloMemory memory_;
   std::vector<int> nodes_;
@@ -125,7 +135,7 @@ HaloWindow::Implementation::Implementation(const Communicator& comm, const Topol
       free_(options.free),
       clock_(comm),
       injector_(options.inject),
-      injects_(options.inject.latency_us > 0 || options.inject.drop_fraction > 0),
+      injects_(options.inject.latency_us > 0 || options.inject.bandwidth_mb > 0 || options.inject.drop_fraction > 0),
       edges_(ranks_of(topology.in_neighbours(rank_)), length * sizeof(float)) {
   const auto layout_of = [&](int rank) { return HaloLayout(topology, nodes_, rank, length, options.slots, memory_); };
   for (const Neighbour& neighbour : topology.in_neighbours(rank_)) {
@@ -158,32 +168,34 @@ void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const floa
   version_ = version;
   flushed_ = false;
   const std::int64_t now = clock_.now();
-  stamp_ = {.sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = version};
+  stamp_ = {.sent = now, .arrives = now, .number = version};
   free_slot(version);
   if (stored_ > 0) {
     const std::size_t slot = layout_.own_slot(version);
     if (written_ != version) copy_halo(weights, transport_.own_values(slot, length_));
+    stamp_.arrives = injector_.arrives(now, stored_ * halo_bytes());
     transport_.stamp(layout_.stamp(slot)) = stamp_;
-    bytes_sent_ += stored_ * static_cast<std::int64_t>(length_ * sizeof(float));
+    bytes_sent_ += stored_ * halo_bytes();
   }
   for (Edge& edge : out_edges_) {
     if (edge.stored) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
     } else if (!free_) {
-      const HaloMessage message = next_message(edge, weights);
+      const HaloMessage message = next_message(edge, now, weights);
       transport_.write(edge.peer, message.values_at, message.values);
       transport_.write(edge.peer, message.stamp_at, edge.stamp);
     }
   }
-  if (!free_ || stored_edges() == static_cast<int>(out_edges_.size())) return;
+  if (!free_ || !has_far_edges()) return;
   stage(weights);
   send_newest();
 }
 
-HaloMessage HaloWindow::Implementation::next_message(Edge& edge, HaloValues<const float> weights) {
+HaloMessage HaloWindow::Implementation::next_message(Edge& edge, std::int64_t now, HaloValues<const float> weights) {
   edge.stamp = stamp_;
+  edge.stamp.arrives = injector_.arrives(now, halo_bytes());
   ++edge.number;
-  bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float));
+  bytes_sent_ += halo_bytes();
   const HaloLayout& there = edge.layout_there;
   const std::size_t slot = there.slot(edge.number_there, edge.number);
   return {.values_at = memory_ == HaloMemory::device ? there.device_slot(edge.number_there, edge.number) : slot,
@@ -209,8 +221,10 @@ void HaloWindow::Implementation::stage(HaloValues<const float> weights) {
 void HaloWindow::Implementation::send_newest() {
   for (Edge& edge : out_edges_) {
     if (edge.stored || edge.stamp.number == version_ || !transport_.is_idle(edge.peer)) continue;
+    const std::int64_t now = clock_.now();
+    if (edge.stamp.arrives > now) continue;
     edge.staged = newest_;
-    transport_.begin(edge.peer, next_message(edge, staging_[newest_].values().to_read()));
+    transport_.begin(edge.peer, next_message(edge, now, staging_[newest_].values().to_read()));
   }
 }
 
@@ -231,8 +245,9 @@ void HaloWindow::Implementation::free_slot(std::int64_t version) {
 void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
-  if (!transport_.uses_mpi()) return;
   if (free_) return send_newest();
+  transport_.wait_until(clock_, injector_.all_left());
+  if (!has_far_edges() && !transport_.uses_mpi()) return;
   transport_.wait_for_puts();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
   for (const Edge& edge : out_edges_) {
@@ -337,7 +352,7 @@ void HaloWindow::Implementation::start_at(std::int64_t version) {
 }
 
 HaloWindow::HaloWindow(const Communicator& comm, const Topology& topology, std::size_t length, Options options)
-    : implementation_(std::make_unique<Implementation>(comm, topology, length, options)) {}
+    : implementation_(std::make_unique<Implementation>(comm, topology, length, with_room(options))) {}
 HaloWindow::~HaloWindow() = default;
 void HaloWindow::put(std::int64_t version, HaloValues<const float> weights) {
   implementation_->put(version, weights);

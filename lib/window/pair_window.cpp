@@ -98,15 +98,16 @@ void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t 
   const trace::Span span("put", "comm");
   HaloTransport::Peer& peer = *peers_[partner];
   const std::size_t slot = slot_at(peer.rank, slot_there);
+  const auto bytes = static_cast<std::int64_t>(length_ * sizeof(float));
   const std::int64_t now = clock_.now();
-  stamp_ = {.sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = step};
+  stamp_ = {.sent = now, .arrives = injector_.arrives(now, bytes), .number = step};
   transport_.write(peer, slot, stamp_);
   transport_.write(peer, slot + line, weights);
   transport_.wait_for_puts();
   transport_.flush(peer);  // the number may not overtake the weights
   transport_.set_counter(peer, line * slot_there, number);
   transport_.complete(peer);
-  bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float));
+  bytes_sent_ += bytes;
 }
 
 void PairWindow::ask(std::size_t partner, HostVector<const float> weights, std::int64_t step) {

@@ -88,29 +88,31 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
   ++put_step_;
   flushed_ = false;
   const std::int64_t now = clock_.now();
-  stamp_ = {
-      .sent = now, .arrives = now + injector_.latency_nanoseconds(), .number = std::bit_cast<std::int64_t>(number)};
   const std::int64_t version = step + 1;
   const auto graph = topology_.at(step);
   const int rank = transport_.rank();
   sent_to_ = graph->out[static_cast<std::size_t>(rank)];
-  for (const int to : sent_to_) {
+  stamps_.assign(sent_to_.size(), {.sent = now, .number = std::bit_cast<std::int64_t>(number)});
+  for (std::size_t i = 0; i < sent_to_.size(); ++i) {
+    const int to = sent_to_[i];
     const std::vector<int>& in = graph->in[static_cast<std::size_t>(to)];
     const auto place = static_cast<std::size_t>(std::lower_bound(in.begin(), in.end(), rank) - in.begin());
     HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(to)];
     if (version > first_step_ + slots_) {  // the first ones go into ports that are free
       transport_.await(reader, transport_.counter(cleared(to)), version, "a port for ");
     }
-    transport_.write(reader, port(version, place), stamp_);
+    stamps_[i].arrives = injector_.arrives(now, halo_bytes());
+    transport_.write(reader, port(version, place), stamps_[i]);
     transport_.write(reader, port(version, place) + line, values);
     if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
   }
-  bytes_sent_ += static_cast<std::int64_t>(sent_to_.size() * length_ * sizeof(float));
+  bytes_sent_ += static_cast<std::int64_t>(sent_to_.size()) * halo_bytes();
 }
 
 void PortWindow::flush() {
   if (flushed_) return;
   flushed_ = true;
+  transport_.wait_until(clock_, injector_.all_left());
   if (!transport_.uses_mpi()) return;
   transport_.wait_for_puts();
   // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.

@@ -57,6 +57,7 @@ class PortWindow {
   static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
   [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
+  [[nodiscard]] std::int64_t halo_bytes() const { return static_cast<std::int64_t>(length_ * sizeof(float)); }
   [[nodiscard]] std::size_t port(std::int64_t version, std::size_t number) const;
   [[nodiscard]] std::size_t checked_bytes(const Communicator& comm) const;
 
@@ -69,7 +70,7 @@ class PortWindow {
   std::vector<HaloTransport::Peer*> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
   std::vector<int> sent_to_;                             // of the last put
   std::vector<int> cleared_for_;                         // since the last flush
-  HaloStamp stamp_{};                                    // of the last put
+  std::vector<HaloStamp> stamps_;                        // of the last put
   std::vector<Halo> halos_;                              // of the last wait
   std::int64_t put_step_, read_step_;                    // that come next
   bool flushed_ = true;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 #include "window/halo_window.hpp"
+#include "window/progress_thread.hpp"
 
 namespace halograd::injector_mpi_test {
 namespace {
@@ -44,6 +47,21 @@ TEST(Injector, LosesTheShareOfHalosThatItIsToldTo) {
   EXPECT_NEAR(lost, 0.3 * versions, 4 * std::sqrt(0.21 * versions));
   EXPECT_NEAR(both, 0.09 * versions, 4 * std::sqrt(0.0819 * versions));
   EXPECT_FALSE(Injector().drops(3, 4, 5));
+}
+
+TEST(Injector, SendsOneMessageAfterTheOther) {
+  InjectConfig config;
+  config.latency_us = 5;
+  config.bandwidth_mb = 2;  // a byte in 500 ns
+  Injector injector(config);
+  EXPECT_EQ(injector.arrives(1000, 10), 1000 + 5000 + 5000);
+  EXPECT_EQ(injector.all_left(), 6000);
+  EXPECT_EQ(injector.leaves(2000, 4), 6000 + 2000);                // waits for the first
+  EXPECT_EQ(injector.arrives(100'000, 2), 100'000 + 1000 + 5000);  // finds the link free
+  EXPECT_EQ(injector.ring_arrives(200'000, 3, 8), 200'000 + 4000 + 4 * 5000);
+  Injector none;
+  EXPECT_EQ(none.arrives(1000, 1'000'000), 1000);
+  EXPECT_EQ(none.arrives(500, 1), 1000);  // but never before an earlier one
 }
 
 TEST(Injector, SlowsOneRankDown) {
@@ -151,6 +169,86 @@ TEST(Latency, HoldsForStaleReadsToo) {
   }
   Communicator(MPI_COMM_WORLD).barrier();
 }
+
+/// Halos of 1000 floats, of which each takes 2 ms to leave its rank.
+constexpr std::size_t slow_length = 1000;
+constexpr double slow_seconds = 2e-3;
+HaloWindow::Options on_a_slow_network(const std::string& way) {
+  HaloWindow::Options options;
+  options.force_put = way != "store";
+  if (way == "send") options.carrier = Carrier::send;
+  options.inject.bandwidth_mb = 1e-6 * slow_length * sizeof(float) / slow_seconds;
+  return options;
+}
+
+class Bandwidth : public testing::TestWithParam<std::string> {};
+
+TEST_P(Bandwidth, IsSharedByTheEdgesOfARank) {
+  std::optional<ProgressThread> receiver;
+  if (GetParam() == "send") receiver.emplace(MPI_COMM_WORLD, 100);
+  const Topology topology = ring();
+  const int degree = static_cast<int>(topology.in_neighbours(this_rank()).size());
+  HaloWindow window(MPI_COMM_WORLD, topology, slow_length, on_a_slow_network(GetParam()));
+  const std::vector<float> weights(slow_length, 1.0F);
+  constexpr std::int64_t versions = 5;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::int64_t version = 1; version <= versions; ++version) {
+    window.put(version, HostVector<const float>(weights.data(), weights.size()));
+    window.flush();
+    for (int edge = 0; edge < degree; ++edge) {
+      window.wait(edge, version);
+      window.release(edge, version);
+    }
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(seconds.count(), versions * degree * slow_seconds);
+  for (const EdgeRecord& record : window.edges().take()) {
+    const std::vector<Neighbour>& out = topology.out_neighbours(record.from);
+    const auto before = std::count_if(out.begin(), out.end(), [](const Neighbour& n) { return n.rank < this_rank(); });
+    EXPECT_GE(record.least_delay, static_cast<double>(before + 1) * slow_seconds) << record.from;
+  }
+}
+
+TEST_P(Bandwidth, HoldsBackWritersThatWaitForNobody) {
+  const Topology topology = ring();
+  const auto degree = static_cast<std::int64_t>(topology.in_neighbours(this_rank()).size());
+  HaloWindow::Options options = on_a_slow_network(GetParam());
+  options.exact = false;
+  options.free = true;
+  options.free_carrier = options.carrier;
+  HaloWindow window(MPI_COMM_WORLD, topology, slow_length, options);
+  std::vector<float> weights(slow_length), copy(slow_length);
+  std::vector<std::int64_t> have(static_cast<std::size_t>(degree), 0);
+  std::int64_t taken = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  PolitePause pause;
+  OwnedRequest all_have_read;
+  bool read = false;
+  for (std::int64_t version = 1; !read || !all_have_read.test(); ++version, pause()) {
+    std::fill(weights.begin(), weights.end(), static_cast<float>(version));
+    window.put(version, HostVector<const float>(weights.data(), weights.size()));
+    window.flush();
+    for (int edge = 0; edge < static_cast<int>(degree); ++edge) {
+      std::int64_t& last = have[static_cast<std::size_t>(edge)];
+      const std::int64_t now = window.copy_latest(edge, last, HostVector<float>(copy.data(), copy.size()));
+      if (now == last) continue;
+      last = now;
+      ++taken;
+      EXPECT_EQ(std::count(copy.begin(), copy.end(), static_cast<float>(now)),
+                static_cast<std::ptrdiff_t>(slow_length));
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const auto halos = window.bytes_sent() / static_cast<std::int64_t>(slow_length * sizeof(float));
+    EXPECT_LE(static_cast<double>(halos - degree) * slow_seconds, seconds.count());
+    if (!read && taken >= 10 * degree) {
+      read = true;
+      MPI_Ibarrier(MPI_COMM_WORLD, all_have_read.start());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, Bandwidth, testing::Values("store", "put", "send"),
+                         [](const auto& instance) { return instance.param; });
 
 TEST(LostHalos, AreCountedAndTheRestIsMixed) {
   AveragerConfig config;
