@@ -101,6 +101,7 @@ StepEstimate lockstep_step(const Machine& machine, const StepWork& work, const E
   if (!has_edges(loads)) return alone(work);
   StepEstimate step = over_edges(machine, exchange, loads);
   std::vector<TimedEdges> edges;
+  edges.reserve(loads.size());
   for (const EdgeLoad& load : loads) edges.push_back({load.in, travel_seconds(machine, exchange, load)});
   const LockstepExchange times{work.compute_seconds, exchange.hidden, local_seconds(machine, exchange), exchange.every};
   step.step_seconds = lockstep_seconds(edges, times, work.uneven);

@@ -72,7 +72,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
                    counted(static_cast<double>(loader.steps()), "step"));
   if (trains_freely(config, comm)) {
-    add("pace", "free: a rank takes its next " + counted(config.training.batch / comm.ranks(), "image") +
+    add("pace", "free: a rank takes its next " + counted(loader.largest_batch(), "image") +
                     " when it is done with the last, and waits for no other");
   }
   if (network.replays_steps()) add("step", "recorded once, then launched as a whole");
