@@ -42,35 +42,34 @@ double row_mean(const std::vector<double>& values, std::int64_t row, int ranks) 
   return sum(present, 0, present.size()) / static_cast<double>(present.size());
 }
 
-/// Rows [begin, end) of /step that are in memory: sums over them of one rank's column, 0 where the rank was not there.
-double rank_sum(const MetricsTable& metrics, const char* path, std::int64_t begin, std::int64_t end, int rank) {
-  const std::vector<double>& values = column(metrics, path);
-  double total = 0;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const double value = values[static_cast<std::size_t>(row * metrics.ranks + rank)];
-    total += std::isnan(value) ? 0 : value;
-  }
-  return total;
-}
+/// What a rank did in some steps.
+struct RankTimes {
+  double steps = 0, images = 0;
+  double computing = 0, waiting = 0, data = 0, seconds = 0;  ///< the last with all of these, and the update
+  [[nodiscard]] double rate() const { return seconds > 0 ? images / seconds : 0; }
+};
 
-/// Seconds of a rank in those rows, waits included.
-double rank_seconds(const MetricsTable& metrics, std::int64_t begin, std::int64_t end, int rank) {
-  double total = 0;
-  for (const char* path : {"/step/compute_seconds", "/step/update_seconds", "/step/wait_seconds", "/step/data_seconds"})
-    total += rank_sum(metrics, path, begin, end, rank);
-  return total;
-}
-
-/// Images per second of a rank in those rows: the steps' rates weighted by their seconds.
-double rank_rate(const MetricsTable& metrics, std::int64_t begin, std::int64_t end, int rank) {
-  const std::vector<double>& rates = column(metrics, "/step/images_per_second");
-  double images = 0;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const double seconds = rank_seconds(metrics, row, row + 1, rank);
-    if (seconds > 0) images += rates[static_cast<std::size_t>(row * metrics.ranks + rank)] * seconds;
+/// Of each rank, in rows [begin, end) of /step that are in memory; zero where the rank was not there.
+std::vector<RankTimes> times_of(const MetricsTable& metrics, std::int64_t begin, std::int64_t end) {
+  const auto values = [&](const char* path) { return column(metrics, path).begin() + begin * metrics.ranks; };
+  const auto ranks = values("/step/rank"), rates = values("/step/images_per_second");
+  const auto computing = values("/step/compute_seconds"), updating = values("/step/update_seconds");
+  const auto waiting = values("/step/wait_seconds"), data = values("/step/data_seconds");
+  std::vector<RankTimes> times(static_cast<std::size_t>(metrics.ranks));
+  for (std::int64_t cell = 0; cell < (end - begin) * metrics.ranks; ++cell) {
+    if (std::isnan(computing[cell])) continue;
+    const double known = ranks[cell];  // -1 in files that do not say: then it is the column's
+    RankTimes& rank =
+        times.at(known < 0 ? static_cast<std::size_t>(cell % metrics.ranks) : static_cast<std::size_t>(known));
+    const double seconds = computing[cell] + updating[cell] + waiting[cell] + data[cell];
+    ++rank.steps;
+    rank.images += rates[cell] * seconds;
+    rank.computing += computing[cell];
+    rank.waiting += waiting[cell];
+    rank.data += data[cell];
+    rank.seconds += seconds;
   }
-  const double seconds = rank_seconds(metrics, begin, end, rank);
-  return seconds > 0 ? images / seconds : 0;
+  return times;
 }
 
 void add_last_steps(RunView& view, const MetricsTable& metrics) {
@@ -78,17 +77,18 @@ void add_last_steps(RunView& view, const MetricsTable& metrics) {
   const std::int64_t begin = std::max<std::int64_t>(0, rows - recent_steps);
   view.fastest = std::numeric_limits<double>::infinity();
   double waited = 0, starved = 0, seconds = 0;
-  for (int rank = 0; rank < view.ranks && begin < rows; ++rank) {
-    const double own = rank_seconds(metrics, begin, rows, rank);
-    if (own == 0) continue;  // of a rank that was not there
-    const double computing = rank_sum(metrics, "/step/compute_seconds", begin, rows, rank) / (rows - begin);
-    if (computing > view.slowest) view.slowest_rank = rank;
+  const std::vector<RankTimes> times = times_of(metrics, begin, rows);
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    const RankTimes& own = times[rank];
+    if (own.steps == 0) continue;
+    const double computing = own.computing / own.steps;
+    if (computing > view.slowest) view.slowest_rank = static_cast<int>(rank);
     view.slowest = std::max(view.slowest, computing);
     view.fastest = std::min(view.fastest, computing);
-    view.images_per_second += rank_rate(metrics, begin, rows, rank);
-    waited += rank_sum(metrics, "/step/wait_seconds", begin, rows, rank);
-    starved += rank_sum(metrics, "/step/data_seconds", begin, rows, rank);
-    seconds += own;
+    view.images_per_second += own.rate();
+    waited += own.waiting;
+    starved += own.data;
+    seconds += own.seconds;
   }
   view.wait_share = seconds > 0 ? waited / seconds : 0;
   view.data_share = seconds > 0 ? starved / seconds : 0;
@@ -152,12 +152,11 @@ EpochSummary epoch_summary(const MetricsTable& metrics, std::int64_t epoch, std:
   const std::int64_t begin = (at == 0 ? 0 : static_cast<std::int64_t>(steps[at - 1])) - metrics.first_step;
   double seconds = 0, waited = 0, rate = 0;
   const bool known = begin >= 0 && end > begin && end <= metrics.steps - metrics.first_step;
-  for (int rank = 0; rank < metrics.ranks && known; ++rank) {
-    const double own = rank_seconds(metrics, begin, end, rank);
-    summary.training_seconds = std::max(summary.training_seconds, own);
-    seconds += own;
-    waited += rank_sum(metrics, "/step/wait_seconds", begin, end, rank);
-    rate += rank_rate(metrics, begin, end, rank);
+  for (const RankTimes& rank : known ? times_of(metrics, begin, end) : std::vector<RankTimes>()) {
+    summary.training_seconds = std::max(summary.training_seconds, rank.seconds);
+    seconds += rank.seconds;
+    waited += rank.waiting;
+    rate += rank.rate();
   }
   // NaN, which shows, where those steps were not read
   summary.wait_share = known ? waited / seconds : unknown;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/error.hpp"
+#include "mpi/failed_calls.hpp"
 
 namespace halograd {
 namespace {
@@ -16,6 +17,7 @@ MPI_Comm started(int& argc, char**& argv) {
     MPI_Finalize();
     fail("this MPI does not grant MPI_THREAD_MULTIPLE, which halograd needs");
   }
+  outlast_deaths(MPI_COMM_WORLD);
   return MPI_COMM_WORLD;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/error.hpp"
+#include "mpi/failed_calls.hpp"
 
 namespace halograd {
 namespace {
@@ -29,9 +30,12 @@ std::string error_text(int error) {
 /// Calls `make`, which is to return an error code instead of ending the job.
 template <class Make>
 int returning_errors(const Communicator& comm, const Make& make) {
+  MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+  MPI_Comm_get_errhandler(comm.handle(), &before);
   MPI_Comm_set_errhandler(comm.handle(), MPI_ERRORS_RETURN);
   const int result = make();
-  MPI_Comm_set_errhandler(comm.handle(), MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(comm.handle(), before);
+  MPI_Errhandler_free(&before);
   return result;
 }
 
@@ -80,6 +84,7 @@ OwnedWindow::OwnedWindow(const Communicator& comm, MPI_Win window) : window_(win
     MPI_Win_free(&window_);
     throw;
   }
+  outlast_deaths_by_window(window_);
   MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
 }
 
