@@ -46,12 +46,12 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);  // runs the subcommand
-    return session.status();
   } catch (const CLI::ParseError& error) {
-    return exit_with_usage_error(app, error);
+    session.end_with(exit_with_usage_error(app, error));
   } catch (const halograd::CollectiveError& error) {
-    return session.fail(error.what(), true);
+    session.fail(error.what(), true);
   } catch (const std::exception& error) {
-    return session.fail(error.what(), false);
+    session.fail(error.what(), false);
   }
+  return session.status();
 }

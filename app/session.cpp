@@ -44,6 +44,7 @@ Session::Session(int argc, char** argv) : argc_(argc), argv_(argv) {}
 
 Session::~Session() {
   if (kokkos_) Kokkos::finalize();
+  if (mpi_) mpi_->end_with(status_);
 }
 
 const Communicator& Session::start_mpi() {
@@ -75,15 +76,16 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
   comm.together([&] { require_devices(places, ranks_per_device); });
 }
 
-int Session::fail(const std::string& message, bool on_all_ranks) {
+void Session::fail(const std::string& message, bool on_all_ranks) {
+  end_with(EXIT_FAILURE);
   if (!mpi_) {
     if (launched_rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
-    return EXIT_FAILURE;
+    return;
   }
   const Communicator& comm = mpi_->comm();
   if (on_all_ranks || comm.ranks() == 1) {
     if (comm.rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
-    return EXIT_FAILURE;
+    return;
   }
   std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
   std::fflush(stderr);

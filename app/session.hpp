@@ -23,12 +23,13 @@ class Session {
   /// CollectiveError where there are too many threads for the cores, or more than `ranks_per_device` ranks for one.
   void start_kokkos(int threads, int ranks_per_device = 1);
 
-  /// What the program is to end with where nothing goes wrong from here on.
+  /// What the program is to end with where nothing goes wrong from here on; 0 unless said.
   void end_with(int status) { status_ = status; }
   [[nodiscard]] int status() const { return status_; }
 
-  /// Says what went wrong, once where all ranks agree on it, and ends all ranks. Returns the exit status.
-  int fail(const std::string& message, bool on_all_ranks);
+  /// Says what went wrong, once where all ranks agree on it. The program is to end with status 1 then; where the ranks
+  /// do not agree, all of them end here.
+  void fail(const std::string& message, bool on_all_ranks);
 
  private:
   int argc_;

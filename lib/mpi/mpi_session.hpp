@@ -11,12 +11,17 @@ class MpiSession {
  public:
   /// Collective over all ranks of the job. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
   MpiSession(int& argc, char**& argv);
+  /// Collective. All that the process has to do must be done, and its files closed: MPI_Finalize hangs in some MPIs,
+  /// and where it is known to (MPICH before 4.2 on UCX, with ranks on several nodes), or takes longer than a minute,
+  /// the process ends here, with the status of end_with().
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   /// All ranks of the job. What it says of nodes is known from the start.
   [[nodiscard]] const Communicator& comm() const { return comm_; }
+  /// What the process is about to end with; 0 unless said.
+  void end_with(int status) { status_ = status; }
   /// Ends all ranks with this status.
   [[noreturn]] static void abort(int status);
   /// Name and version of the library, in one line; needs no session.
@@ -24,6 +29,7 @@ class MpiSession {
 
  private:
   Communicator comm_;
+  int status_ = 0;
 };
 
 }  // namespace halograd
