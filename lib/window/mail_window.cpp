@@ -1,0 +1,158 @@
+#include "window/mail_window.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+#include "mpi/wait.hpp"
+#include "support/trace.hpp"
+
+namespace halograd {
+namespace {
+
+const std::vector<int>& of_rank(const Graph& graph, int rank) {
+  return graph[static_cast<std::size_t>(rank)];
+}
+
+std::vector<int> out_neighbours(const Graph& in_neighbours, int rank) {
+  std::vector<int> out;
+  for (int other = 0; other < static_cast<int>(in_neighbours.size()); ++other) {
+    const std::vector<int>& in = of_rank(in_neighbours, other);
+    if (std::binary_search(in.begin(), in.end(), rank)) out.push_back(other);
+  }
+  return out;
+}
+
+std::size_t position(const std::vector<int>& ranks, int rank) {
+  return static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+/// The same graph, once all ranks are known to have come with the same arguments.
+const Graph& checked(const Communicator& comm, const Graph& in_neighbours, std::size_t length, bool force_put) {
+  std::uint64_t hash = random_bits(length, force_put ? 1 : 0);
+  for (const std::vector<int>& in : in_neighbours) {
+    hash = random_bits(hash, in.size());
+    for (const int from : in) hash = random_bits(hash, static_cast<std::uint64_t>(from));
+  }
+  const auto mine = static_cast<std::int64_t>(hash >> 1U);
+  const bool same = comm.smallest(mine) == comm.largest(mine);
+  std::string message;
+  if (in_neighbours.size() != static_cast<std::size_t>(comm.ranks())) {
+    message = "mail window: the graph has " + std::to_string(in_neighbours.size()) + " ranks, the communicator " +
+              std::to_string(comm.ranks());
+  } else if (!same) {
+    message = "mail window: ranks differ in graph, length or force_put";
+  }
+  comm.fail_together(message);
+  return in_neighbours;
+}
+
+}  // namespace
+
+MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std::size_t length,
+                       const TransportOptions& options)
+    : comm_(comm),
+      length_(length),
+      mailbox_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      transport_(comm,
+                 mailbox_at(checked(comm, in_neighbours, length, options.force_put), comm.rank(),
+                            of_rank(in_neighbours, comm.rank()).size()),
+                 options, options.free_carrier),
+      clock_(comm),
+      injector_(options.inject),
+      edges_(of_rank(in_neighbours, comm.rank()), length * sizeof(float)) {
+  const int rank = comm.rank();
+  const std::vector<int>& from = of_rank(in_neighbours, rank);
+  const std::vector<int> to = out_neighbours(in_neighbours, rank);
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::size_t lines_there = of_rank(in_neighbours, from[i]).size();
+    const std::size_t number_there = position(out_neighbours(in_neighbours, from[i]), rank);
+    in_.push_back({{&transport_.peer(from[i]), transport_.counter(line * i), line * (lines_there + number_there),
+                    mailbox_at(in_neighbours, rank, i)}});
+  }
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const std::size_t number_there = position(of_rank(in_neighbours, to[i]), rank);
+    OutEdge edge{{&transport_.peer(to[i]), transport_.counter(line * (from.size() + i)), line * number_there,
+                  mailbox_at(in_neighbours, to[i], number_there)}};
+    if (edge.peer->shared == nullptr) edge.copy.resize(length);
+    out_.push_back(std::move(edge));
+  }
+}
+
+std::size_t MailWindow::mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const {
+  const std::size_t counters = of_rank(in_neighbours, rank).size() + out_neighbours(in_neighbours, rank).size();
+  return line * counters + mailbox_bytes_ * number;
+}
+
+bool MailWindow::is_free(std::size_t out_edge) {
+  const OutEdge& edge = out_.at(out_edge);
+  transport_.make_progress();
+  if (!transport_.is_idle(*edge.peer) || HaloTransport::load(edge.counter) < edge.messages) return false;
+  transport_.sync(*edge.peer);
+  return true;
+}
+
+void MailWindow::send(std::size_t out_edge, HostVector<const float> values, double number, std::int64_t label) {
+  HALOGRAD_REQUIRE(is_free(out_edge), "mail window: a message over out-edge ", out_edge, ", where one is under way");
+  HALOGRAD_REQUIRE(values.extent(0) == length_, "mail window: ", values.extent(0), " values; expected ", length_);
+  const trace::Span span("put", "comm");
+  OutEdge& edge = out_[out_edge];
+  if (edge.peer->shared == nullptr) {
+    std::copy(values.data(), values.data() + length_, edge.copy.begin());
+    values = HostVector<const float>(edge.copy.data(), length_);
+  }
+  const auto bytes = static_cast<std::int64_t>(length_ * sizeof(float));
+  const std::int64_t now = clock_.now();
+  transport_.begin(*edge.peer, {.values_at = edge.mailbox + line,
+                                .values = values,
+                                .stamp_at = edge.mailbox,
+                                .stamp = {.sent = now,
+                                          .arrives = injector_.arrives(now, bytes),
+                                          .number = std::bit_cast<std::int64_t>(number),
+                                          .label = label},
+                                .counter_at = edge.counter_there,
+                                .counter = ++edge.messages});
+  bytes_sent_ += bytes;
+}
+
+std::optional<MailWindow::Message> MailWindow::receive(std::size_t in_edge) {
+  InEdge& edge = in_.at(in_edge);
+  transport_.make_progress();
+  if (edge.open || HaloTransport::load(edge.counter) == edge.messages) return {};
+  transport_.sync(*edge.peer);
+  const HaloStamp& stamp = transport_.stamp(edge.mailbox);
+  const std::int64_t now = clock_.now();
+  if (now < stamp.arrives) return {};
+  edge.open = true;
+  edges_.taken(static_cast<int>(in_edge), 1, 1e-9 * static_cast<double>(now - stamp.sent));
+  edges_.mixed(static_cast<int>(in_edge), 0);
+  return Message{transport_.values(edge.mailbox + line, length_), std::bit_cast<double>(stamp.number), stamp.label};
+}
+
+void MailWindow::release(std::size_t in_edge) {
+  InEdge& edge = in_.at(in_edge);
+  HALOGRAD_REQUIRE(edge.open, "mail window: release of in-edge ", in_edge, ", over which nothing was received");
+  edge.open = false;
+  transport_.set_counter(*edge.peer, edge.counter_there, ++edge.messages);
+}
+
+void MailWindow::drain(const std::function<void()>& take) {
+  const trace::Span span("wait", "comm");
+  const double before = wait_seconds();
+  PolitePause pause;
+  for (std::size_t edge = 0; edge < out_.size(); ++edge) {
+    for (; !is_free(edge); pause()) take();
+  }
+  OwnedRequest barrier;  // all messages of a rank that has come here have been released
+  MPI_Ibarrier(comm_.handle(), barrier.start());
+  for (; barrier.is_under_way(); pause()) {
+    take();
+    barrier.test();
+  }
+  drained_ += pause.seconds() - (wait_seconds() - before);
+}
+
+}  // namespace halograd
