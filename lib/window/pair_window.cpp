@@ -100,13 +100,12 @@ void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t 
   const std::size_t slot = slot_at(peer.rank, slot_there);
   const auto bytes = static_cast<std::int64_t>(length_ * sizeof(float));
   const std::int64_t now = clock_.now();
-  stamp_ = {.sent = now, .arrives = injector_.arrives(now, bytes), .number = step};
-  transport_.write(peer, slot, stamp_);
-  transport_.write(peer, slot + line, weights);
-  transport_.wait_for_puts();
-  transport_.flush(peer);  // the number may not overtake the weights
-  transport_.set_counter(peer, line * slot_there, number);
-  transport_.complete(peer);
+  transport_.begin(peer, {.values_at = slot + line,
+                          .values = weights,
+                          .stamp_at = slot,
+                          .stamp = {.sent = now, .arrives = injector_.arrives(now, bytes), .number = step},
+                          .counter_at = line * slot_there,
+                          .counter = number});
   bytes_sent_ += bytes;
 }
 
@@ -120,7 +119,8 @@ void PairWindow::ask(std::size_t partner, HostVector<const float> weights, std::
 
 std::optional<HostVector<const float>> PairWindow::answer(std::int64_t step) {
   transport_.make_progress();
-  if (!asking_ || HaloTransport::load(transport_.counter(0)) < questions_) return {};
+  if (!asking_ || !transport_.is_idle(*peers_[of_])) return {};
+  if (HaloTransport::load(transport_.counter(0)) < questions_) return {};
   transport_.sync(*peers_[of_]);
   if (!has_arrived(0)) return {};
   asking_ = false;
@@ -131,8 +131,10 @@ std::optional<HostVector<const float>> PairWindow::answer(std::int64_t step) {
 std::optional<std::size_t> PairWindow::asked() {
   if (sides_.asks[static_cast<std::size_t>(rank_)]) return {};
   transport_.make_progress();
+  const bool answering = !copy_.empty() && !transport_.is_idle(*peers_[of_]);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const std::size_t partner = (next_ + i) % peers_.size();  // in turn, so that none is served always first
+    if (answering && peers_[partner]->shared == nullptr) continue;
     if (HaloTransport::load(transport_.counter(line * partner)) == answered_[partner]) continue;
     transport_.sync(*peers_[partner]);
     if (!has_arrived(partner)) continue;
@@ -149,6 +151,11 @@ HostVector<const float> PairWindow::question(std::size_t partner) const {
 void PairWindow::reply(std::size_t partner, HostVector<const float> weights, std::int64_t step) {
   answered_[partner] = HaloTransport::load(transport_.counter(line * partner));
   count(partner, partner, step);
+  if (peers_[partner]->shared == nullptr) {
+    of_ = partner;
+    copy_.assign(weights.data(), weights.data() + weights.extent(0));
+    weights = HostVector<const float>(copy_.data(), copy_.size());
+  }
   send(partner, 0, answered_[partner], weights, step);
 }
 

@@ -26,8 +26,9 @@ Sides two_sides(const Graph& graph);
 
 /// Pairwise exchanges of weights in which nobody waits (docs/algorithms.md, "ad_psgd"). A rank that asks writes its
 /// weights into a slot that it has at the other rank, and goes on; one that answers looks into its slots when it likes,
-/// and writes back what both are to have. Of a rank that asks, one exchange at a time is under way. No collective,
-/// barrier or lock between construction and destruction.
+/// and writes back what both are to have. Of a rank that asks, one exchange at a time is under way, and of one that
+/// answers one answer at a time to ranks that do not share memory. No collective, barrier or lock between construction
+/// and destruction.
 class PairWindow {
  public:
   /// Collective. `length` floats. Throws Error on all ranks where a node has too little shared memory.
@@ -35,17 +36,18 @@ class PairWindow {
 
   // For a rank that asks.
   [[nodiscard]] bool is_asking() const { return asking_; }
-  /// Sends its weights, those of `step`, to partner number `partner`.
+  /// Sends its weights, those of `step`, to partner number `partner`. They must stay as they are until the answer.
   void ask(std::size_t partner, HostVector<const float> weights, std::int64_t step);
   /// What the partner has replied, once it has come: the exchange is over. Valid until the next ask().
   std::optional<HostVector<const float>> answer(std::int64_t step);
 
   // For a rank that answers.
-  /// A partner whose weights have come and are not answered yet.
+  /// A partner whose weights have come and may be answered now.
   std::optional<std::size_t> asked();
   /// What that partner has sent.
   [[nodiscard]] HostVector<const float> question(std::size_t partner) const;
-  /// Sends weights back. The question is gone with that: its slot may be written again.
+  /// Sends weights back, of which the window makes a copy where they do not go by stores. The question is gone with
+  /// that: its slot may be written again.
   void reply(std::size_t partner, HostVector<const float> weights, std::int64_t step);
 
   /// What has come from the partners. Its ages are steps of this rank since the step that was sent, 0 where the partner
@@ -71,16 +73,16 @@ class PairWindow {
   Sides sides_;
   int rank_;
   std::size_t length_, slot_bytes_;
+  std::vector<float> copy_;  // of the last answer, where it did not go by stores; outlives the transport
   HaloTransport transport_;
   std::vector<HaloTransport::Peer*> peers_;  // partners
   std::vector<std::size_t> slot_there_;      // of this rank at each partner
   std::vector<std::int64_t> answered_;       // the newest question of each partner
   std::size_t next_ = 0;                     // partner to look at first
   std::int64_t questions_ = 0;
-  std::size_t of_ = 0;  // partner of the last question
+  std::size_t of_ = 0;  // partner of the last question, or of the answer in copy_
   bool asking_ = false;
   std::int64_t bytes_sent_ = 0;
-  HaloStamp stamp_{};  // of what is being sent
   RankClock clock_;
   Injector injector_;
   EdgeLog edges_;
