@@ -57,16 +57,19 @@ class AdPsgdAverager final : public Averager {
     exchange(exec, weights);
   }
 
-  void settle(const ExecutionSpace& exec, Vector<float> weights) override {
+  bool settle(const ExecutionSpace& exec, Vector<float> weights) override {
+    bool changed = false;
+    const auto go_on = [&] { changed = exchange(exec, weights) || changed; };
     PolitePause pause;
-    for (; window_.is_asking(); pause()) exchange(exec, weights);  // those who answer are here, or will be
+    for (; window_.is_asking(); pause()) go_on();  // those who answer are here, or will be
     OwnedRequest barrier;
     MPI_Ibarrier(comm_.handle(), barrier.start());
     for (; barrier.is_under_way(); pause()) {
-      exchange(exec, weights);
+      go_on();
       barrier.test();
     }
     waited_ += pause.seconds();
+    return changed;
   }
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds() + waited_; }
@@ -79,19 +82,23 @@ class AdPsgdAverager final : public Averager {
     return values[static_cast<std::size_t>(comm.rank())];
   }
 
-  /// Takes the answer, or answers once each partner that has asked; whatever has come.
-  void exchange(const ExecutionSpace& exec, Vector<float> weights) {
+  /// Takes the answer, or answers once each partner that has asked; whatever has come. Whether anything has.
+  bool exchange(const ExecutionSpace& exec, Vector<float> weights) {
+    bool changed = false;
     if (const std::optional<HostVector<const float>> average = window_.answer(step_)) {
       terms_.assign({{1, *average}, {-1, HostVector<const float>(sent_.data(), sent_.size())}});
       mixer_.mix(exec, 1, terms_, weights);
+      changed = true;
     }
     for (std::size_t i = 0; i < partners_.size(); ++i) {
       const std::optional<std::size_t> partner = window_.asked();
-      if (!partner) return;
+      if (!partner) break;
       terms_.assign(1, {0.5, window_.question(*partner)});
       mixer_.mix(exec, 0.5, terms_, weights);
       window_.reply(*partner, staging_.download(exec, weights), step_);
+      changed = true;
     }
+    return changed;
   }
 
   OwnedComm comm_;

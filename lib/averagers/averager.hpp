@@ -69,10 +69,11 @@ class Averager {
   virtual void after_local_update(const ExecutionSpace&, Vector<float> /*weights*/) {}
 
   /// Collective, between two steps, before the replicas are compared or kept: brings to an end what is under way
-  /// outside of state().
-  virtual void settle(const ExecutionSpace&, Vector<float> /*weights*/) {}
-  /// Collective, after each evaluation at the end of an epoch: `epochs` are done, `score` is this replica's, the larger
-  /// the better. Whether it has changed the weights.
+  /// outside of state(). At a free pace only after the last step. Whether it has changed the weights.
+  virtual bool settle(const ExecutionSpace&, Vector<float> /*weights*/) { return false; }
+  /// After each evaluation at the end of an epoch: `epochs` are done, `score` is this replica's, the larger the better.
+  /// Collective, but at a free pace (Pace::free), where each rank calls it in its own time. Whether it has changed the
+  /// weights.
   virtual bool after_epoch(const ExecutionSpace&, std::int64_t /*epochs*/, Vector<float> /*weights*/,
                            double /*score*/) {
     return false;
@@ -80,7 +81,8 @@ class Averager {
 
   /// What the coming steps depend on beside weights and optimizer, as it is between two steps: a checkpoint keeps it,
   /// so that a resumed run goes on with the same bits. Valid until the next step. After a resume the ranges are filled
-  /// with what the same averager on the same number of ranks had there, and restored() is called.
+  /// with what the same averager on the same number of ranks had there, and restored() is called, which is collective.
+  /// At a free pace it may be asked for at any step, and need not hold what is under way.
   [[nodiscard]] virtual std::vector<SavedState> state() { return {}; }
   virtual void restored() {}
 

@@ -77,7 +77,7 @@ class PeriodicAverager final : public Averager {
     }
   }
 
-  void settle(const ExecutionSpace& exec, Vector<float> weights) override { inner_->settle(exec, weights); }
+  bool settle(const ExecutionSpace& exec, Vector<float> weights) override { return inner_->settle(exec, weights); }
   bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
     return inner_->after_epoch(exec, epochs, weights, score);
   }

@@ -168,16 +168,18 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
   EpochMetrics& row = end->row;
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   row.images = static_cast<std::int64_t>(sums_.images);
-  evaluate_own(row);
   end->epochs = epoch_ + 1;
+  evaluate_own(row);
+  bool changed = averager_->after_epoch(exec_, end->epochs, replica_.parameters,
+                                        goodness(metric_of(config_.loss.name).name, row.test_score));
+  if (end->epochs == last_epoch()) changed = averager_->settle(exec_, replica_.parameters) || changed;  // all are here
+  if (changed) evaluate_own(row);
   end->step = step_at(lot);
   end->saves = checkpoint_is_due(end->step) || checkpoint_is_due(end->epochs, last_epoch());
   end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
   end->sums = sums_;
-  averager_->after_epoch(exec_, end->epochs, replica_.parameters,
-                         goodness(metric_of(config_.loss.name).name, row.test_score));
   ++epoch_;
   sums_ = {};
   const double now = seconds_now();
