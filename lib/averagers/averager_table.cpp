@@ -60,6 +60,10 @@ Pace always_lockstep(const AveragerConfig& /*averager*/) {
   return Pace::lockstep;
 }
 
+Pace lockstep_or_free(const AveragerConfig& averager) {
+  return averager.staleness < 0 ? Pace::free : Pace::lockstep;
+}
+
 double sends_nothing(const ExchangeSize& /*size*/) {
   return 0;
 }

@@ -29,9 +29,10 @@ enum class Pace { lockstep, bounded, free };
 /// A key of [averager] that asks for what not every averager does. Where it is not at its default:
 struct AveragerOption {
   const char* key;
-  bool fixed_graph = false;    ///< it needs neighbours that stay the same
-  bool apart = false;          ///< it lets ranks run apart, and miss some of what is sent
-  bool every_message = false;  ///< it needs all that is sent
+  bool fixed_graph = false;  ///< it needs neighbours that stay the same
+  bool apart = false;        ///< it lets ranks run apart
+  bool every_step = false;   ///< it needs what is sent in each step
+  bool bounded = true;       ///< of staleness: it may be above 0, not only 0 or -1
 };
 
 /// The exchange whose bytes are asked for.
@@ -84,8 +85,10 @@ std::string title_of(const AveragerConfig& averager);
 /// Whether halos of this averager on a graph that changes from step to step, or does not, may lie in device memory.
 bool may_use_device_windows(const AveragerConfig& averager, bool graph_changes);
 
-/// For rows: lockstep; nothing sent; the weights, as floats, to each out-neighbour.
+/// For rows: lockstep; free where averager.staleness is -1, else lockstep; nothing sent; the weights, as floats, to
+/// each out-neighbour.
 Pace always_lockstep(const AveragerConfig& averager);
+Pace lockstep_or_free(const AveragerConfig& averager);
 double sends_nothing(const ExchangeSize& size);
 double sends_weights(const ExchangeSize& size);
 

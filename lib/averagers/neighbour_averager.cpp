@@ -295,7 +295,7 @@ AveragerRow neighbour_row() {
           std::vector<AveragerOption>{
               {.key = "staleness", .fixed_graph = true, .apart = true},
               {.key = "patience", .fixed_graph = true, .apart = true},
-              {.key = "codec", .fixed_graph = true, .every_message = true},
+              {.key = "codec", .fixed_graph = true, .every_step = true},
               {.key = "momentum", .fixed_graph = true},
           },
       .adjusted_by = std::vector<const char*>{"order", "age_factor", "kept_share", "consensus_step"},

@@ -112,12 +112,19 @@ Conflict option_conflict(const Checked& run) {
       return {{setting.key, setting.text() + " needs neighbours that stay the same; " + run.graph(),
                "choose another topology.kind, or leave averager." + setting.key + " out"}};
     }
-    if (option->every_message && apart != nullptr) {
-      return {{setting.key,
-               setting.text() + " needs everything that neighbours send, but " + apart->text() +
-                   " lets ranks miss some of it",
-               "leave one of them out"}};
+    if (option->every_step && apart != nullptr) {
+      return {
+          {setting.key,
+           setting.text() + " needs what neighbours send in each step, but " + apart->text() + " lets ranks run apart",
+           "leave one of them out"}};
     }
+  }
+  const AveragerOption* staleness = find_option(run.row, "staleness");
+  if (run.averager.staleness > 0 && staleness != nullptr && !staleness->bounded) {
+    return {{"staleness",
+             "averager.staleness = " + std::to_string(run.averager.staleness) + " is a bound, but ranks of " +
+                 quoted(run.averager.name) + " either keep step or wait for nobody",
+             "expected 0 or -1"}};
   }
   if (apart != nullptr && !run.waiting_key().empty()) {
     return {{apart->key,

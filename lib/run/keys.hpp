@@ -197,7 +197,10 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("name", c.name, meanings_of(averagers()), one_of(names_of(averagers())));
   v("order", c.order, readers("order") + "when weights are mixed; " + meanings_of(orders), one_of(names_of(orders)));
   v("staleness", c.staleness,
-    readers("staleness") + "steps by which a neighbour's weights may be behind; 0: none, -1: any number", at_least(-1));
+    readers("staleness") +
+        "steps by which what a neighbour has sent may be behind; 0: none, -1: any number, so that no rank waits for "
+        "another; above 0 with neighbour only",
+    at_least(-1));
   v("age_factor", c.age_factor,
     readers("age_factor") + "factor on the mixing weight for each step that the neighbour is behind",
     above_and_at_most(0, 1));

@@ -17,7 +17,9 @@ IMAGES, BATCH, STEPS = 1438, 64, 23  # of the digits' training set; steps per ep
 STALE = sets(averager__staleness=-1)
 PAIRS = sets(averager__name="ad_psgd")
 PATIENT = sets(averager__staleness=1, averager__patience=0.01)
-FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT}
+PUSH_SUM = sets(averager__name="push_sum", averager__staleness=-1, topology__kind="exponential")
+FAST = sets(averager__name="fast", averager__staleness=-1, optimizer__learning_rate=0.02)  # of up to 3 steps per batch
+FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT, "push_sum": PUSH_SUM, "fast": FAST}
 RANKS = 4
 
 

@@ -43,8 +43,15 @@ TEST(AveragerTable, RanksRunApartWhereTheConfigurationLetsThem) {
   averager.patience = 0;
   averager.staleness = -1;
   EXPECT_EQ(pace(), Pace::free);
-  averager.name = "ad_psgd";
-  EXPECT_EQ(pace(), Pace::free);
+  for (const char* name : {"ad_psgd", "push_sum", "fast"}) {
+    averager.name = name;
+    EXPECT_EQ(pace(), Pace::free) << name;
+  }
+  averager.staleness = 0;
+  for (const char* name : {"push_sum", "fast"}) {
+    averager.name = name;
+    EXPECT_EQ(pace(), Pace::lockstep) << name;
+  }
   averager.name = "allreduce";
   EXPECT_EQ(pace(), Pace::lockstep);
 }

@@ -16,6 +16,7 @@
 
 namespace {
 int synchronising_calls = 0;
+int messages_started = 0;  // which are counted above too
 int put_calls = 0;
 bool halos_stay_away = false;  // this MPI says that it has put what lies in device memory, and has not
 }  // namespace
@@ -60,13 +61,20 @@ HALOGRAD_COUNTED(Win_post, (MPI_Group group, int assertion, MPI_Win window), (gr
 HALOGRAD_COUNTED(Win_wait, (MPI_Win window), (window))
 HALOGRAD_COUNTED(Send, (const void* data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm),
                  (data, n, type, to, tag, comm))
-HALOGRAD_COUNTED(Isend,
-                 (const void* data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request),
-                 (data, n, type, to, tag, comm, request))
 HALOGRAD_COUNTED(Recv, (void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status),
                  (data, n, type, from, tag, comm, status))
-HALOGRAD_COUNTED(Irecv, (void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request),
-                 (data, n, type, from, tag, comm, request))
+
+int MPI_Isend(const void* data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+  ++synchronising_calls;
+  ++messages_started;
+  return PMPI_Isend(data, n, type, to, tag, comm, request);
+}
+
+int MPI_Irecv(void* data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
+  ++synchronising_calls;
+  ++messages_started;
+  return PMPI_Irecv(data, n, type, from, tag, comm, request);
+}
 
 int MPI_Rput(const void* data, int n, MPI_Datatype type, int rank, MPI_Aint place, int m, MPI_Datatype out_type,
              MPI_Win window, MPI_Request* request) {
@@ -196,6 +204,33 @@ TEST_P(OneSided, StepsOfTheNeighbourAveragerSynchroniseWithNobodyButTheNeighbour
       averager->after_update(exec, step, weights);
     }
     EXPECT_EQ(synchronising_calls, 0) << order;
+    Communicator(MPI_COMM_WORLD).barrier();
+  }
+}
+
+TEST_P(OneSided, FreeAveragersSynchroniseWithNobodyInStepsSnapshotsAndEndsOfEpochs) {
+  const Topology topology = make_topology(TopologyConfig{}, ranks_);
+  for (const char* name : {"push_sum", "fast", "ad_psgd"}) {
+    CommConfig transport;
+    transport.force_put = GetParam();
+    AveragerConfig config;
+    config.name = name;
+    config.staleness = -1;
+    AveragerContext context{config, transport, topology, MPI_COMM_WORLD, 1000};
+    context.optimizer_step = [](const ExecutionSpace&, Vector<float>, Vector<const float>) {};
+    const auto averager = make_averager(context);
+    const ExecutionSpace exec;
+    const Buffer<float> weights("weights", 1000), gradient("gradient", 1000);
+    synchronising_calls = messages_started = 0;
+    for (std::int64_t step = 0; step < 20 + 10 * rank_; ++step) {
+      averager->before_gradient(exec, step, weights);
+      averager->before_update(exec, step, weights, gradient, 1.0 / ranks_);
+      averager->after_update(exec, step, weights);
+      if (step % 5 == 0) averager->state();
+      if (step % 10 == 9) averager->after_epoch(exec, step / 10 + 1, weights, 1.0 / (rank_ + 1.0));
+    }
+    EXPECT_EQ(synchronising_calls, messages_started) << name;
+    averager->settle(exec, weights);
     Communicator(MPI_COMM_WORLD).barrier();
   }
 }

@@ -30,13 +30,23 @@ void expect_refused(const std::string& averager, const std::vector<std::string>&
 }
 
 TEST(AveragerConfigTest, StalenessIsRefusedWithAveragersThatWaitForAll) {
-  for (const std::string name : {"allreduce", "easgd", "hierarchical", "fast"}) {
+  for (const std::string name : {"allreduce", "easgd", "hierarchical", "fast", "push_sum"}) {
     expect_refused("name = \"" + name + "\"\nstaleness = 2", {"averager.staleness", "\"" + name + "\"", "run.toml:10"});
     expect_refused("name = \"" + name + "\"\npatience = 0.5", {"averager.patience", "\"" + name + "\""});
   }
   expect_refused("staleness = -1\nglobal_every = 10", {"averager.staleness", "averager.global_every"});
   expect_refused("every = 8\nstaleness = 1\nconsensus_target = 2", {"averager.staleness", "averager.consensus_target"});
   expect_refused("staleness = 1\ncodec = \"int8\"", {"averager.codec = \"int8\"", "averager.staleness"});
+  for (const std::string name : {"push_sum", "fast"}) {
+    expect_refused("name = \"" + name + "\"\nstaleness = 1", {"averager.staleness = 1 is a bound, but ranks of \"" +
+                                                              name + "\" either keep step or wait for nobody"});
+    expect_refused("name = \"" + name + "\"\nstaleness = -1\nglobal_every = 10",
+                   {"averager.staleness", "averager.global_every"});
+  }
+  expect_refused("name = \"push_sum\"\nstaleness = -1\noverlap = true",
+                 {"averager.overlap = true needs what neighbours send in each step", "averager.staleness = -1"});
+  expect_refused("name = \"push_sum\"\nstaleness = -1\n[topology]\nkind = \"one_peer_exponential\"",
+                 {"averager.staleness = -1 needs neighbours that stay the same"});
 }
 
 TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
@@ -109,11 +119,13 @@ TEST(AveragerConfigTest, DeviceWindowsMayBeAskedForWhereHalosCanLieThere) {
 }
 
 TEST(AveragerConfigTest, WhatMakesSenseIsTaken) {
-  for (const char* averager : {"every = 4\nglobal_every = 16\nmomentum = \"averaged\"",
-                               "name = \"none\"\nglobal_every = 8\nmomentum = \"averaged\"",
-                               "every = 32\nconsensus_target = 2\ncodec = \"int8\"",
-                               "name = \"easgd\"\nevery = 10\nelasticity = 0.5", "name = \"fast\"\nsync_epochs = 0",
-                               "name = \"hierarchical\"\norder = \"adapt_then_combine\"", "staleness = 3\nevery = 2"}) {
+  for (const char* averager :
+       {"every = 4\nglobal_every = 16\nmomentum = \"averaged\"",
+        "name = \"none\"\nglobal_every = 8\nmomentum = \"averaged\"",
+        "every = 32\nconsensus_target = 2\ncodec = \"int8\"", "name = \"easgd\"\nevery = 10\nelasticity = 0.5",
+        "name = \"fast\"\nsync_epochs = 0", "name = \"hierarchical\"\norder = \"adapt_then_combine\"",
+        "staleness = 3\nevery = 2", "name = \"push_sum\"\nstaleness = -1\n[topology]\nweights = \"out_degree\"",
+        "name = \"fast\"\nstaleness = -1\nevery = 2\nsync_epochs = 3"}) {
     EXPECT_EQ(message_of(averager), "") << averager;
   }
   EXPECT_EQ(message_of("momentum = \"averaged\"", "name = \"adam\""), "");
