@@ -42,7 +42,7 @@ const Candidate& found(const std::vector<Candidate>& all, const std::string& ave
 
 TEST(Recommendation, ThroughputAndMixingFollowFromTheModel) {
   const auto all = candidates_of(job_of(16, 1));
-  const Candidate& ring = found(all, "neighbour", "ring", 256);
+  const Candidate ring = found(all, "neighbour", "ring", 256);
   // two puts of 100 MB at 10 GB/s: 20 ms, within the 26.6 ms of the step; two halos read at 100 GB/s: 2 ms
   EXPECT_NEAR(ring.step.exchange_seconds, 20e-3 + 4e-6, 1e-9);
   EXPECT_NEAR(ring.step.step_seconds, 26.6e-3 + 2e-3, 1e-9);
@@ -50,7 +50,7 @@ TEST(Recommendation, ThroughputAndMixingFollowFromTheModel) {
   EXPECT_NEAR(ring.mixing, 0.051, 0.001);
   EXPECT_EQ(ring.averager.every, 1);  // the gap allows no more
   EXPECT_NEAR(ring.node_memory, 1e9 + 2.56e9 + 4 * 100e6, 1);
-  const Candidate& torus = found(all, "neighbour", "torus2d", 256);
+  const Candidate torus = found(all, "neighbour", "torus2d", 256);
   EXPECT_EQ(torus.averager.every, 8);  // 14 ms + 6 ms in each second and fourth step are more than 2 %
   EXPECT_NEAR(torus.mixing, 0.4 / 8, 1e-9);
   EXPECT_EQ(torus.price, Price::skipping);
@@ -78,7 +78,7 @@ std::vector<PlannedJob> many_jobs() {
 TEST(Recommendation, IsAsFastAsTheFastestOfItsBatch) {
   for (const PlannedJob& job : many_jobs()) {
     const auto all = candidates_of(job);
-    const Candidate& pick = recommended(all, job.uneven);
+    const Candidate pick = recommended(all, job.uneven);
     double best = 0;
     for (const Candidate& each : all) {
       if (each.refusal != nullptr) continue;
@@ -107,7 +107,7 @@ TEST(Recommendation, IsNotTheCompleteGraphOfRanks) {
 
 TEST(Recommendation, IsTheSmallestBatchNearTheBest) {
   const auto all = candidates_of(job_of(16, 1));
-  const Candidate& pick = recommended(all, {});
+  const Candidate pick = recommended(all, {});
   double best = 0;
   for (const Candidate& each : all) {
     if (each.refusal == nullptr) best = std::max(best, each.images_per_second);
