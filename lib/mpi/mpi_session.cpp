@@ -35,7 +35,7 @@ std::string library_text() {
 
 /// MPICH before 4.2 on UCX closes its connections in MPI_Finalize and then waits in the launcher's barrier, where it
 /// serves nobody: a rank whose connection is not closed yet waits for one in the barrier, which waits for it
-/// (pmodels/mpich pull request 6596). Over TCP that is about every second run.
+/// (pmodels/mpich pull request 6596). Over TCP that is about every second run, also between ranks of one host.
 bool may_hang_in_finalize() {
   const std::string text = library_text();
   int major = 0, minor = 0;
@@ -68,7 +68,7 @@ MpiSession::~MpiSession() {
     int found = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.handle(), &found, MPI_STATUS_IGNORE);
   };
-  if (comm_.nodes() > 1 && may_hang_in_finalize() && leave_launcher(progress)) ::_exit(status_);
+  if (may_hang_in_finalize() && leave_launcher(progress)) ::_exit(status_);
   MPI_Finalize();
   ::alarm(0);
 }

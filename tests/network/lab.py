@@ -36,11 +36,12 @@ mount -t proc proc /proc
 mkdir -p /run/netns
 mount -t tmpfs netns /run/netns
 mount --bind "$1" /etc/hosts
+mount --rbind /sys/fs/cgroup /mnt
 echo "$number"
 exec cat
 """
-# In a host's network namespace: gives a command the rest of what makes a host.
-AS_HOST = 'hostname "$0" && mount -t tmpfs shm /dev/shm && exec "$@"'
+# In a host's network namespace, with a new /sys: gives a command the rest of what makes a host.
+AS_HOST = 'hostname "$0" && mount -t tmpfs shm /dev/shm && mount --rbind /mnt /sys/fs/cgroup && exec "$@"'
 # Takes the place of ssh for a launcher: skips options, takes the host, and runs the rest there.
 REMOTE_SHELL = f"""#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
@@ -211,20 +212,22 @@ class Lab:
         name = self.names[host]
         return self._entering("ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", AS_HOST, name, *words)
 
-    def mpich(self, words, ranks_per_host=1, mpiexec="mpiexec"):
-        """The command line by which MPICH's Hydra starts a program on all hosts; it runs on the first one."""
-        return [mpiexec, "-localhost", self.names[0], "-launcher", "ssh", "-launcher-exec", self.remote_shell,
-                "-hosts", ",".join(self.names), "-ppn", str(ranks_per_host),
-                "-n", str(ranks_per_host * len(self.names)), *words]
+    def mpich(self, words, ranks_per_host=1, hosts=None, mpiexec="mpiexec.mpich"):
+        """The command line by which MPICH's Hydra starts a program on the first `hosts` hosts, or on all; it is for the
+        first one."""
+        names = self.names[:hosts]
+        return [mpiexec, "-localhost", names[0], "-launcher", "ssh", "-launcher-exec", self.remote_shell,
+                "-hosts", ",".join(names), "-ppn", str(ranks_per_host), "-n", str(ranks_per_host * len(names)), *words]
 
     def start(self, words, folder, environment=None, timeout=120, host=0):
         """Starts a command on a host, in a folder; it has ended after so many seconds."""
         bounded = ["timeout", f"--kill-after={GRACE}", str(timeout), "env", f"--chdir={folder}", *map(str, words)]
         return Run(self.on_host(host, *bounded), environment or {})
 
-    def run(self, words, ranks_per_host=1, folder=".", environment=None, timeout=120):
-        """Runs a program on all hosts by MPICH's Hydra; what it leaves running has ended, too, when this returns."""
-        result = self.start(self.mpich(words, ranks_per_host), os.path.abspath(folder), environment, timeout).wait()
+    def run(self, words, ranks_per_host=1, folder=".", environment=None, timeout=120, hosts=None):
+        """Runs a program by MPICH's Hydra; what it leaves running has ended, too, when this returns."""
+        launch = self.mpich(words, ranks_per_host, hosts)
+        result = self.start(launch, os.path.abspath(folder), environment, timeout).wait()
         self.end_all()
         return result
 

@@ -1,16 +1,13 @@
 """What the tests beside this file have in common: a cluster for the tests of a class, a folder for each test."""
 
 import os
-import shutil
 import sys
-import tempfile
-import unittest
 
 from lab import CannotRun, Lab
 
 SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "app"))
-from program import DIGITS, MPIEXEC, PROGRAM, main, read_metrics, sets  # noqa: E402, F401: for the tests as well
+from program import DIGITS, PROGRAM, SYNTHETIC, ProgramTest, main, read_metrics, sets  # noqa: E402, F401: for the tests as well
 
 SKIPPED = 77
 
@@ -24,7 +21,7 @@ def cluster(hosts, **options):
         sys.exit(SKIPPED)
 
 
-class LabTest(unittest.TestCase):
+class LabTest(ProgramTest):
     HOSTS = 2
 
     @classmethod
@@ -33,6 +30,5 @@ class LabTest(unittest.TestCase):
         cls.addClassCleanup(cls.lab.close)
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="halograd_network_")
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         self.addCleanup(self.lab.end_all)

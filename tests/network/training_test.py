@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Training on several hosts gives what training on one gives, and its bytes go through the network."""
+"""Every averager trains on four hosts to what it trains to on one, and its bytes go through the network."""
 
-from lab_tests import DIGITS, PROGRAM, LabTest, main, sets
+from lab_tests import main
+from training_runs import TrainingRuns
 
 
-class Training(LabTest):
-    HOSTS = 2
+class Training(TrainingRuns):
+    HOSTS = 4
 
-    def test_neighbours(self):
-        before = self.lab.sent_bytes(0)
-        result = self.lab.run([PROGRAM, "train", DIGITS, *sets(training__epochs=2)], folder=self.folder)
-        self.assertEqual((result.status, result.err), (0, ""), result.out)
-        sent = self.lab.sent_bytes(0) - before
-        self.assertGreater(sent, 46 * 153e3)
+    def test_every_averager_is_tested(self):
+        self.check_all_are_there()
+
+    def test_four_hosts(self):
+        self.check_averagers(4)
 
 
 if __name__ == "__main__":
