@@ -118,7 +118,7 @@ class Lab:
         self.names = [f"host{host + 1}" for host in range(hosts)]
         self.addresses = [f"10.77.0.{host + 1}" for host in range(hosts)]
         self.folder = tempfile.mkdtemp(prefix="halograd_lab_")
-        self.first = None
+        self.first, self.runs = None, []
         try:
             self._start_first_process()
             self._inside("ip", "link", "add", "bridge", "type", "bridge")
@@ -145,6 +145,8 @@ class Lab:
             self.first.stdin.close()
             self.first.wait(60)
             self.first.stdout.close()
+        for run in self.runs:
+            run.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _write(self, name, text):
@@ -222,7 +224,8 @@ class Lab:
     def start(self, words, folder, environment=None, timeout=120, host=0):
         """Starts a command on a host, in a folder; it has ended after so many seconds."""
         bounded = ["timeout", f"--kill-after={GRACE}", str(timeout), "env", f"--chdir={folder}", *map(str, words)]
-        return Run(self.on_host(host, *bounded), environment or {})
+        self.runs.append(Run(self.on_host(host, *bounded), environment or {}))
+        return self.runs[-1]
 
     def run(self, words, ranks_per_host=1, folder=".", environment=None, timeout=120, hosts=None):
         """Runs a program by MPICH's Hydra; what it leaves running has ended, too, when this returns."""

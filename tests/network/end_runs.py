@@ -1,0 +1,48 @@
+"""Runs that end: with which status, and how long after their last epoch; shared by the short and the long test."""
+
+from lab import CannotRun
+from lab_slurm import LabSlurm
+from lab_tests import DIGITS, PROGRAM, LabTest, sets
+
+EPOCHS = 2
+LAST_EPOCH = rf"^ +{EPOCHS}/{EPOCHS} "
+LIMIT = 15  # seconds from the last epoch to the end
+REQUEUE = 75
+DONE = sets(training__epochs=EPOCHS)
+STOPPED = sets(training__epochs=100000, training__time_limit=1)
+REFUSED = sets(data__path="/nowhere")
+
+
+class EndRuns(LabTest):
+    HOSTS = 4
+
+    def hydra(self, words, ranks_per_host, environment=None):
+        run = self.lab.start(self.lab.mpich(self.train(words), ranks_per_host), self.folder, environment)
+        result = run.wait()
+        self.lab.end_all()
+        return run, result
+
+    def slurm(self, words, ranks_per_host, environment=None):
+        run = self.cluster().start(self.train(words), ranks_per_host, self.folder, environment)
+        return run, run.wait()
+
+    def cluster(self):
+        """Slurm on all hosts; Hydra's runs would end it."""
+        if not hasattr(self, "slurm_cluster"):
+            try:
+                self.slurm_cluster = LabSlurm(self.lab)
+            except CannotRun as reason:
+                self.skipTest(str(reason))
+        return self.slurm_cluster
+
+    @staticmethod
+    def train(words):
+        return [PROGRAM, "train", DIGITS, "--overwrite", *words]
+
+    def check_ends(self, launch, words, status, runs, ranks_per_host=1, limit=LIMIT, environment=None):
+        for number in range(runs):
+            run, result = launch(words, ranks_per_host, environment)
+            self.assertEqual(result.status, status, f"run {number + 1} of {runs}\n{run.text()}")
+            if status == 0:
+                self.assertEqual(result.err, "")
+                self.assertLess(result.seconds - run.when(LAST_EPOCH), limit, f"run {number + 1}\n{run.text()}")

@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""A run on several hosts ends soon after its last epoch and with its own status, whatever MPI_Finalize does."""
+
+from end_runs import DONE, REFUSED, REQUEUE, STOPPED, EndRuns
+from lab_tests import main
+
+
+class End(EndRuns):
+    def test_done(self):
+        self.check_ends(self.hydra, DONE, 0, runs=3)
+
+    def test_stopped(self):
+        self.check_ends(self.hydra, STOPPED, REQUEUE, runs=1, ranks_per_host=2)
+
+    def test_refused(self):
+        self.check_ends(self.hydra, REFUSED, 1, runs=2, ranks_per_host=2)
+
+    def test_slurm(self):
+        self.check_ends(self.slurm, DONE, 0, runs=1)
+        self.check_ends(self.slurm, STOPPED, REQUEUE, runs=1)
+        self.check_ends(self.slurm, REFUSED, 1, runs=1)
+
+
+if __name__ == "__main__":
+    main()
