@@ -109,8 +109,9 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
   for (const int ranks : options.ranks) {
     for (const std::string& kind : options.topologies) add(averager_row(options, ranks, kind));
     add(gossip_row(options, ranks));
-    const double gradient = sizeof(float) * static_cast<double>(options.parameters);
-    const ExchangeWork sum{gradient, 3 * gradient, 0, 1, 2. / 3};  // read twice and written; beside backward
+    AveragerConfig allreduce;
+    allreduce.name = "allreduce";
+    const ExchangeWork sum = ExchangeModel(allreduce, {}, job_of(options, ranks)).work();
     add({ranks, "ring_allreduce", "", ranks - 1, 1, 1, ring_allreduce_step(options.machine, options.work, sum, ranks)});
     add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, sum, ranks)});
   }

@@ -13,9 +13,6 @@ namespace halograd {
 
 namespace {
 
-// A bucket is started as soon as this many values are complete: long enough for its bandwidth, short enough that the
-// first ones travel beside the backward pass.
-constexpr std::size_t bucket_floats = std::size_t{1} << 20;
 constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallreduce, whose counts are int
 
 /// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -14,6 +15,10 @@ std::unique_ptr<Averager> make_periodic_averager(const AveragerContext& context)
 
 /// Bytes per rank of that exact average of `length` values.
 std::int64_t exact_average_bytes(int ranks, std::size_t length);
+
+/// The all-reduce of gradients starts as soon as this many values are complete: long enough for the bandwidth, short
+/// enough that the first ones travel beside the backward pass.
+constexpr std::size_t bucket_floats = std::size_t{1} << 20;
 
 /// Bytes per rank of an all-reduce of `length` floats by a ring or reduce-scatter algorithm, which send least. MPI
 /// chooses the algorithm, and does not say which.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "averagers/averager_table.hpp"
+#include "averagers/averagers.hpp"
 #include "averagers/codec_table.hpp"
 #include "kernels/error.hpp"
 
@@ -80,22 +81,30 @@ double ExchangeModel::memory_traffic(int every) const {
   return published + degree + (with_the_optimizer ? 0 : in_place);
 }
 
-StepEstimate ExchangeModel::step(const StepWork& work, int every) const {
+ExchangeWork ExchangeModel::work(int every) const {
+  ExchangeWork work{message_bytes_, memory_traffic(every) * model_bytes_, coding_seconds_, every, hidden_};
+  if (row_of(averager_).exchanges == Exchange::gradients) {
+    work.last_bytes = message_bytes_ * std::min(1.0, bucket_floats / static_cast<double>(job_.parameters));
+  }
+  return work;
+}
+
+StepEstimate ExchangeModel::step(const StepWork& computing, int every) const {
   const AveragerRow& row = row_of(averager_);
-  const ExchangeWork exchange{message_bytes_, memory_traffic(every) * model_bytes_, coding_seconds_, every, hidden_};
+  const ExchangeWork exchange = work(every);
   if (row.exchanges == Exchange::gradients) {
-    const StepEstimate ring = ring_allreduce_step(job_.machine, work, exchange, job_.ranks);
-    const StepEstimate tree = tree_allreduce_step(job_.machine, work, exchange, job_.ranks);
+    const StepEstimate ring = ring_allreduce_step(job_.machine, computing, exchange, job_.ranks);
+    const StepEstimate tree = tree_allreduce_step(job_.machine, computing, exchange, job_.ranks);
     return ring.step_seconds <= tree.step_seconds ? ring : tree;
   }
-  if (row.pace(averager_) == Pace::free) return free_step(job_.machine, work, exchange, loads_);
-  if (!row.of_nodes) return lockstep_step(job_.machine, work, exchange, loads_);
+  if (row.pace(averager_) == Pace::free) return free_step(job_.machine, computing, exchange, loads_);
+  if (!row.of_nodes) return lockstep_step(job_.machine, computing, exchange, loads_);
   // A node computes as long as its slowest rank; one of the nodes has the slowest of all.
-  StepWork of_node = work;
-  of_node.compute_seconds *= slowest_of(node_ranks_, {work.uneven.spread, 1});
+  StepWork of_node = computing;
+  of_node.compute_seconds *= slowest_of(node_ranks_, {computing.uneven.spread, 1});
   StepEstimate step = lockstep_step(job_.machine, of_node, exchange, loads_);
   step.bytes /= node_ranks_;
-  step.efficiency = work.compute_seconds / step.step_seconds;
+  step.efficiency = computing.compute_seconds / step.step_seconds;
   return step;
 }
 

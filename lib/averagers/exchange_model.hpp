@@ -26,8 +26,10 @@ class ExchangeModel {
   ExchangeModel(const AveragerConfig& averager, const TopologyConfig& topology, const ModelledJob& job,
                 const CodecSpeed& coding = {});
 
-  /// With an exchange in every `every`-th step. An all-reduce takes the faster of ring and tree.
-  [[nodiscard]] StepEstimate step(const StepWork& work, int every = 1) const;
+  /// What a rank does for an exchange in every `every`-th step.
+  [[nodiscard]] ExchangeWork work(int every = 1) const;
+  /// A step with such an exchange. An all-reduce takes the faster of ring and tree.
+  [[nodiscard]] StepEstimate step(const StepWork& computing, int every = 1) const;
   /// Bytes that the ranks of a node hold for it, beside what each needs to train alone.
   [[nodiscard]] double node_memory() const;
   /// Out-neighbours of a rank, or of a node, at most.

@@ -56,12 +56,12 @@ StepEstimate allreduce_step(const Machine& machine, const StepWork& work, const 
   if (ranks == 1) return alone(work);
   StepEstimate step;
   step.bytes = models * exchange.message_bytes;
-  step.exchange_seconds = messages * machine.latency +
-                          models_in_turn * exchange.message_bytes * seconds_per_byte(machine, ranks) +
+  const double seconds_per_gradient_byte = models_in_turn * seconds_per_byte(machine, ranks);
+  step.exchange_seconds = messages * machine.latency + exchange.message_bytes * seconds_per_gradient_byte +
                           local_seconds(machine, exchange);
-  // The last bucket is complete when the computing is, and its messages follow each other.
-  const double waited =
-      std::max(messages * machine.latency, step.exchange_seconds - exchange.hidden * work.compute_seconds);
+  // What is complete last, and its messages, which follow each other, have nothing to hide behind.
+  const double last = messages * machine.latency + exchange.last_bytes * seconds_per_gradient_byte;
+  const double waited = std::max(last, step.exchange_seconds - exchange.hidden * work.compute_seconds);
   step.step_seconds = slowest_of(ranks, work.uneven) * work.compute_seconds + waited;
   step.efficiency = work.compute_seconds / step.step_seconds;
   return step;

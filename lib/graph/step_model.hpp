@@ -31,6 +31,7 @@ struct ExchangeWork {
   double coding_seconds = 0;  ///< to code what is sent and to decode what has come
   int every = 1;              ///< steps from exchange to exchange (H), at least
   double hidden = 1;          ///< share of the computing, at its end, that the exchange runs beside
+  double last_bytes = 0;      ///< all-reduce: of the gradient's, those that are complete only when the computing is
 };
 
 /// Means over ranks and steps.

@@ -89,6 +89,15 @@ TEST(ExchangeModel, WithoutBoundOnTheStalenessNobodyWaits) {
   EXPECT_EQ(step.period, 2);  // 20 ms of 10
 }
 
+/// Less than a bucket of the gradient is complete only when all of it is.
+TEST(ExchangeModel, ASmallGradientHidesBehindNothing) {
+  ModelledJob small = job_of(8);
+  small.parameters = 1'000'000;  // 4 MB: 0.7 ms
+  EXPECT_NEAR(step_of(named("allreduce"), "ring", small).step_seconds, 0.010 + 0.0007, 1e-9);
+  small.parameters = 2 << 20;  // two buckets
+  EXPECT_NEAR(step_of(named("allreduce"), "ring", small).step_seconds, 0.010 + 1.75 * 4 * (1 << 20) / 10e9, 1e-9);
+}
+
 /// A node sends as much as one rank would, whatever the number of its ranks.
 TEST(ExchangeModel, HierarchicalSendsOneModelPerNodeAndNeighbour) {
   const StepEstimate step = step_of(named("hierarchical"), "ring", job_of(16, 4));

@@ -117,6 +117,9 @@ TEST(StepModel, AllreducesByHand) {
   work.compute_seconds = 0.300;  // far more than the bandwidth needs; the last bucket's messages come after it
   EXPECT_NEAR(tree_allreduce_step(network_only(), work, hidden, 1000).step_seconds, 0.300 + 20e-6, 1e-12);
   EXPECT_NEAR(ring_allreduce_step(network_only(), work, hidden, 1000).step_seconds, 0.300 + 1998e-6, 1e-12);
+  ExchangeWork late = hidden;  // a tenth of the gradient is, too: 2 ms
+  late.last_bytes = 0.01 * gigabyte;
+  EXPECT_NEAR(tree_allreduce_step(network_only(), work, late, 1000).step_seconds, 0.300 + 20e-6 + 2e-3, 1e-12);
   work.uneven.spread = 0.1;  // and all wait for the slowest of 1000: 3.24144 standard deviations
   EXPECT_NEAR(tree_allreduce_step(network_only(), work, hidden, 1000).step_seconds, 0.300 * 1.324144 + 20e-6, 1e-6);
 }
