@@ -76,7 +76,10 @@ double ExchangeModel::memory_traffic(int every) const {
     return published + copied + (1 + in_place) + (degree + in_place) + (averager_.overlap ? copied : 0);
   }
   if (is_coded(averager_)) return published + degree + 1 + in_place;  // estimates of the neighbours and of itself
-  if (row.pace(averager_) == Pace::free) return published + copied * degree + degree;
+  if (row.pace(averager_) == Pace::free) {
+    const bool far = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.crossing > 0; });
+    return published + (far ? copied : 0) + copied * degree + degree;
+  }
   const bool with_the_optimizer = !changes_ && every == 1;  // in one pass through the weights
   return published + degree + (with_the_optimizer ? 0 : in_place);
 }
@@ -122,8 +125,8 @@ double ExchangeModel::node_memory() const {
     windows = std::max(windows, job_.slots * ((load.inside ? node_ranks_ : 0) + load.crossing) * message_bytes_);
   }
   double copies = 0;
-  if (is_coded(averager_)) copies = 1 + degree;  // estimates
-  if (row.pace(averager_) == Pace::free) copies = degree;
+  if (is_coded(averager_)) copies = 1 + degree;                // estimates
+  if (row.pace(averager_) == Pace::free) copies = degree + 2;  // halos; weights under way, and the newest
   return windows + node_ranks_ * copies * model_bytes_;
 }
 
