@@ -1,97 +1,169 @@
 #!/usr/bin/env python3
-"""Holds simulate's model of the step against real runs on 2, 4 and 8 ranks with injected latency.
+"""Holds the model of the step against real runs on hosts of a network lab (tests/network/lab.py).
 
-    step_model_check.py [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 2,4,8] [--latency-ms 0,5,20,50]
-        [--compute-ms 20]
+    step_model_check.py [--program build/openmp/halograd] [--hosts 2,4,8] [--rate-mbit 100,1000,10000] [--compute-ms 500]
+        [--width 2048] [--ways "ring;ring, int8"] [--plan]
 
-Ranks sleep until the computing of a step has taken --compute-ms (comm.inject.compute_us), so that they do not contend
-for cores; what a step takes then without exchange is measured and given to the model. A halo that arrives L later is
-to the model two messages (halo and counter) of L / 2 each; a ring all-reduce is 2 (P - 1) messages of L. Prints
-medians over the steps of all ranks.
+One rank per host; ranks sleep until the computing of a step has taken --compute-ms (comm.inject.compute_us), so that
+they do not contend for the cores of this machine. Latency and bandwidth of the lab's network, and what a step takes
+without exchange, are measured (halograd simulate on two of the hosts; averager "none") and given to the model. Prints
+predicted and measured steps: means over ranks and steps.
+
+With --plan the ways are all that halograd plan considers for these hosts and does not refuse, and the last line says
+how far its pick is from the fastest that was measured. Takes root.
 """
 
 import argparse
 import csv
+import json
 import os
+import re
 import subprocess
+import sys
 import tempfile
 
 import h5py
 import numpy as np
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network"))
+from lab import CannotRun, Lab  # noqa: E402: in the folder that was just named
+
 RUN_FILE = """name = "run"
-training.epochs = 2
-training.batch = {batch}
+training.epochs = 1
+training.batch = {ranks}
 training.threads = 1
 data.format = "synthetic"
 data.synthetic_train = {images}
-data.synthetic_test = 64
+data.synthetic_test = {ranks}
 data.synthetic_shape = [16, 16, 1]
-network.name = "small"
-[[network.layer]]
-type = "conv"
-channels = 16
-kernel = 3
-[[network.layer]]
-type = "relu"
-[[network.layer]]
-type = "flatten"
-[[network.layer]]
-type = "dense"
-channels = 64
-[[network.layer]]
-type = "dense"
-channels = 10
-[output]
-checkpoint_epochs = 0
+network.name = "wide"
+network.layer = [{{type = "flatten"}}, {{type = "dense", channels = {width}}}, {{type = "relu"}}, {{type = "dense", channels = 10}}]
+output.checkpoint_epochs = 0
 """
-PARAMETERS = 16 * 10 + 14 * 14 * 16 * 64 + 64 + 64 * 10 + 10
-STEPS = 15
+WARM_UP, COUNTED = 4, 16  # steps; the most that plan takes from one exchange to the next is 16
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "OMP_WAIT_POLICY": "passive"}
+# name: the averager's keys, the row of simulate's table
+WAYS = {
+    "ring": ([], ("neighbour", "ring")),
+    "ring, adapt first": (["averager.order=adapt_then_combine"], ("neighbour", "ring")),
+    "ring, every 4": (["averager.every=4"], ("neighbour", "ring")),
+    "ring, int8": (["averager.codec=int8"], ("neighbour", "ring")),
+    "ring, bf16": (["averager.codec=bf16"], ("neighbour", "ring")),
+    "ring, top_k": (["averager.codec=top_k"], ("neighbour", "ring")),
+    "exponential": (["topology.kind=exponential"], ("neighbour", "exponential")),
+    "one peer": (["topology.kind=one_peer_exponential"], ("gossip", "one_peer_exponential")),
+    "push_sum": (["averager.name=push_sum"], ("push_sum", "ring")),
+    "push_sum, overlap": (["averager.name=push_sum", "averager.overlap=true"], ("push_sum", "ring")),
+    "ring, free": (["averager.staleness=-1"], ("neighbour", "ring")),
+    "allreduce": (["averager.name=allreduce"], ("ring_allreduce", "")),
+}
 
 
-def measured(arguments, folder, ranks, name, latency_ms):
-    path = os.path.join(folder, "run.toml")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(RUN_FILE.format(batch=64 * ranks, images=64 * ranks * STEPS))
-    subprocess.run([arguments.mpiexec, "-n", str(ranks), arguments.program, "train", path, "--overwrite", "--set",
-                    f"averager.name={name}", "--set", f"comm.inject.latency_us={1000 * latency_ms}", "--set",
-                    f"comm.inject.compute_us={1000 * arguments.compute_ms}"],
-                   cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250,
-                   env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "OMP_WAIT_POLICY": "passive"})
-    with h5py.File(os.path.join(folder, "runs/run/metrics.h5")) as file:
-        seconds = 64 / file["step/images_per_second"][()][STEPS:]  # the second epoch
-    return 1e3 * float(np.median(seconds))
+def sets(words):
+    return [each for word in words for each in ("--set", word)]
 
 
-def predicted(arguments, folder, ranks, latency_ms, compute_ms):
-    table = os.path.join(folder, "table.csv")
-    subprocess.run([arguments.program, "simulate", "--ranks", str(ranks), "--topology", "ring", "--compute-ms",
-                    str(compute_ms), "--latency-us", str(max(1e-3, 1000 * latency_ms)), "--bandwidth-gb", "5",
-                    "--parameters", str(PARAMETERS), "--threads", "1", "--csv", table],
-                   check=True, stdout=subprocess.DEVNULL, timeout=250)
-    with open(table, encoding="utf-8") as file:
-        return {row["averager"]: 1e3 * float(row["step_seconds"]) for row in csv.DictReader(file)}
+class Check:
+    def __init__(self, arguments, folder, hosts, rate_mbit):
+        self.arguments, self.folder, self.hosts = arguments, folder, hosts
+        self.parameters = arguments.width * (16 * 16 + 1) + 10 * (arguments.width + 1)
+        self.lab = Lab(hosts, rate_mbit)
+        self.latency_us, self.bandwidth_gb = self.network(rate_mbit)
+
+    def network(self, rate_mbit):
+        """Of two of the hosts, as halograd simulate measures it."""
+        with Lab(2, rate_mbit) as pair:
+            words = [self.arguments.program, "simulate", "--ranks", "2", "--topology", "ring", "--threads", "1", "--memory-gb", "10"]
+            run = pair.start(pair.mpich(words), self.folder, ENVIRONMENT, timeout=60)
+            run.until("^steps: until", timeout=60)
+            pair.end_all()
+            run.wait()
+        found = [re.search(rf"^{name} +([0-9.e+-]+) .*measured", "".join(line for _, line in run.out), re.MULTILINE)
+                 for name in ("latency", "bandwidth")]
+        if None in found:
+            sys.exit(f"the network could not be measured\n{run.text()}")
+        return [float(each.group(1)) for each in found]
+
+    def write_run_file(self):
+        path = os.path.join(self.folder, "run.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            images = self.hosts * (WARM_UP + COUNTED)
+            file.write(RUN_FILE.format(ranks=self.hosts, images=images, width=self.arguments.width))
+        return path, ["--set", f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
+
+    def measured(self, words):
+        """Milliseconds of a step."""
+        path, compute = self.write_run_file()
+        command = [self.arguments.program, "train", path, "--overwrite", *compute, *sets(words)]
+        run = self.lab.start(self.lab.mpich(command), self.folder, ENVIRONMENT, timeout=120)
+        run.until("resolved run file", timeout=120)  # the last line; old MPIs may hang after it
+        self.lab.end_all()
+        run.wait()
+        with h5py.File(os.path.join(self.folder, "runs/run/metrics.h5")) as file:
+            rates = file["step/images_per_second"][()]
+        # At a free pace a fast rank makes more steps than a slow one, whose row is not a number then.
+        return 1e3 * float(np.mean([np.mean(1 / rank[np.isfinite(rank)][WARM_UP:]) for rank in rates.T]))
+
+    def predicted(self, words, row, compute_ms):
+        table = os.path.join(self.folder, "table.csv")
+        keys = [word for word in words if word.startswith("averager.") and "allreduce" not in word]
+        subprocess.run([self.arguments.program, "simulate", "--ranks", str(self.hosts), "--topology",
+                        row[1] if row[0] in ("neighbour", "push_sum") else "ring", "--compute-ms", str(compute_ms), "--latency-us", str(self.latency_us), "--bandwidth-gb",
+                        str(self.bandwidth_gb), "--parameters", str(self.parameters), "--threads", "1", "--csv", table,
+                        *sets(keys)],
+                       check=True, stdout=subprocess.DEVNULL, timeout=100, env={**os.environ, **ENVIRONMENT})
+        with open(table, encoding="utf-8") as file:
+            rows = {(each["averager"], each["topology"]): each for each in csv.DictReader(file)}
+        return 1e3 * float(rows[row]["step_seconds"])
+
+    def planned(self):
+        """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
+        path, compute = self.write_run_file()
+        command = [self.arguments.program, "plan", "--data", path, *compute, "--batch", "1", "--max-batch", str(self.hosts), "--nodes",
+                   str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
+                   "--threads", "1", "--json"]
+        plan = json.loads(subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=100,
+                                         env={**os.environ, **ENVIRONMENT}).stdout)
+        possible = [each for each in plan["candidates"] if not each["refused"]]
+        possible.sort(key=lambda each: (each != plan["recommended"], each["step_seconds"]))
+        return [(f"{each['averager']}, {each['topology']}, {each['way']}, every {each['period']:g}",
+                 [f"{key}={value}" for key, value in each["keys"].items()], 1e3 * each["step_seconds"]) for each in possible]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/openmp/halograd", type=os.path.abspath)
-    parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--latency-ms", default="0,5,20,50")
-    parser.add_argument("--compute-ms", type=float, default=20)
+    parser.add_argument("--hosts", default="2,4,8")
+    parser.add_argument("--rate-mbit", default="100,1000,10000")
+    parser.add_argument("--compute-ms", type=float, default=500)
+    parser.add_argument("--width", type=int, default=2048, help="of the hidden layer: 267 values per unit are sent")
+    parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
+    parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
     arguments = parser.parse_args()
-    print("step in ms: predicted / measured\n| ranks | none | latency | neighbour, ring | apart | ring all-reduce | apart |\n"
-          "|---|---|---|---|---|---|---|")
+    chosen = arguments.ways.split(";") if arguments.ways else list(WAYS)
+    print("| hosts | Mbit/s | MB/s, us measured | averaging | predicted ms | measured ms | apart |\n|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        for ranks in map(int, arguments.ranks.split(",")):
-            compute = measured(arguments, folder, ranks, "none", 0)
-            for latency in map(float, arguments.latency_ms.split(",")):
-                halo = predicted(arguments, folder, ranks, latency / 2, compute)["neighbour"]
-                ring = predicted(arguments, folder, ranks, latency, compute)["ring_allreduce"]
-                found = [measured(arguments, folder, ranks, name, latency) for name in ("neighbour", "allreduce")]
-                print(f"| {ranks} | {compute:.1f} | {latency:g} | {halo:.1f} / {found[0]:.1f} | {100 * (found[0] / halo - 1):+.1f} % "
-                      f"| {ring:.1f} / {found[1]:.1f} | {100 * (found[1] / ring - 1):+.1f} % |", flush=True)
+        for hosts in map(int, arguments.hosts.split(",")):
+            for rate in map(float, arguments.rate_mbit.split(",")):
+                try:
+                    check = Check(arguments, folder, hosts, rate)
+                except CannotRun as reason:
+                    sys.exit(f"no network lab: {reason}")
+                with check.lab:
+                    compute = check.measured(["averager.name=none"])
+                    network = f"{1000 * check.bandwidth_gb:.1f}, {check.latency_us:.0f}"
+                    print(f"| {hosts} | {rate:g} | {network} | none |  | {compute:.1f} | |", flush=True)
+                    cases = check.planned() if arguments.plan else [
+                        (name, WAYS[name][0], check.predicted(*WAYS[name], compute)) for name in chosen]
+                    steps = []
+                    for name, words, model in cases:
+                        steps.append(check.measured(words))
+                        print(f"| {hosts} | {rate:g} | {network} | {name} | {model:.1f} | {steps[-1]:.1f} "
+                              f"| {100 * (steps[-1] / model - 1):+.1f} % |", flush=True)
+                    if arguments.plan:
+                        fastest = min(range(len(steps)), key=lambda each: steps[each])
+                        print(f"picked: {cases[0][0]}; fastest: {cases[fastest][0]}; "
+                              f"{100 * (steps[0] / steps[fastest] - 1):.1f} % apart", flush=True)
 
 
 if __name__ == "__main__":
