@@ -51,10 +51,13 @@ struct InjectConfig {
 
 /// [comm]: the transport under neighbour averaging.
 struct CommConfig {
-  bool force_put = false;      ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
-  int ranks_per_node = 0;      ///< hierarchical: consecutive ranks that count as a node; 0: those that share memory
-  int slots = 2;               ///< versions of a halo that can be in flight on an edge, at least 2
-  int progress_us = 200;       ///< between looks of the thread that keeps puts going; 0: no such thread
+  bool force_put = false;  ///< use MPI_Put also between ranks that share memory (to test the path between nodes)
+  int ranks_per_node = 0;  ///< hierarchical: consecutive ranks that count as a node; 0: those that share memory
+  int slots = 2;           ///< versions of a halo that can be in flight on an edge, at least 2
+  int progress_us = 200;   ///< between looks of the thread that keeps puts going; 0: no such thread
+  /// how halos travel between nodes: auto (put, unless writers wait for nobody, or a self-test finds it slow), put,
+  /// send
+  std::string transport = "auto";
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is told on stderr, once
   /// neighbour: halos in device memory, put from there to there: auto (where MPI says that it can, and a self-test
   /// finds it so), on or off

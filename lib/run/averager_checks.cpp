@@ -164,6 +164,15 @@ Conflict device_conflict(const Checked& run) {
            "leave it at \"auto\"", "comm"}};
 }
 
+/// Messages without anybody who receives them.
+Conflict transport_conflict(const Checked& run) {
+  const CommConfig& comm = run.config.comm;
+  const Transport& asked = row_of(transports, comm.transport, "comm.transport");
+  if (asked.carrier == Carrier::put || comm.progress_us > 0) return std::nullopt;
+  return {{"transport", "comm.transport is " + quoted(comm.transport) + ", but " + no_receiver, "leave one of them out",
+           "comm"}};
+}
+
 /// What goes with which graph.
 Conflict graph_conflict(const Checked& run) {
   const TopologyConfig& topology = run.config.topology;
@@ -249,8 +258,8 @@ Conflict momentum_conflict(const Checked& run) {
 
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const Checked run{config};
-  for (const auto check : {loss_conflict, foreign_option, option_conflict, device_conflict, graph_conflict,
-                           period_conflict, pace_conflict, momentum_conflict}) {
+  for (const auto check : {loss_conflict, foreign_option, option_conflict, device_conflict, transport_conflict,
+                           graph_conflict, period_conflict, pace_conflict, momentum_conflict}) {
     if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;

@@ -276,6 +276,8 @@ void visit(Visitor& v, CommConfig& c) {
     "between nodes, where MPI progresses transfers only inside MPI calls: microseconds between two polls of the helper "
     "thread; 0: no such thread",
     at_least(0));
+  v("transport", c.transport, "how halos travel between nodes; " + meanings_of(transports),
+    one_of(names_of(transports)));
   v("report_seconds", c.report_seconds,
     "a wait for a neighbour that lasts longer is reported, with the rank that is late", above(0));
   v("device_windows", c.device_windows,

@@ -101,6 +101,8 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   if (may_use_device_windows(config.averager, topology->dynamic() != nullptr)) {
     halos = choose_halo_place(config.comm, *topology, comm, network->parameter_count());
   }
+  transport.transport = config.comm.transport;
+  if (row_of(config.averager).exchanges != Exchange::nothing) transport = choose_transport(config.comm, comm);
 }
 
 StartFacts Trainer::facts() const {

@@ -11,6 +11,7 @@
 #include "optimizers/optimizer.hpp"
 #include "train/report.hpp"
 #include "window/halo_place.hpp"
+#include "window/transport_choice.hpp"
 
 namespace halograd {
 
@@ -43,6 +44,7 @@ struct TrainingSetup {
   Replica replica;
   Replica mean;  ///< of all replicas, for evaluation; it has no gradients
   HaloPlace halos;
+  TransportChoice transport;
 };
 
 /// Whether each rank goes at its own pace, because the averager's ranks wait for nobody. A rank alone has nobody to

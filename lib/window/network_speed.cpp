@@ -1,58 +1,116 @@
 #include "window/network_speed.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <limits>
+#include <numeric>
+#include <span>
 
 #include "kernels/error.hpp"
-#include "window/halo_window.hpp"
+#include "window/halo_transport.hpp"
 
 namespace halograd {
 namespace {
 
-constexpr int round_trips = 400;
-constexpr int exchanges = 9;
-constexpr std::size_t floats = std::size_t{1} << 22U;  // 16 MiB
+constexpr int round_trips = 50;
+constexpr int least_exchanges = 5;
+constexpr std::size_t first_floats = std::size_t{1} << 14U, most_floats = std::size_t{1} << 22U;
+constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // of an exchange, and of all with one carrier
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+/// Ranks in a circle, each of which sends to the next one.
+class Circle {
+ public:
+  explicit Circle(const Communicator& comm)
+      : comm_(comm),
+        next_((comm.rank() + 1) % comm.ranks()),
+        former_((comm.rank() + comm.ranks() - 1) % comm.ranks()) {}
 
-double half_round_trip(const Communicator& comm) {
-  const MPI_Comm pair = comm.handle();
-  const int rank = comm.rank();
-  std::vector<double> times;
-  double number = 0;
-  for (int i = 0; i < round_trips; ++i) {
-    const double start = MPI_Wtime();
-    if (rank == 0) MPI_Send(&number, 1, MPI_DOUBLE, 1, 0, pair);
-    MPI_Recv(&number, 1, MPI_DOUBLE, 1 - rank, 0, pair, MPI_STATUS_IGNORE);
-    if (rank == 1) MPI_Send(&number, 1, MPI_DOUBLE, 0, 0, pair);
-    times.push_back((MPI_Wtime() - start) / 2);
+  /// Seconds that a number takes to the next rank: half of the shortest round trip.
+  [[nodiscard]] double latency() const {
+    double shortest = std::numeric_limits<double>::max(), number = 0;
+    const auto send = [&](int to) { comm_.send(std::span<const double>(&number, 1), to); };
+    const auto receive = [&](int from) { comm_.receive(std::span(&number, 1), from); };
+    for (int i = 0; i < round_trips; ++i) {
+      const double start = MPI_Wtime();
+      send(next_);
+      receive(former_);
+      send(former_);
+      receive(next_);
+      shortest = std::min(shortest, MPI_Wtime() - start);
+    }
+    return shortest / 2;
   }
-  return median(times);
-}
 
-double put_bandwidth(const Communicator& pair) {
-  TopologyConfig config;
-  HaloWindow::Options options;
-  options.force_put = true;
-  HaloWindow window(pair, make_topology(config, 2), floats, options);
-  const std::vector<float> weights(floats, 1.0F);
-  std::vector<double> times;
-  for (std::int64_t version = 1; version <= exchanges; ++version) {
-    pair.barrier();
-    const double start = MPI_Wtime();
-    window.put(version, HostVector<const float>(weights.data(), weights.size()));
-    window.flush();
-    window.wait(0, version);
-    window.release(0, version);
-    times.push_back(MPI_Wtime() - start);
+  /// Bytes per second from this rank to the next one, in exchanges that get longer until they take long enough. Of the
+  /// longest ones the fastest counts: others may have met other work of the machine, and short ones only fill buffers.
+  /// Throws
+  /// CollectiveError where other values arrive than were sent, or where the carrier does not work.
+  [[nodiscard]] double bandwidth(Carrier carrier) const {
+    TransportOptions options;
+    options.force_put = true;
+    HaloTransport transport(comm_, values_at + most_floats * sizeof(float), options, carrier);
+    Ends ends{transport, transport.peer(next_), transport.peer(former_)};
+    transport.start();
+    std::vector<float> values(most_floats);
+    std::size_t floats = first_floats;
+    double fastest = 0, spent = 0;
+    for (std::int64_t round = 0;
+         fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < most_floats); ++round) {
+      fill(values, comm_.rank(), round);
+      comm_.barrier();
+      const double seconds = exchange(ends, HostVector<const float>(values.data(), floats), round + 1);
+      fill(values, former_, round);
+      const HostVector<const float> came = transport.values(values_at, floats);
+      const bool right = std::equal(came.data(), came.data() + floats, values.begin());
+      comm_.fail_together(right ? "" : fault(carrier));
+      fastest = std::max(fastest, static_cast<double>(floats * sizeof(float)) / seconds);
+      const double slowest = comm_.largest(seconds);
+      spent += slowest;
+      if (slowest >= long_enough || floats == most_floats) continue;
+      floats *= 2;
+      fastest = 0;
+    }
+    return fastest;
   }
-  return sizeof(float) * static_cast<double>(floats) / median(times);
-}
+
+ private:
+  static constexpr std::size_t values_at = 64;  // behind the counter
+  struct Ends {
+    HaloTransport& transport;
+    HaloTransport::Peer& next;
+    const HaloTransport::Peer& former;
+  };
+
+  /// Sends to the next rank what the former one sends to this, as a window does. Returns the seconds.
+  static double exchange(Ends& ends, HostVector<const float> values, std::int64_t version) {
+    const double start = MPI_Wtime();
+    ends.transport.write(ends.next, values_at, values);
+    ends.transport.wait_for_puts();
+    ends.transport.flush(ends.next);
+    ends.transport.set_counter(ends.next, 0, version);
+    ends.transport.complete(ends.next);
+    ends.transport.await(ends.former, ends.transport.counter(0), version, "trial of the network: ");
+    return MPI_Wtime() - start;
+  }
+
+  /// What a rank sends in a round.
+  static void fill(std::vector<float>& values, int rank, std::int64_t round) {
+    std::iota(values.begin(), values.end(), static_cast<float>(131 * rank + 17 * static_cast<int>(round)));
+  }
+  [[nodiscard]] std::string fault(Carrier carrier) const {
+    return std::string("the self-test of the network failed: what rank ") + std::to_string(former_) + " sent to rank " +
+           std::to_string(comm_.rank()) + (carrier == Carrier::put ? " by MPI_Put" : " by messages") +
+           " arrived differently";
+  }
+
+  const Communicator& comm_;
+  int next_, former_;
+};
 
 }  // namespace
+
+bool are_puts_slow(const NetworkSpeed& speed) {
+  return speed.bandwidth < 0.5 * speed.send_bandwidth;
+}
 
 NetworkSpeed measure_network_speed(const Communicator& comm) {
   HALOGRAD_REQUIRE(comm.ranks() >= 2,
@@ -61,10 +119,41 @@ NetworkSpeed measure_network_speed(const Communicator& comm) {
   const OwnedComm pair = comm.split(at_an_end ? 0 : 1);
   NetworkSpeed speed;
   if (at_an_end) {
-    speed.latency = half_round_trip(pair);
-    speed.bandwidth = put_bandwidth(pair);
+    const Circle circle(pair);
+    speed.latency = circle.latency();
+    speed.bandwidth = circle.bandwidth(Carrier::put);
   }
   return comm.broadcast(speed);
+}
+
+NetworkTrial try_network(const Communicator& comm) {
+  NetworkTrial trial;
+  if (comm.nodes() == 1) return trial;
+  const bool first = comm.node_rank() == 0;
+  const OwnedComm firsts = comm.split(first ? 0 : 1);
+  comm.together([&] {
+    if (!first) return;
+    const Circle circle(firsts);
+    LinkSpeed link;
+    link.from = comm.rank();
+    link.speed.latency = circle.latency();
+    link.speed.send_bandwidth = circle.bandwidth(Carrier::send);
+    try {
+      link.speed.bandwidth = circle.bandwidth(Carrier::put);
+      if (firsts.largest(are_puts_slow(link.speed) ? 1 : 0) == 1) {  // perhaps only because other work was in the way
+        link.speed.bandwidth = std::max(link.speed.bandwidth, circle.bandwidth(Carrier::put));
+      }
+    } catch (const CollectiveError& error) {
+      trial.put_fault = error.what();
+    }
+    trial.links = firsts.gather(link);
+    for (std::size_t i = 0; i < trial.links.size(); ++i) {
+      trial.links[i].to = trial.links[(i + 1) % trial.links.size()].from;
+    }
+  });
+  trial.links = comm.broadcast(trial.links);
+  trial.put_fault = comm.broadcast(trial.put_fault);
+  return trial;
 }
 
 }  // namespace halograd

@@ -1,16 +1,41 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "mpi/communicator.hpp"
 
 namespace halograd {
 
-/// The two numbers of the latency-bandwidth model.
+/// The numbers of the latency-bandwidth model, as windows use the network.
 struct NetworkSpeed {
-  double latency = 0;    ///< seconds: half of a round trip of one number
-  double bandwidth = 0;  ///< bytes per second and direction, of MPI_Put both ways through a halo window
+  double latency = 0;         ///< seconds: half of a round trip of one number
+  double bandwidth = 0;       ///< bytes per second and direction, of MPI_Put both ways at once
+  double send_bandwidth = 0;  ///< the same of messages (window/message_transport.hpp); 0: not measured
 };
 
-/// Collective, on two ranks or more; takes about a second. Between the first and the last rank; the same on all.
+/// Whether MPI_Put reaches less than half of what messages do.
+bool are_puts_slow(const NetworkSpeed& speed);
+
+/// Collective, on two ranks or more; takes some tenths of a second. Between the first and the last rank; the same on
+/// all.
 NetworkSpeed measure_network_speed(const Communicator& comm);
+
+/// The link from a node to the next one: between the first ranks of both.
+struct LinkSpeed {
+  int from = 0, to = 0;
+  NetworkSpeed speed;
+};
+
+/// What a self-test has found of the network between nodes.
+struct NetworkTrial {
+  std::vector<LinkSpeed>
+      links;              ///< from each node to the next one in a circle, all in use at once; the same on all ranks
+  std::string put_fault;  ///< why MPI_Put does not work, where it does not: its bandwidth is 0 then
+};
+
+/// Collective; takes some tenths of a second. With one node there is nothing to try. Throws CollectiveError where
+/// messages do not arrive as they were sent.
+NetworkTrial try_network(const Communicator& comm);
 
 }  // namespace halograd

@@ -26,6 +26,26 @@ enum class Carrier {
   send,  ///< messages that the reader receives into its memory
 };
 
+/// comm.transport.
+struct Transport {
+  const char* name;
+  Fact<const char*> meaning;
+  Fact<Carrier> carrier;       ///< of halos whose writers wait for what they send
+  Fact<Carrier> free_carrier;  ///< of the others
+  Fact<bool> by_trial;         ///< a self-test may choose another row
+};
+inline constexpr Transport transports[] = {
+    {"auto", "put, or send where writers wait for nobody or a self-test finds put less than half as fast", Carrier::put,
+     Carrier::send, true},
+    {"put", "by MPI_Put", Carrier::put, Carrier::put, false},
+    {"send", "by messages that a thread of the reader receives", Carrier::send, Carrier::send, false},
+};
+/// The row by which all halos travel by messages.
+constexpr const Transport& sending_transport() {
+  return transports[2];
+}
+constexpr const char* no_receiver = "messages need the thread that comm.progress_us = 0 forbids";
+
 /// How halos travel, through whichever window.
 struct TransportOptions {
   int slots = 2;                                  ///< versions in flight on an edge, at least 2
@@ -40,6 +60,9 @@ struct TransportOptions {
 inline TransportOptions transport_options(const CommConfig& config) {
   TransportOptions options{config.slots, config.force_put, config.report_seconds};
   options.inject = config.inject;
+  const Transport& transport = row_of(transports, config.transport, "comm.transport");
+  options.carrier = transport.carrier;
+  options.free_carrier = transport.free_carrier;
   return options;
 }
 

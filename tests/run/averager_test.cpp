@@ -118,6 +118,14 @@ TEST(AveragerConfigTest, DeviceWindowsMayBeAskedForWhereHalosCanLieThere) {
   expect_refused("\n[comm]\ndevice_windows = \"yes\"", {"comm.device_windows", "\"auto\", \"on\""});
 }
 
+TEST(AveragerConfigTest, MessagesNeedTheThreadThatReceivesThem) {
+  expect_refused("\n[comm]\ntransport = \"send\"\nprogress_us = 0",
+                 {"comm.transport is \"send\"", "the thread that comm.progress_us = 0 forbids"});
+  EXPECT_EQ(message_of("\n[comm]\ntransport = \"send\""), "");
+  EXPECT_EQ(message_of("\n[comm]\ntransport = \"put\"\nprogress_us = 0"), "");
+  expect_refused("\n[comm]\ntransport = \"get\"", {"comm.transport", "\"auto\", \"put\""});
+}
+
 TEST(AveragerConfigTest, WhatMakesSenseIsTaken) {
   for (const char* averager :
        {"every = 4\nglobal_every = 16\nmomentum = \"averaged\"",

@@ -133,6 +133,7 @@ void put(HaloWindow& window, std::int64_t version) {
 
 /// Reads until this version or a newer one has come, which is whole; returns its number.
 std::int64_t take(HaloWindow& window, int edge, int from, std::int64_t have, std::int64_t version) {
+  if (have >= version) return have;
   std::vector<float> copy(large);
   PolitePause pause;
   for (; have < version; pause()) have = window.copy_latest(edge, have, HostVector<float>(copy.data(), large));
@@ -185,8 +186,8 @@ TEST(BackPressure, AReaderThatIsLateHoldsUpItsOwnEdgeOnly) {
       if (in[edge].rank != 0) have[edge] = take(window, static_cast<int>(edge), in[edge].rank, have[edge], version);
     }
   }
-  meet(window, true, last);
   EXPECT_LE(window.bytes_sent(), (last * (ranks - 2) + 1) * static_cast<std::int64_t>(large * sizeof(float)));
+  meet(window, true, last);
 }
 
 // The other side of the million copies: with one slot and no second look at the counter, the same traffic is torn.

@@ -1,0 +1,41 @@
+#include "window/transport_choice.hpp"
+
+#include <algorithm>
+
+#include "kernels/error.hpp"
+#include "support/text.hpp"
+#include "window/transport_options.hpp"
+
+namespace halograd {
+namespace {
+
+/// What is wrong with MPI_Put between nodes; empty: nothing.
+std::string weakness_of_puts(const NetworkTrial& trial) {
+  if (!trial.put_fault.empty()) return trial.put_fault;
+  const auto slow = std::find_if(trial.links.begin(), trial.links.end(),
+                                 [](const LinkSpeed& link) { return are_puts_slow(link.speed); });
+  if (slow == trial.links.end()) return "";
+  return "MPI_Put reaches " + significant(1e-6 * slow->speed.bandwidth) + " MB/s from rank " +
+         std::to_string(slow->from) + " to rank " + std::to_string(slow->to) + ", messages " +
+         significant(1e-6 * slow->speed.send_bandwidth);
+}
+
+}  // namespace
+
+TransportChoice choose_transport(const CommConfig& config, const Communicator& comm) {
+  const Transport& asked = row_of(transports, config.transport, "comm.transport");
+  TransportChoice choice{config.transport};
+  choice.trial = try_network(comm);
+  if (!asked.by_trial) {
+    const bool works = asked.carrier == Carrier::send || choice.trial.put_fault.empty();
+    comm.fail_together(works ? "" : "comm.transport is \"" + config.transport + "\", but " + choice.trial.put_fault);
+    return choice;
+  }
+  choice.reason = weakness_of_puts(choice.trial);
+  if (choice.reason.empty()) return choice;
+  comm.fail_together(config.progress_us > 0 ? "" : choice.reason + "; " + no_receiver);
+  choice.transport = sending_transport().name;
+  return choice;
+}
+
+}  // namespace halograd
