@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "averagers/averagers.hpp"
@@ -7,24 +8,22 @@
 #include "mpi/rank_clock.hpp"
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
+#include "window/all_reduce.hpp"
 #include "window/injector.hpp"
 
 namespace halograd {
 
 namespace {
 
-constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one MPI_Iallreduce, whose counts are int
-
-/// g <- sum_i share_i g_i over all ranks, by MPI_Iallreduce: P ranks make the steps that one rank makes with the
-/// batches of all.
+/// g <- sum_i share_i g_i over all ranks: P ranks make the steps that one rank makes with the batches of all.
 class AllreduceAverager final : public Averager {
  public:
   AllreduceAverager(const Communicator& comm, std::size_t length, const InjectConfig& inject)
       : comm_(comm), length_(length), open_(length), injector_(inject) {
     if (comm_.ranks() == 1) return;
+    all_reduce_ = make_all_reduce(comm_, length);
     sum_ = Buffer<float>("halograd::gradient_sum", length);
     host_sum_ = Kokkos::create_mirror_view(sum_);
-    requests_.reserve(length / bucket_floats + length / most_floats + 2);
   }
 
   void gradient_ready(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin,
@@ -34,37 +33,60 @@ class AllreduceAverager final : public Averager {
       start(exec, gradient, begin, share);
       early_share_ = share;
     }
-    // MPI moves what is under way only while it is called.
-    int done = 0;
-    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+    all_reduce_->move_on();  // MPI moves what is under way only while it is called
   }
 
-  void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> /*weights*/,
-                     Vector<float> gradient, double share) override {
+  void before_update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
+                     double share) override {
+    update(exec, step, weights, gradient, share, [](std::size_t /*begin*/, std::size_t /*length*/) {});
+  }
+
+  /// Updates the weights of the first buckets while the others are still under way.
+  void update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> /*weights*/, Vector<float> gradient,
+              double share, const OptimizeSlice& optimize) override {
     HALOGRAD_REQUIRE(gradient.extent(0) == length_, "allreduce: ", gradient.extent(0), " gradients; expected ",
                      length_);
     if (comm_.ranks() == 1) {
       scale(exec, share, gradient);
-      return;
+      return optimize(0, length_);
     }
-    // Where a rank leaves its gradient out, what has left of it must not count: all sum anew. Whether one does travels
-    // beside the last bucket.
+    // Where a rank leaves its gradient out, what has left of it must not count: all sum anew.
     int left_out = open_ < length_ && share != early_share_ ? 1 : 0;
-    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_.handle(), &requests_.emplace_back());
+    OwnedRequest agreed;
+    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_.handle(), agreed.start());
     start(exec, gradient, 0, share);
-    finish();
+    wait_until([&] {
+      all_reduce_->move_on();
+      return agreed.test();
+    });
     if (left_out != 0) {
+      for (const Bucket& bucket : buckets_) wait_for(bucket);
+      buckets_.clear();
+      open_ = length_;
       start(exec, gradient, 0, share);
-      finish();
     }
-    Kokkos::deep_copy(exec, sum_, host_sum_);
-    Kokkos::deep_copy(exec, gradient, sum_);
+    for (const Bucket& bucket : buckets_) {
+      wait_for(bucket);
+      const Vector<float> part = slice(sum_, bucket.begin, bucket.length);
+      Kokkos::deep_copy(exec, part, slice(host_sum_, bucket.begin, bucket.length));
+      Kokkos::deep_copy(exec, slice(gradient, bucket.begin, bucket.length), part);
+      optimize(bucket.begin, bucket.length);
+    }
+    buckets_.clear();
+    open_ = length_;
   }
 
   [[nodiscard]] double wait_seconds() const override { return wait_seconds_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
+  /// A range of the gradient whose sum is under way.
+  struct Bucket {
+    std::size_t begin, length;
+    std::int64_t number;   ///< of its AllReduce
+    std::int64_t arrives;  ///< when (node_clock) it may be complete, where latency or a bandwidth is injected
+  };
+
   /// Begins to add up what is complete from `begin` on and has not been started. The gradient itself stays as it is.
   void start(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin, double share) {
     const std::size_t length = open_ - begin;
@@ -73,24 +95,23 @@ class AllreduceAverager final : public Averager {
     scale(exec, share, part);
     Kokkos::deep_copy(exec, slice(host_sum_, begin, length), part);
     exec.fence();
-    for (std::size_t from = begin; from < open_; from += most_floats) {
-      const int count = static_cast<int>(std::min(most_floats, open_ - from));
-      MPI_Iallreduce(MPI_IN_PLACE, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
-                     &requests_.emplace_back());
-    }
-    arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), allreduce_bytes(comm_.ranks(), length));
+    const std::int64_t bytes = allreduce_bytes(comm_.ranks(), length);
+    buckets_.push_back({begin, length, all_reduce_->start(HostVector<float>(host_sum_.data() + begin, length)),
+                        injector_.ring_arrives(node_clock(), comm_.ranks(), bytes)});
+    bytes_sent_ += bytes;
     open_ = begin;
   }
 
-  void finish() {
+  void wait_for(const Bucket& bucket) {
+    wait_until([&] { return all_reduce_->has_ended(bucket.number) && node_clock() >= bucket.arrives; });
+  }
+
+  template <class Condition>
+  void wait_until(const Condition& condition) {
     const trace::Span span("wait", "comm");
     PolitePause pause;
-    for (MPI_Request& request : requests_) wait_politely(request);
-    while (node_clock() < arrives_) pause();
+    while (!condition()) pause();
     wait_seconds_ += pause.seconds();
-    requests_.clear();
-    open_ = length_;
-    bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
   }
 
   OwnedComm comm_;
@@ -98,10 +119,10 @@ class AllreduceAverager final : public Averager {
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;
   Injector injector_;
-  std::int64_t arrives_ = 0;  ///< what was started last (node_clock), where latency or a bandwidth is injected
   Buffer<float> sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
-  std::vector<MPI_Request> requests_;
+  std::unique_ptr<AllReduce> all_reduce_;
+  std::vector<Bucket> buckets_;  ///< in the order in which they were started: from the gradient's end on
   double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;
 };

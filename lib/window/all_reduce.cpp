@@ -1,0 +1,162 @@
+#include "window/all_reduce.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "window/progress_hook.hpp"
+
+namespace halograd {
+namespace {
+
+class MpiAllReduce final : public AllReduce {
+ public:
+  explicit MpiAllReduce(const Communicator& comm) : comm_(comm) {}
+
+  std::int64_t start(HostVector<float> values) override {
+    constexpr std::size_t most = std::size_t{1} << 28;  // of one call, whose counts are int
+    for (std::size_t begin = 0; begin < values.extent(0); begin += most) {
+      const int count = static_cast<int>(std::min(most, values.extent(0) - begin));
+      MPI_Iallreduce(MPI_IN_PLACE, values.data() + begin, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
+                     &requests_.emplace_back());
+      ++started_;
+    }
+    return started_;
+  }
+
+  bool has_ended(std::int64_t number) override {
+    while (!requests_.empty()) {
+      int done = 0;
+      MPI_Test(&requests_.front(), &done, MPI_STATUS_IGNORE);
+      if (done == 0) break;
+      requests_.pop_front();
+    }
+    return started_ - static_cast<std::int64_t>(requests_.size()) >= number;
+  }
+
+ private:
+  OwnedComm comm_;
+  std::deque<MPI_Request> requests_;  // oldest first
+  std::int64_t started_ = 0;
+};
+
+// A rank sends so many values at a time, 256 KiB: long enough for the network's bandwidth.
+constexpr std::size_t chunk_floats = std::size_t{1} << 16;
+// Of so many pieces one message each is under way, so that the network is busy while ranks add.
+constexpr std::size_t pieces_under_way = 4;
+
+class RingAllReduce final : public AllReduce {
+ public:
+  explicit RingAllReduce(const Communicator& comm)
+      : comm_(comm), ranks_(static_cast<std::size_t>(comm.ranks())), hook_([this] { move_on(); }) {
+    const std::vector<int>& node = comm.node_of_rank();
+    std::vector<int> ring(ranks_);
+    std::iota(ring.begin(), ring.end(), 0);
+    std::stable_sort(ring.begin(), ring.end(), [&](int a, int b) {
+      return node[static_cast<std::size_t>(a)] < node[static_cast<std::size_t>(b)];
+    });
+    place_ = static_cast<std::size_t>(std::find(ring.begin(), ring.end(), comm.rank()) - ring.begin());
+    next_ = ring[(place_ + 1) % ranks_];
+    previous_ = ring[(place_ + ranks_ - 1) % ranks_];
+    for (auto& buffer : received_) buffer.resize(chunk_floats);
+  }
+
+  std::int64_t start(HostVector<float> values) override {
+    const std::lock_guard lock(mutex_);
+    const std::size_t most = chunk_floats * ranks_;
+    for (std::size_t begin = 0; ranks_ > 1 && begin < values.extent(0); begin += most) {
+      pieces_.push_back({slice(values, begin, std::min(most, values.extent(0) - begin)), started_++});
+    }
+    move_on_pieces();
+    return started_;
+  }
+
+  bool has_ended(std::int64_t number) override {
+    const std::lock_guard lock(mutex_);
+    move_on_pieces();
+    return started_ - static_cast<std::int64_t>(pieces_.size()) >= number;
+  }
+
+ private:
+  /// Values that are summed at a time, in P chunks.
+  struct Piece {
+    HostVector<float> values;
+    std::int64_t number;
+    std::size_t step = 0;  ///< the last one that has begun, of 2 (P - 1): the first half adds up, the second copies
+    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  };
+
+  void move_on_pieces() {
+    for (std::size_t i = 0; i < std::min(pieces_under_way, pieces_.size());) {
+      // Pieces end in their order, so that no two under way are alike in their tags and buffers.
+      if (move_on_piece(pieces_[i]) && i == 0) {
+        pieces_.pop_front();
+      } else {
+        ++i;
+      }
+    }
+  }
+
+  /// Whether the piece is complete.
+  bool move_on_piece(Piece& piece) {
+    const auto slot = static_cast<std::size_t>(piece.number) % pieces_under_way;
+    const std::size_t sums = ranks_ - 1, steps = 2 * sums;
+    float* const received = received_[slot].data();
+    for (;;) {
+      int done = 0;
+      MPI_Testall(2, piece.requests.data(), &done, MPI_STATUSES_IGNORE);
+      if (done == 0) return false;
+      if (piece.step > 0 && piece.step <= sums) {
+        const HostVector<float> own = chunk(piece, piece.step);
+        for (std::size_t i = 0; i < own.extent(0); ++i) own[i] += received[i];
+      }
+      if (piece.step == steps) return true;
+      ++piece.step;
+      const HostVector<float> from = chunk(piece, piece.step), to = chunk(piece, piece.step - 1);
+      MPI_Irecv(piece.step <= sums ? received : from.data(), static_cast<int>(from.extent(0)), MPI_FLOAT, previous_,
+                static_cast<int>(slot), comm_.handle(), &piece.requests[0]);
+      MPI_Isend(to.data(), static_cast<int>(to.extent(0)), MPI_FLOAT, next_, static_cast<int>(slot), comm_.handle(),
+                &piece.requests[1]);
+    }
+  }
+
+  /// The chunk `back` places before that with this rank's place in the ring. Step s sends chunk s - 1 and receives s.
+  [[nodiscard]] HostVector<float> chunk(const Piece& piece, std::size_t back) const {
+    const std::size_t number = (place_ + 2 * ranks_ - back) % ranks_, length = piece.values.extent(0);
+    const std::size_t begin = length * number / ranks_;
+    return slice(piece.values, begin, length * (number + 1) / ranks_ - begin);
+  }
+
+  OwnedComm comm_;
+  std::size_t ranks_;
+  std::size_t place_ = 0;  // in the ring
+  int next_ = 0, previous_ = 0;
+  std::mutex mutex_;  // of all below: a progress thread comes here too
+  std::deque<Piece> pieces_;
+  std::int64_t started_ = 0;
+  std::array<std::vector<float>, pieces_under_way> received_;
+  ProgressHook hook_;
+};
+
+}  // namespace
+
+std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm) {
+  return std::make_unique<MpiAllReduce>(comm);
+}
+
+std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm) {
+  return std::make_unique<RingAllReduce>(comm);
+}
+
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, std::size_t length) {
+  constexpr std::size_t long_message = std::size_t{1} << 14;  // 64 KiB
+  const bool ring = comm.nodes() > 1 && length >= long_message * static_cast<std::size_t>(comm.ranks());
+  return ring ? make_ring_all_reduce(comm) : make_mpi_all_reduce(comm);
+}
+
+}  // namespace halograd

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
+
+namespace halograd {
+
+/// Sums of floats over all ranks of a communicator, which go on while the ranks compute. All ranks get the same bits,
+/// and the same ones in each run.
+class AllReduce {
+ public:
+  virtual ~AllReduce() = default;
+  AllReduce() = default;
+  AllReduce(const AllReduce&) = delete;
+  AllReduce& operator=(const AllReduce&) = delete;
+
+  /// By all ranks in the same order and with the same lengths: begins to replace `values`, which nobody else touches
+  /// until then, by their sum over all ranks. Returns a number to ask has_ended() with.
+  virtual std::int64_t start(HostVector<float> values) = 0;
+  /// Moves on what is under way, without waiting. Whether that sum, and with it all that were started before it, is
+  /// complete.
+  virtual bool has_ended(std::int64_t number) = 0;
+  void move_on() { has_ended(0); }
+};
+
+/// By MPI_Iallreduce. Collective.
+std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm);
+
+/// By a ring (Patarasuk and Yuan, 2009): of P parts of the values, each goes from rank to rank and is added to there,
+/// until one rank has its sum, which then goes round in the same way. So a rank sends 2 (P - 1) / P times the values,
+/// the least that is possible, all of them to one other rank; ranks of a node stand beside each other in the ring, so
+/// that values enter and leave it once. A ProgressThread moves it on while this rank computes. Collective.
+std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm);
+
+/// The ring where ranks are on several nodes and `length` values, of all sums together, are enough for its 2 (P - 1)
+/// messages to be long; MPI's elsewhere. Collective.
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, std::size_t length);
+
+}  // namespace halograd

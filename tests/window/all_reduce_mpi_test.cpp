@@ -1,0 +1,114 @@
+// Both ways of summing over all ranks, beside plain sums.
+#include "window/all_reduce.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "mpi/wait.hpp"
+#include "tests/mpi/ranks.hpp"
+#include "window/progress_thread.hpp"
+
+namespace halograd::all_reduce_mpi_test {
+namespace {
+
+using Make = std::unique_ptr<AllReduce> (*)(const Communicator&);
+
+class AllReduceTest : public testing::TestWithParam<Make> {
+ protected:
+  AllReduceTest() : all_reduce_(GetParam()(comm_)) {}
+
+  void finish(std::int64_t number) {
+    PolitePause pause;
+    while (!all_reduce_->has_ended(number)) pause();
+  }
+
+  Communicator comm_{MPI_COMM_WORLD};
+  std::unique_ptr<AllReduce> all_reduce_;
+};
+
+HostVector<float> view(std::vector<float>& values) {
+  return HostVector<float>(values.data(), values.size());
+}
+
+/// Whole numbers that floats add up without an error.
+float value(int rank, std::size_t i) {
+  return static_cast<float>((i * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
+}
+
+std::vector<float> values_of(int rank, std::size_t length) {
+  std::vector<float> values(length);
+  for (std::size_t i = 0; i < length; ++i) values[i] = value(rank, i);
+  return values;
+}
+
+std::vector<float> plain_sum(std::size_t length) {
+  std::vector<float> sum(length);
+  for (int rank = 0; rank < all_ranks(); ++rank) {
+    for (std::size_t i = 0; i < length; ++i) sum[i] += value(rank, i);
+  }
+  return sum;
+}
+
+// Fewer values than ranks, lengths that no number of ranks divides, and several pieces with a rest.
+const std::vector<std::size_t> lengths{1, 5, 0, 1009, 131'101, 2'600'003, 7};
+
+TEST_P(AllReduceTest, OfOneLengthAfterAnother) {
+  for (const std::size_t length : lengths) {
+    std::vector<float> values = values_of(this_rank(), length);
+    finish(all_reduce_->start(view(values)));
+    EXPECT_TRUE(values == plain_sum(length)) << length << " values";
+  }
+}
+
+TEST_P(AllReduceTest, OfSeveralAtATimeEndInTheirOrder) {
+  std::vector<std::vector<float>> values;
+  std::vector<std::int64_t> numbers;
+  for (const std::size_t length : lengths) values.push_back(values_of(this_rank(), length));
+  for (std::vector<float>& each : values) numbers.push_back(all_reduce_->start(view(each)));
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    finish(numbers[i]);
+    EXPECT_TRUE(values[i] == plain_sum(lengths[i])) << lengths[i] << " values";
+  }
+}
+
+TEST_P(AllReduceTest, GivesAllRanksTheSameBitsInEachRun) {
+  std::vector<float> first;
+  for (int run = 0; run < 3; ++run) {
+    std::vector<float> values = values_of(this_rank(), 300'007);
+    for (float& each : values) each = 1 / (each + 0.7F);
+    // Ranks begin in another order each time, with a thread that moves sums on beside them and without.
+    for (int i = 0; i < (this_rank() * 7 + run * 5) % all_ranks(); ++i) all_reduce_->move_on();
+    const std::unique_ptr<ProgressThread> progress = run == 1 ? std::make_unique<ProgressThread>(comm_, 50) : nullptr;
+    finish(all_reduce_->start(view(values)));
+    if (run == 0) {
+      first = values;
+      comm_.broadcast(std::span(first));
+    }
+    EXPECT_TRUE(values == first);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, AllReduceTest, testing::Values(make_mpi_all_reduce, make_ring_all_reduce),
+                         [](const auto& way) { return way.param == make_mpi_all_reduce ? "Mpi" : "Ring"; });
+
+TEST(RingAllReduce, IsMovedOnByAProgressThread) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const auto all_reduce = make_ring_all_reduce(comm);
+  const ProgressThread progress(comm, 50);
+  const std::size_t length = 100'003;
+  std::vector<float> values(length, 1);
+  const std::int64_t number = all_reduce->start(view(values));
+  const std::atomic_ref<float> last(values.back());
+  PolitePause pause;
+  while (last.load() != static_cast<float>(all_ranks())) pause();
+  while (!all_reduce->has_ended(number)) pause();
+}
+
+}  // namespace
+}  // namespace halograd::all_reduce_mpi_test
