@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
@@ -62,6 +64,9 @@ class MessageTransport {
     MPI_Request receiving = MPI_REQUEST_NULL;  // values, on their way into the region
     bool ended = false;                        // the peer has taken leave
   };
+
+  // Compiling for AMD devices, clang 15 crashes where the map below is the first to ask this.
+  static_assert(!std::is_copy_assignable_v<std::pair<const int, Link>>);
 
   void send(int rank, const Heading& heading, HostVector<const float> values = {});
   static bool drop_sent(Link& link);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int round_trips = 50;
 constexpr int least_exchanges = 5;
-constexpr std::size_t first_floats = std::size_t{1} << 14U, most_floats = std::size_t{1} << 22U;
+constexpr std::size_t first_floats = std::size_t{1} << 14U, last_floats = std::size_t{1} << 22U;
 constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // of an exchange, and of all with one carrier
 
 /// Ranks in a circle, each of which sends to the next one.
@@ -47,14 +47,14 @@ class Circle {
   [[nodiscard]] double bandwidth(Carrier carrier) const {
     TransportOptions options;
     options.force_put = true;
-    HaloTransport transport(comm_, values_at + most_floats * sizeof(float), options, carrier);
+    HaloTransport transport(comm_, values_at + last_floats * sizeof(float), options, carrier);
     Ends ends{transport, transport.peer(next_), transport.peer(former_)};
     transport.start();
-    std::vector<float> values(most_floats);
+    std::vector<float> values(last_floats);
     std::size_t floats = first_floats;
     double fastest = 0, spent = 0;
     for (std::int64_t round = 0;
-         fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < most_floats); ++round) {
+         fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
       fill(values, comm_.rank(), round);
       comm_.barrier();
       const double seconds = exchange(ends, HostVector<const float>(values.data(), floats), round + 1);
@@ -65,7 +65,7 @@ class Circle {
       fastest = std::max(fastest, static_cast<double>(floats * sizeof(float)) / seconds);
       const double slowest = comm_.largest(seconds);
       spent += slowest;
-      if (slowest >= long_enough || floats == most_floats) continue;
+      if (slowest >= long_enough || floats == last_floats) continue;
       floats *= 2;
       fastest = 0;
     }
