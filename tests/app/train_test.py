@@ -16,8 +16,9 @@ from program import DIGITS, FILES, FLOAT, SYNTHETIC, TIMEOUT, ProgramTest, conte
 
 QUICK = [SYNTHETIC, *sets(training__epochs=1)]
 STEP_COLUMNS = ["averaging_period", "bytes_sent", "compute_seconds", "data_seconds", "images_per_second", "learning_rate", "loss",
-                "progress_seconds", "skipped", "update_seconds", "wait_seconds"]
-EPOCH_RANK_COLUMNS = ["test_accuracy", "test_loss", "train_loss"]
+                "progress_seconds", "rank", "samples", "skipped", "update_seconds", "wait_seconds"]
+EPOCH_RANK_COLUMNS = ["evaluation_seconds", "images", "test_accuracy", "test_loss", "train_loss", "wait_seconds"]
+INTEGERS = ["step/averaging_period", "step/bytes_sent", "step/rank", "step/samples", "step/skipped", "epoch/images", "epoch/steps"]
 EPOCH_COLUMNS = ["consensus_distance", "mean_model_accuracy", "mean_model_loss", "seconds", "steps"]
 
 
@@ -61,12 +62,15 @@ class Digits(ProgramTest):
         expected.update({f"epoch/{name}": (20,) for name in EPOCH_COLUMNS})
         self.assertEqual({name: column.shape for name, column in metrics.items()}, expected)
         for name, column in metrics.items():
-            integer = name in ("step/bytes_sent", "step/skipped", "step/averaging_period", "epoch/steps")
-            self.assertEqual(column.dtype, np.int64 if integer else np.float64, name)
+            self.assertEqual(column.dtype, np.int64 if name in INTEGERS else np.float64, name)
             self.assertTrue(np.isfinite(column).all() and (column >= 0).all(), name)
         # two neighbours, 4 bytes a parameter
         self.assertEqual(set(metrics["step/bytes_sent"].ravel()), {2 * 4 * 38330})
         self.assertEqual(list(metrics["epoch/steps"]), list(range(23, 461, 23)))
+        np.testing.assert_array_equal(metrics["step/rank"], np.tile(range(4), (460, 1)))
+        samples = [epoch * 1438 + step * 64 for epoch in range(20) for step in range(23)]
+        np.testing.assert_array_equal(metrics["step/samples"], np.tile(samples, (4, 1)).T)
+        self.assertEqual(set(metrics["epoch/images"].sum(axis=1)), {1438})
         rate = 0.05 * 0.5 * (1 + np.cos(np.pi * np.arange(460) / 460))
         for of_rank in metrics["step/learning_rate"].T:
             np.testing.assert_allclose(of_rank, rate, rtol=1e-9, atol=1e-15)
