@@ -80,8 +80,9 @@ class Resume(ClusterTest):
         self.assertTrue(os.path.exists(self.path(folder, "checkpoint.h5")))
 
     def test_slurm_s_own_signal_and_the_time_limit(self):
-        # Slurm looks at its limits twice a minute: it signals 20 to 50 s before the end of a job that asks for 50 s.
-        signalled = self.train("cpu.sbatch", *ENDLESS, options=["--time=1", "--signal=USR1@50"])
+        # Slurm looks at its limits twice a minute: it signals 50 to 80 s before the end of a job that asks for 50 s. Of a
+        # shorter job that could be its first second, before the program catches signals.
+        signalled = self.train("cpu.sbatch", *ENDLESS, options=["--time=2", "--signal=USR1@50"])
         # Without the line that asks for a signal, the clock alone stops the other.
         with open(self.script("cpu.sbatch"), encoding="utf-8") as file:
             text, lines = re.subn(r"^#SBATCH --signal.*\n", "", file.read(), flags=re.MULTILINE)
