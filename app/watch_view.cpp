@@ -49,7 +49,7 @@ struct RankTimes {
   [[nodiscard]] double rate() const { return seconds > 0 ? images / seconds : 0; }
 };
 
-/// Of each rank, in rows [begin, end) of /step that are in memory; zero where the rank was not there.
+/// What each rank did in rows [begin, end) of /step that are in memory; zero where the rank was not there.
 std::vector<RankTimes> times_of(const MetricsTable& metrics, std::int64_t begin, std::int64_t end) {
   const auto values = [&](const char* path) { return column(metrics, path).begin() + begin * metrics.ranks; };
   const auto ranks = values("/step/rank"), rates = values("/step/images_per_second");

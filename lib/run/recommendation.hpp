@@ -59,9 +59,10 @@ struct Candidate {
 inline constexpr double least_mixing = 0.05 - 1e-9;  // a gap of 0.4, as computed, allows H = 8
 /// A smaller batch is preferred to so much of the throughput.
 inline constexpr double near_best = 0.95;
-/// Of one batch, ways that reach so much of the best throughput count as equally fast.
+/// Ways of averaging that reach this share of the best throughput with the same batch count as equally fast.
 inline constexpr double as_fast = 0.98;
-/// From this spread of the ranks' computing on, or a slowest rank that is so much slower, a free pace is preferred.
+/// A free pace is preferred where the ranks' computing spreads by this share or more, or the slowest rank is slower by
+/// it.
 inline constexpr double large_spread = 0.05;
 
 /// Averagers with their codecs on the planned topologies (of those that are alike one), for every batch: each with the

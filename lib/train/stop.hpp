@@ -30,7 +30,7 @@ class StopRequest {
   /// Why this rank cannot go on; empty: it can.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  /// What this rank asks for now. `ahead`: seconds that will pass before the next chance to stop.
+  /// What this rank asks for at this moment. `ahead`: seconds that will pass before the next chance to stop.
   [[nodiscard]] StopReason reason(double ahead) const;
   /// Collective. Throws CollectiveError with the first message of fail(), if a rank has failed.
   void end_failed(const Communicator& comm) const;

@@ -47,7 +47,7 @@ class MpiAllReduce final : public AllReduce {
 
 // A rank sends so many values at a time, 256 KiB: long enough for the network's bandwidth.
 constexpr std::size_t chunk_floats = std::size_t{1} << 16;
-// Of so many pieces one message each is under way, so that the network is busy while ranks add.
+// This many pieces have a message under way at a time, so that the network is busy while ranks add.
 constexpr std::size_t pieces_under_way = 4;
 
 class RingAllReduce final : public AllReduce {

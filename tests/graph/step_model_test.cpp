@@ -82,7 +82,7 @@ TEST(StepModel, RanksOfANodeShareItsNetwork) {
   const double one =
       lockstep_step(network_only(1), work, exchange_of(0), loads_of("one_peer_exponential", 64, 1)).exchange_seconds;
   EXPECT_NEAR(one, 2e-6 + 0.010, 1e-12);
-  // Of hops of 1, 2, 4, 8, 16 and 32 ranks 1, 2, 4 and three times all 8 ranks of a node send to another one.
+  // With hops of 1, 2, 4, 8, 16 and 32 ranks, 1, 2, 4, 8, 8 and 8 ranks of a node send to another node.
   const double eight =
       lockstep_step(network_only(8), work, exchange_of(0), loads_of("one_peer_exponential", 64, 8)).exchange_seconds;
   EXPECT_NEAR(eight, 2e-6 + 0.010 * (1 + 2 + 4 + 8 + 8 + 8) / 6, 1e-12);
