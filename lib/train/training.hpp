@@ -63,6 +63,8 @@ class Training {
   /// The epoch over the ranks of `comm`, on which this is collective.
   [[nodiscard]] EpochSummary summarise(const Communicator& comm, std::int64_t epochs_done, const EpochSums& sums,
                                        const EpochMetrics& row) const;
+  /// Prints an epoch's row, and adds it to the result.
+  void end_epoch(const EpochSummary& summary, TrainingResult& result);
   /// "epoch 2, step 17 of 40 (57 steps in total)"
   [[nodiscard]] std::string position(const StepPlace& place, std::int64_t epoch) const;
   /// Says why and where the training stopped, and how to go on; throws where numbers were not finite. Collective.
@@ -101,14 +103,9 @@ class Training {
   struct Totals {
     double images = 0, training_seconds = 0, waited = 0;
   };
-  std::int64_t sent_before_;
 
- protected:
-  /// Prints an epoch's row, and adds it to the result.
-  void end_epoch(const EpochSummary& summary, TrainingResult& result);
-
- private:
-  Totals totals_;
+  std::int64_t sent_before_;  ///< bytes, by the averager's start
+  Totals totals_;             ///< of this call's epochs
 };
 
 /// The two ways of training. Collective.

@@ -42,8 +42,7 @@ class Circle {
 
   /// Bytes per second from this rank to the next one, in exchanges that get longer until they take long enough. Of the
   /// longest ones the fastest counts: others may have met other work of the machine, and short ones only fill buffers.
-  /// Throws
-  /// CollectiveError where other values arrive than were sent, or where the carrier does not work.
+  /// Throws CollectiveError where other values arrive than were sent, or where the carrier does not work.
   [[nodiscard]] double bandwidth(Carrier carrier) const {
     TransportOptions options;
     options.force_put = true;

@@ -29,8 +29,8 @@ struct LinkSpeed {
 
 /// What a self-test has found of the network between nodes.
 struct NetworkTrial {
-  std::vector<LinkSpeed>
-      links;              ///< from each node to the next one in a circle, all in use at once; the same on all ranks
+  /// From each node to the next one in a circle, all in use at once; the same on all ranks.
+  std::vector<LinkSpeed> links;
   std::string put_fault;  ///< why MPI_Put does not work, where it does not: its bandwidth is 0 then
 };
 
