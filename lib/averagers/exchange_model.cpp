@@ -13,10 +13,15 @@ namespace {
 constexpr double copied = 2;  // read and written
 constexpr double in_place = 2;
 
+/// Whether an exchange is a sum over all ranks, and not messages along the edges of a graph.
+bool sums_over_ranks(const AveragerRow& row) {
+  return row.graphs == Graphs::none;
+}
+
 /// Share of the computing, at its end, that an exchange runs beside.
 double hidden_share(const AveragerConfig& averager) {
   const AveragerRow& row = row_of(averager);
-  if (row.exchanges == Exchange::gradients) return row.beside_gradient ? 2. / 3 : 0;  // backward
+  if (row.beside_gradient) return row.exchanges == Exchange::gradients ? 2. / 3 : 1;  // gradients: backward
   if (reads(row, "order")) return combines_first(averager) ? 1 : 0;
   return averager.overlap ? 1 : 0;
 }
@@ -44,8 +49,8 @@ ExchangeModel::ExchangeModel(const AveragerConfig& averager, const TopologyConfi
     bytes += row.bytes_per_exchange(ExchangeSize{averager_, graph, rank, job_.parameters, 1, vertex_ranks});
   }
   for (int vertex = 0; vertex < vertices; ++vertex) edges += graph.mean_out(vertex);
-  if (row.exchanges == Exchange::gradients) {
-    edges = 2.0 * (job_.ranks - 1);  // what an all-reduce sends of each gradient, over all ranks
+  if (sums_over_ranks(row)) {
+    edges = 2.0 * (job_.ranks - 1);  // what an all-reduce sends of each value, over all ranks
   } else {
     loads_ = edge_loads(graph, nodes);
   }
@@ -64,7 +69,7 @@ int ExchangeModel::most_neighbours() const {
 double ExchangeModel::memory_traffic(int every) const {
   const AveragerRow& row = row_of(averager_);
   const double degree = most_neighbours();
-  if (row.exchanges == Exchange::gradients) return copied + 1;  // the sum
+  if (sums_over_ranks(row)) return copied + 1;  // the sum
   if (row.of_nodes) {
     // Into the node's memory, the node's mean, the mix between nodes, and back.
     return copied + (1 + 1.0 / node_ranks_) + (degree + in_place) / node_ranks_ + copied;
@@ -86,7 +91,8 @@ double ExchangeModel::memory_traffic(int every) const {
 
 ExchangeWork ExchangeModel::work(int every) const {
   ExchangeWork work{message_bytes_, memory_traffic(every) * model_bytes_, coding_seconds_, every, hidden_};
-  if (row_of(averager_).exchanges == Exchange::gradients) {
+  const AveragerRow& row = row_of(averager_);
+  if (sums_over_ranks(row) && row.exchanges == Exchange::gradients) {
     work.last_bytes = message_bytes_ * std::min(1.0, bucket_floats / static_cast<double>(job_.parameters));
   }
   return work;
@@ -95,7 +101,7 @@ ExchangeWork ExchangeModel::work(int every) const {
 StepEstimate ExchangeModel::step(const StepWork& computing, int every) const {
   const AveragerRow& row = row_of(averager_);
   const ExchangeWork exchange = work(every);
-  if (row.exchanges == Exchange::gradients) {
+  if (sums_over_ranks(row)) {
     const StepEstimate ring = ring_allreduce_step(job_.machine, computing, exchange, job_.ranks);
     const StepEstimate tree = tree_allreduce_step(job_.machine, computing, exchange, job_.ranks);
     return ring.step_seconds <= tree.step_seconds ? ring : tree;
@@ -114,7 +120,7 @@ StepEstimate ExchangeModel::step(const StepWork& computing, int every) const {
 double ExchangeModel::node_memory() const {
   const AveragerRow& row = row_of(averager_);
   const double degree = most_neighbours();
-  if (row.exchanges == Exchange::gradients) return node_ranks_ * model_bytes_;  // the sum
+  if (sums_over_ranks(row)) return node_ranks_ * model_bytes_;  // the sum
   if (row.of_nodes) return (node_ranks_ + 2 + job_.slots * degree) * model_bytes_;
   if (changes_ || row.always_under_way) {
     const double own = row.always_under_way ? 1 + (averager_.overlap ? 1 : 0) : 0;  // before the update; under way

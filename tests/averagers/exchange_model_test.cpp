@@ -44,6 +44,11 @@ TEST(ExchangeModel, SendsWhatTheRowsSay) {
           << name << " on " << topology;
     }
   }
+  for (const char* name : {"fast", "easgd"}) {  // gradients over edges; weights in a sum over all ranks
+    const Topology graph = make_topology(kind("torus2d"), 8);
+    EXPECT_NEAR(step_of(named(name), "torus2d", job_of(8)).bytes, bytes_per_step(named(name), graph, 0, parameters), 1)
+        << name;
+  }
   for (const char* codec : {"bf16", "int8", "top_k"}) {
     AveragerConfig averager;
     averager.codec = codec;
