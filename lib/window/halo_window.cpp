@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "window/halo_layout.hpp"
 #include "window/halo_transport.hpp"
 #include "window/injector.hpp"
+#include "window/progress_hook.hpp"
 
 namespace halograd {
 
@@ -61,7 +63,10 @@ class HaloWindow::Implementation {
 
   [[nodiscard]] EdgeLog& edges() { return edges_; }
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }
-  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] std::int64_t bytes_sent() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_sent_;
+  }
   [[nodiscard]] int stored_edges() const { return stored_; }
 
  private:
@@ -78,6 +83,8 @@ class HaloWindow::Implementation {
     std::size_t staged = 0;   // where that one lies in staging_
   };
 
+  /// Out-edges from the next higher rank on, round: so not all ranks send to rank 0 first.
+  Edge& out_edge_in_turn(std::size_t i) { return out_edges_[(first_out_ + i) % out_edges_.size()]; }
   Edge make_edge(int neighbour, const std::vector<Neighbour>& edges_there, HaloLayout layout_there,
                  std::size_t counter_here);
   [[nodiscard]] bool has_far_edges() const { return stored_ < static_cast<int>(out_edges_.size()); }
@@ -87,7 +94,7 @@ class HaloWindow::Implementation {
   HaloMessage next_message(Edge& edge, std::int64_t now, HaloValues<const float> weights);
   /// Copies weights to where they stay until they have been sent.
   void stage(HaloValues<const float> weights);
-  /// Sends the newest version to neighbours that do not have it, as far as nothing is under way to them.
+  /// Sends the newest version to neighbours that do not have it, as far as nothing is under way to them. With mutex_.
   void send_newest();
   /// Where halo number `number` of an in-neighbour is read, and what lies beside it.
   [[nodiscard]] HaloValues<const float> halo(std::size_t edge, std::int64_t number) const;
@@ -108,6 +115,7 @@ class HaloWindow::Implementation {
   std::int64_t slots_;
   bool exact_, free_;
   std::vector<Edge> in_edges_, out_edges_;
+  std::size_t first_out_ = 0;           // of out_edges_, by out_edge_in_turn()
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
   std::int64_t written_ = 0;            // the last version that next_slot() gave away
@@ -117,8 +125,10 @@ class HaloWindow::Implementation {
   Injector injector_;
   bool injects_;  // latency or losses
   EdgeLog edges_;
-  HaloStamp stamp_{};       // of the last put
-  std::size_t newest_ = 0;  // of staging_
+  HaloStamp stamp_{};         // of the last put
+  std::size_t newest_ = 0;    // of staging_
+  mutable std::mutex mutex_;  // of all that send_newest() uses: a progress thread comes there too
+  std::optional<ProgressHook> hook_;
 };
 
 HaloWindow::Implementation::Implementation(const Communicator& comm, const Topology& topology, std::size_t length,
@@ -146,8 +156,14 @@ HaloWindow::Implementation::Implementation(const Communicator& comm, const Topol
     out_edges_.push_back(make_edge(neighbour.rank, topology.in_neighbours(neighbour.rank), layout_of(neighbour.rank),
                                    layout_.acknowledged(out_edges_.size())));
     if (out_edges_.back().stored) ++stored_;
+    if (neighbour.rank < rank_) first_out_ = out_edges_.size();
   }
   released_.assign(in_edges_.size(), 0);
+  if (!free_ || !has_far_edges() || carrier_of(options) != Carrier::send) return;
+  hook_.emplace([this] {  // so that the network is never idle while there is something newer
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) send_newest();
+  });
 }
 
 HaloWindow::Implementation::Edge HaloWindow::Implementation::make_edge(int neighbour,
@@ -165,6 +181,7 @@ void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const floa
   HALOGRAD_REQUIRE(weights.length() == length_, "halo window: ", weights.length(), " weights; expected ", length_);
   HALOGRAD_REQUIRE(weights.memory() == memory_, "halo window: weights are not in the memory of its halos");
   const trace::Span span("put", "comm");
+  const std::lock_guard lock(mutex_);
   version_ = version;
   flushed_ = false;
   const std::int64_t now = clock_.now();
@@ -177,7 +194,8 @@ void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const floa
     transport_.stamp(layout_.stamp(slot)) = stamp_;
     bytes_sent_ += stored_ * halo_bytes();
   }
-  for (Edge& edge : out_edges_) {
+  for (std::size_t i = 0; i < out_edges_.size(); ++i) {
+    Edge& edge = out_edge_in_turn(i);
     if (edge.stored) {
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
     } else if (!free_) {
@@ -219,7 +237,8 @@ void HaloWindow::Implementation::stage(HaloValues<const float> weights) {
 }
 
 void HaloWindow::Implementation::send_newest() {
-  for (Edge& edge : out_edges_) {
+  for (std::size_t i = 0; i < out_edges_.size(); ++i) {
+    Edge& edge = out_edge_in_turn(i);
     if (edge.stored || edge.stamp.number == version_ || !transport_.is_idle(edge.peer)) continue;
     const std::int64_t now = clock_.now();
     if (edge.stamp.arrives > now) continue;
@@ -245,7 +264,10 @@ void HaloWindow::Implementation::free_slot(std::int64_t version) {
 void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
-  if (free_) return send_newest();
+  if (free_) {
+    const std::lock_guard lock(mutex_);
+    return send_newest();
+  }
   transport_.wait_until(clock_, injector_.all_left());
   if (!has_far_edges() && !transport_.uses_mpi()) return;
   transport_.wait_for_puts();
@@ -303,7 +325,10 @@ std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have
   const auto at = static_cast<std::size_t>(edge);
   Edge& in_edge = in_edges_.at(at);
   transport_.make_progress();
-  if (free_) send_newest();
+  if (free_) {
+    const std::lock_guard lock(mutex_);
+    send_newest();
+  }
   for (;;) {  // again only after the writer has published another one
     const std::int64_t latest = HaloTransport::load(in_edge.counter);
     if (latest <= in_edge.number) return have;
@@ -340,6 +365,7 @@ void HaloWindow::Implementation::report_late(int edge, std::int64_t version, std
 void HaloWindow::Implementation::start_at(std::int64_t version) {
   HALOGRAD_REQUIRE(version_ == 0 && flushed_, "halo window: start_at after the first put");
   HALOGRAD_REQUIRE(version >= 0, "halo window: start_at version ", version, "; expected 0 or more");
+  const std::lock_guard lock(mutex_);
   version_ = version;
   for (auto* edges : {&in_edges_, &out_edges_}) {
     for (Edge& edge : *edges) {
