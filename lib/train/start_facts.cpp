@@ -125,7 +125,8 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const TransportChoice& transport = setup.transport;
   if (transport.trial.links.empty()) return facts;
   const Transport& way = row_of(transports, transport.transport, "comm.transport");
-  const bool sends = (row.pace(averager) == Pace::free ? way.free_carrier : way.carrier) == Carrier::send;
+  const Carrier carrier = row.pace(averager) == Pace::free ? way.free_carrier : way.carrier;
+  const bool sends = row.graphs == Graphs::none || carrier == Carrier::send;
   const auto rate = [&](const LinkSpeed& link) { return sends ? link.speed.send_bandwidth : link.speed.bandwidth; };
   const LinkSpeed& slowest =
       *std::min_element(transport.trial.links.begin(), transport.trial.links.end(),

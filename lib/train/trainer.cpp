@@ -102,7 +102,11 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
     halos = choose_halo_place(config.comm, *topology, comm, network->parameter_count());
   }
   transport.transport = config.comm.transport;
-  if (row_of(config.averager).exchanges != Exchange::nothing) transport = choose_transport(config.comm, comm);
+  const AveragerRow& row = row_of(config.averager);
+  if (row.exchanges == Exchange::nothing) return;
+  transport.trial = try_network(comm);
+  if (row.graphs == Graphs::none || halos.memory == HaloMemory::device) return;  // no halos, or none that it is about
+  comm.together([&] { transport = choose_transport(config.comm, transport.trial); });
 }
 
 StartFacts Trainer::facts() const {

@@ -136,8 +136,9 @@ EpochSums Training::restore() {
 
 /// Collective.
 std::unique_ptr<Averager> Training::start_averager() {
-  AveragerContext context{config_.averager,           config_.comm, *setup_.topology, comm_,
-                          network_.parameter_count(), own_steps_};
+  CommConfig comm = config_.comm;
+  comm.transport = setup_.transport.transport;
+  AveragerContext context{config_.averager, comm, *setup_.topology, comm_, network_.parameter_count(), own_steps_};
   for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.emplace_back(state);
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
     optimizer_.step(exec, rate_, own_steps_ + 1, 0, weights, gradient);

@@ -1,6 +1,7 @@
 #include "window/transport_choice.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/error.hpp"
 #include "support/text.hpp"
@@ -22,18 +23,17 @@ std::string weakness_of_puts(const NetworkTrial& trial) {
 
 }  // namespace
 
-TransportChoice choose_transport(const CommConfig& config, const Communicator& comm) {
+TransportChoice choose_transport(const CommConfig& config, NetworkTrial trial) {
   const Transport& asked = row_of(transports, config.transport, "comm.transport");
-  TransportChoice choice{config.transport};
-  choice.trial = try_network(comm);
+  TransportChoice choice{config.transport, "", std::move(trial)};
   if (!asked.by_trial) {
-    const bool works = asked.carrier == Carrier::send || choice.trial.put_fault.empty();
-    comm.fail_together(works ? "" : "comm.transport is \"" + config.transport + "\", but " + choice.trial.put_fault);
+    HALOGRAD_REQUIRE(asked.carrier == Carrier::send || choice.trial.put_fault.empty(), "comm.transport is \"",
+                     config.transport, "\", but ", choice.trial.put_fault);
     return choice;
   }
   choice.reason = weakness_of_puts(choice.trial);
   if (choice.reason.empty()) return choice;
-  comm.fail_together(config.progress_us > 0 ? "" : choice.reason + "; " + no_receiver);
+  HALOGRAD_REQUIRE(config.progress_us > 0, choice.reason, "; ", no_receiver);
   choice.transport = sending_transport().name;
   return choice;
 }

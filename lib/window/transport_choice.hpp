@@ -3,21 +3,20 @@
 #include <string>
 
 #include "config/comm_config.hpp"
-#include "mpi/communicator.hpp"
 #include "window/network_speed.hpp"
 
 namespace halograd {
 
 /// How the halos of a training travel between nodes.
 struct TransportChoice {
-  std::string transport;  ///< for CommConfig::transport: what was asked for, or what takes its place
+  std::string transport;  ///< the comm.transport that holds: what was asked for, or what takes its place
   std::string reason{};   ///< why something else takes its place
   NetworkTrial trial{};
 };
 
-/// Collective. Tries the network out where there are several nodes. Under comm.transport = "auto" all halos travel by
-/// messages where MPI_Put does not work, or reaches less than half of their rate on some link. Throws CollectiveError
-/// where comm.transport = "put" and it does not work.
-TransportChoice choose_transport(const CommConfig& config, const Communicator& comm);
+/// What follows from a trial for halos that lie in host memory. Under comm.transport = "auto" all of them travel by
+/// messages where MPI_Put does not work, or reaches less than half of the messages' rate on some link. Throws Error
+/// where comm.transport = "put" and it does not work, and where messages are needed and comm.progress_us = 0.
+TransportChoice choose_transport(const CommConfig& config, NetworkTrial trial);
 
 }  // namespace halograd

@@ -61,19 +61,40 @@ TEST(NetworkTrial, FindsPutsSlowBelowHalfOfMessages) {
   EXPECT_FALSE(are_puts_slow({1e-6, 200, 100}));
 }
 
+NetworkTrial trial_with(double put, double send, const std::string& put_fault = "") {
+  NetworkTrial trial;
+  trial.links = {{0, 2, {1e-6, 100e6, 100e6}}, {2, 0, {1e-6, put, send}}};
+  trial.put_fault = put_fault;
+  return trial;
+}
+
 TEST(TransportChoice, IsWhatIsAskedForWhereThatWorks) {
-  const Communicator comm(MPI_COMM_WORLD);
   CommConfig config;
-  for (const char* asked : {"put", "send"}) {
+  for (const char* asked : {"auto", "put", "send"}) {
     config.transport = asked;
-    const TransportChoice choice = choose_transport(config, comm);
+    const TransportChoice choice = choose_transport(config, trial_with(51e6, 100e6));
     EXPECT_EQ(choice.transport, asked);
     EXPECT_EQ(choice.reason, "");
-    EXPECT_EQ(choice.trial.links.empty(), comm.nodes() == 1);
+    EXPECT_EQ(choice.trial.links.size(), 2U);
+    EXPECT_EQ(choose_transport(config, {}).transport, asked);
   }
-  config.transport = "auto";
-  const TransportChoice choice = choose_transport(config, comm);
-  EXPECT_EQ(choice.transport, choice.reason.empty() ? "auto" : "send");
+}
+
+TEST(TransportChoice, IsMessagesWherePutsAreSlowOrDoNotWork) {
+  CommConfig config;
+  const TransportChoice slow = choose_transport(config, trial_with(49e6, 100e6));
+  EXPECT_EQ(slow.transport, sending_transport().name);
+  EXPECT_EQ(slow.reason, "MPI_Put reaches 49 MB/s from rank 2 to rank 0, messages 100");
+  const TransportChoice broken = choose_transport(config, trial_with(0, 100e6, "bytes differ"));
+  EXPECT_EQ(broken.transport, sending_transport().name);
+  EXPECT_EQ(broken.reason, "bytes differ");
+  config.progress_us = 0;
+  EXPECT_THROW(choose_transport(config, trial_with(49e6, 100e6)), Error);
+  config.transport = "put";
+  EXPECT_EQ(choose_transport(config, trial_with(49e6, 100e6)).transport, "put");  // as was asked for
+  EXPECT_THROW(choose_transport(config, trial_with(0, 100e6, "bytes differ")), Error);
+  config.transport = "send";
+  EXPECT_EQ(choose_transport(config, trial_with(0, 100e6, "bytes differ")).transport, "send");
 }
 
 TEST(TransportOptions, FollowFromTheTransport) {

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""What carries halos between nodes, where the self-test at the start finds MPI_Put slow."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from program import DIGITS, IS_MPICH, PROGRAM, ProgramTest, execute, main, sets
+
+# Each put takes 50 ms longer, and adds a byte to a file of its rank.
+SLOW_PUTS = r"""
+#define _DEFAULT_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int PMPI_Rput(const void*, int, int, int, long, int, int, int, int*);
+
+int MPI_Rput(const void* from, int count, int type, int rank, long place, int there, int type_there, int window,
+             int* request) {
+  char name[64];
+  snprintf(name, sizeof name, "puts_%d", (int)getpid());
+  const int file = open(name, O_CREAT | O_APPEND | O_WRONLY, 0666);
+  if (write(file, ".", 1) != 1) return 1;
+  close(file);
+  usleep(50000);
+  return PMPI_Rput(from, count, type, rank, place, there, type_there, window, request);
+}
+"""
+
+
+@unittest.skipUnless(IS_MPICH, "it is MPICH that takes ranks of one machine for those of two")
+class SlowPuts(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            self.skipTest("no C compiler for puts that are slow")
+        self.write("puts.c", SLOW_PUTS)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", self.path("puts.so"), self.path("puts.c")], check=True)
+        libraries = [self.path("puts.so"), *os.environ.get("LD_PRELOAD", "").split()]
+        self.environment = {"LD_PRELOAD": " ".join(libraries), "MPIR_CVAR_NUM_CLIQUES": "2"}
+        if execute([PROGRAM, "--version"], self.folder, self.environment).status != 0:  # built with a sanitizer
+            self.skipTest("the program does not start with other puts")
+
+    def train(self, *words):
+        """What it says, and how often all ranks have put."""
+        out = self.succeed("train", DIGITS, *words, "--overwrite", ranks=4,
+                           environment=self.environment)
+        names = [name for name in os.listdir(self.folder) if name.startswith("puts_")]
+        puts = sum(os.path.getsize(self.path(name)) for name in names)
+        for name in names:
+            os.remove(self.path(name))
+        return out, puts
+
+    def test_halos_travel_by_messages(self):
+        out, once = self.train(*sets(training__epochs=1))
+        self.assertRegex(out, r"transport +halos travel by messages: MPI_Put reaches \S+ MB/s from rank")
+        _, thrice = self.train(*sets(training__epochs=3))
+        self.assertEqual(once, thrice, "the self-test alone puts")
+        self.assertGreater(once, 0)
+        out, once = self.train(*sets(training__epochs=1, training__batch=719, comm__transport="put"))
+        self.assertNotIn("halos travel by messages", out)
+        _, thrice = self.train(*sets(training__epochs=3, training__batch=719, comm__transport="put"))
+        self.assertGreater(thrice, once)
+
+    def test_what_sends_no_halos_says_nothing_of_them(self):
+        out, _ = self.train(*sets(averager__name="allreduce", training__epochs=1))
+        self.assertRegex(out, r"links .* between nodes")
+        self.assertNotIn("halos travel by messages", out)
+
+
+if __name__ == "__main__":
+    main()
