@@ -21,22 +21,27 @@ std::int64_t chunks_of(std::int64_t lots, std::int64_t chunk) {
   return (lots + chunk - 1) / chunk;
 }
 
-const DeckPlan& checked(const DeckPlan& plan) {
-  const bool fits = plan.chunk >= 1 && plan.whole >= 1 && plan.epoch_lots >= 1 && plan.first >= 0 &&
-                    plan.first <= plan.lots && plan.lots % plan.epoch_lots == 0 && plan.first % plan.whole == 0 &&
-                    plan.epoch_lots % plan.whole == 0;
+void check(const DeckPlan& plan) {
+  const bool fits = plan.chunk >= 1 && plan.step_lots >= 1 && plan.epoch_lots >= 1 && plan.first >= 0 &&
+                    plan.first <= plan.lots && plan.lots % plan.epoch_lots == 0 && plan.first % plan.step_lots == 0 &&
+                    plan.epoch_lots % plan.step_lots == 0;
   HALOGRAD_REQUIRE(fits, "deck: ", plan.first, " to ", plan.lots, " lots, ", plan.epoch_lots,
-                   " per epoch, in chunks of ", plan.chunk, " and steps of ", plan.whole, " do not fit each other");
+                   " per epoch, in chunks of ", plan.chunk, " and steps of ", plan.step_lots, " do not fit each other");
   const std::int64_t chunks = plan.lots / plan.epoch_lots * chunks_of(plan.epoch_lots, plan.chunk);
   HALOGRAD_REQUIRE(chunks < most_chunks, "the training has ", chunks, " parts of batches to deal; expected fewer than ",
                    most_chunks, ": use larger batches or fewer epochs");
+}
+
+/// Collective.
+const DeckPlan& checked(const Communicator& comm, const DeckPlan& plan) {
+  comm.together([&] { check(plan); });
   return plan;
 }
 
 }  // namespace
 
 Deck::Deck(const Communicator& comm, const DeckPlan& plan)
-    : plan_(checked(plan)),
+    : plan_(checked(comm, plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
       segment_(comm, 2 * line, RmaReach::other_nodes) {
@@ -63,12 +68,12 @@ void Deck::end() {
   const std::int64_t was = add(taken, ended);
   if (was >= ended) return;  // another rank's end came first
   const std::int64_t chunk = std::min(was, chunks_);
-  add(end_of_chunks, 1 + (plan_.chunk == 1 ? rounded_up(chunk, plan_.whole) : chunk));
+  add(end_of_chunks, 1 + (plan_.chunk == 1 ? rounded_up(chunk, plan_.step_lots) : chunk));
 }
 
 std::int64_t Deck::limit() const {
   if (add(taken, 0) < ended) return plan_.lots;
-  return rounded_up(first_lot(await_end()), plan_.whole);
+  return rounded_up(first_lot(await_end()), plan_.step_lots);
 }
 
 std::int64_t Deck::await_end() const {

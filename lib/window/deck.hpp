@@ -14,7 +14,7 @@ struct DeckPlan {
   std::int64_t lots = 0;        ///< of the whole training
   std::int64_t epoch_lots = 1;  ///< of an epoch; no chunk lies in two
   std::int64_t chunk = 1;       ///< lots that a rank takes at a time
-  std::int64_t whole = 1;       ///< an end falls on a multiple of so many lots, as do `first`, `lots` and `epoch_lots`
+  std::int64_t step_lots = 1;   ///< of a step: an end falls on a multiple of it, as do `first` and `epoch_lots`
 };
 
 /// Deals lots to whichever rank asks, each lot once: a rank that is twice as fast gets twice as many. What is left is
@@ -22,17 +22,17 @@ struct DeckPlan {
 /// share its memory, by MPI_Rget_accumulate elsewhere. Nobody waits for another rank's step.
 class Deck {
  public:
-  /// Collective, as is destruction except while an exception unwinds this rank's stack. Throws Error where the numbers
-  /// of `plan` are not positive multiples, or where there are more than 2^31 chunks.
+  /// Collective, as is destruction except while an exception unwinds this rank's stack. Throws CollectiveError where
+  /// the numbers of `plan` are not positive or do not fit each other, or where there are 2^31 chunks or more.
   Deck(const Communicator& comm, const DeckPlan& plan);
 
   /// A lot that no other rank has; none after the last, or after an end. Lots of one rank ascend. From one thread at a
   /// time.
   std::optional<std::int64_t> draw();
 
-  /// Ends the dealing on all ranks: at the next multiple of `whole` lots, which are still dealt where ranks take single
-  /// lots, and skipped, with what ranks hold of their chunks, where they take several. Another end changes nothing.
-  /// From any thread.
+  /// Ends the dealing on all ranks: at the next multiple of `step_lots` lots, which are still dealt where ranks take
+  /// single lots, and skipped, with what ranks hold of their chunks, where they take several. Another end changes
+  /// nothing. From any thread.
   void end();
 
   /// Where the dealing ended: every lot below was dealt or skipped. Call it after draw() has given none.

@@ -43,7 +43,7 @@ std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
 
 TEST_F(DeckTest, DealsEachLotOnceInOrder) {
   const std::int64_t ranks = comm_.ranks(), epoch = 50 * ranks;
-  Deck deck(comm_, {.first = 7 * ranks, .lots = 3 * epoch, .epoch_lots = epoch, .whole = ranks});
+  Deck deck(comm_, {.first = 7 * ranks, .lots = 3 * epoch, .epoch_lots = epoch, .step_lots = ranks});
   draw_all(deck);
   EXPECT_TRUE(std::is_sorted(mine_.begin(), mine_.end()));
   EXPECT_EQ(deck.draw(), std::nullopt);
@@ -56,7 +56,7 @@ TEST_F(DeckTest, DealsEachLotOnceInOrder) {
 
 TEST_F(DeckTest, DealsChunksThatLieInOneEpoch) {
   const std::int64_t ranks = comm_.ranks(), epoch = 50 * ranks, chunk = 7;
-  Deck deck(comm_, {.first = 3 * ranks, .lots = 2 * epoch, .epoch_lots = epoch, .chunk = chunk, .whole = ranks});
+  Deck deck(comm_, {.first = 3 * ranks, .lots = 2 * epoch, .epoch_lots = epoch, .chunk = chunk, .step_lots = ranks});
   draw_all(deck);
   for (std::size_t i = 1; i < mine_.size(); ++i) {
     const bool starts_a_chunk = mine_[i] % epoch % chunk == 0;
@@ -72,7 +72,7 @@ TEST_F(DeckTest, DealsChunksThatLieInOneEpoch) {
 
 TEST_F(DeckTest, EndsOnAWholeStepWithAllLotsBelowItDealt) {
   const std::int64_t ranks = comm_.ranks(), epoch = 1000 * ranks;
-  Deck deck(comm_, {.lots = 10 * epoch, .epoch_lots = epoch, .whole = ranks});
+  Deck deck(comm_, {.lots = 10 * epoch, .epoch_lots = epoch, .step_lots = ranks});
   const int ender = comm_.ranks() - 1;
   while (const auto lot = deck.draw()) {
     mine_.push_back(*lot);
@@ -92,7 +92,7 @@ TEST_F(DeckTest, EndsOnAWholeStepWithAllLotsBelowItDealt) {
 
 TEST_F(DeckTest, AnEndTakesChunksOutOfHand) {
   const std::int64_t ranks = comm_.ranks(), epoch = 1000 * ranks;
-  Deck deck(comm_, {.lots = epoch, .epoch_lots = epoch, .chunk = 100, .whole = ranks});
+  Deck deck(comm_, {.lots = epoch, .epoch_lots = epoch, .chunk = 100, .step_lots = ranks});
   ASSERT_TRUE(deck.draw());  // the first of a hundred
   comm_.barrier();
   if (comm_.rank() == 0) deck.end();
@@ -105,7 +105,7 @@ TEST_F(DeckTest, AnEndTakesChunksOutOfHand) {
 
 TEST_F(DeckTest, RefusesNumbersThatDoNotFit) {
   EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 3}), Error);
-  EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 5, .whole = 2}), Error);
+  EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 5, .step_lots = 2}), Error);
   const std::int64_t many = std::int64_t{1} << 40;
   EXPECT_THROW(Deck(comm_, {.lots = many, .epoch_lots = many}), Error);
 }
