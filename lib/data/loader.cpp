@@ -278,6 +278,16 @@ class Loader::Implementation {
     start(std::move(draw));
   }
 
+  void stop() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
   const Batch* next() {
     HALOGRAD_REQUIRE(draw_, "a loader was asked for a batch before its epoch was started");
     Batch& batch = slot(next_);
@@ -364,16 +374,6 @@ class Loader::Implementation {
     }
   }
 
-  void stop() {
-    if (!thread_.joinable()) return;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
   BatchPlan plan_;
   bool prefetch_;
   std::vector<Batch> slots_;
@@ -414,6 +414,9 @@ void Loader::set_shares(std::vector<double> weights) {
 }
 void Loader::start_epoch(long epoch, long first_step) {
   implementation_->start_epoch(epoch, first_step);
+}
+void Loader::stop() {
+  implementation_->stop();
 }
 const Batch* Loader::next() {
   return implementation_->next();

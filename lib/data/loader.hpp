@@ -92,6 +92,8 @@ class Loader {
   /// Starts an epoch at one of its steps (resume). May be called at any time; what is left of the epoch before is
   /// dropped.
   void start_epoch(long epoch, long first_step = 0);
+  /// Ends the thread that prepares batches, until an epoch or the dealing is started anew: `draw` is not called again.
+  void stop();
   /// The next batch, valid until the next call of next() or start_epoch(); nullptr at the end of the epoch.
   const Batch* next();
   /// The batch that next() will return, where it lies ready, valid as long as that; else nullptr. Does not wait.

@@ -89,7 +89,8 @@ FileWorker::FileWorker(const Communicator& comm) : implementation_(std::make_sha
   implementation_->thread = std::thread([shared = implementation_] { shared->run(); });
 }
 
-FileWorker::~FileWorker() {
+void FileWorker::stop() {
+  if (!implementation_->thread.joinable()) return;
   if (unwinding_.now() && pending() > 0) {
     implementation_->thread.detach();
     return;

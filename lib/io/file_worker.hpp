@@ -15,9 +15,7 @@ class FileWorker {
  public:
   /// Collective.
   explicit FileWorker(const Communicator& comm);
-  /// Collective, and waits for what was posted, unless an exception that ends this rank alone is under way: the others
-  /// will not come, and the process is about to be ended.
-  ~FileWorker();
+  ~FileWorker() { stop(); }
   FileWorker(const FileWorker&) = delete;
   FileWorker& operator=(const FileWorker&) = delete;
 
@@ -26,6 +24,9 @@ class FileWorker {
 
   /// A task that throws ends the worker: error() then has its message, and what was posted after it is not done.
   void post(std::function<void()> task);
+  /// Ends the thread, for good. Collective, and waits for what was posted, unless an exception that ends this rank
+  /// alone is under way: the others will not come, and the process is about to be ended.
+  void stop();
   /// Waits until all that was posted is done. Throws the first task's CollectiveError or Error.
   void wait();
   /// Tasks that are waiting or under way.

@@ -121,6 +121,7 @@ class MetricsFile::Implementation {
     comm.together([&] {
       if (rank_ == 0) open(steps, epochs);
     });
+    width_ = comm.broadcast(width_);
   }
 
   /// Gives back the room that was reserved and not used.
@@ -144,8 +145,9 @@ class MetricsFile::Implementation {
     rows_.back().values.rank = rank_;
   }
 
-  void flush() {
-    const std::int64_t end = comm_.largest(rows_.empty() ? steps_ : rows_.back().cell.row + 1);
+  void flush(std::int64_t steps) {
+    const std::int64_t added = rows_.empty() ? steps_ : rows_.back().cell.row + 1;
+    const std::int64_t end = comm_.largest(std::max(added, steps));
     comm_.together([&] {
       if (rank_ != 0) return;
       const Hdf5Session session;
@@ -158,10 +160,9 @@ class MetricsFile::Implementation {
     finish();
   }
 
-  void add_epoch(EpochMetrics row, const std::vector<EdgeRecord>& edges) {
-    flush();
+  void add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges) {
+    flush(row.steps);
     append_edges_of_all(edges);
-    row.steps = steps_;
     append_epoch(row);
     ++epochs_;
     finish();
@@ -210,6 +211,7 @@ class MetricsFile::Implementation {
       mine.clear();
       for (auto row = first; row != last; ++row) mine.push_back(column.value(row->values));
       const std::vector<double> all = comm_.join_on_root(mine);
+      if (rank_ != 0) continue;
       values.assign(static_cast<std::size_t>((end - begin) * width_), of_absent_rank(column.integer));
       for (std::size_t k = 0; k < all.size(); ++k) values[static_cast<std::size_t>(all_cells[k])] = all[k];
       append(step_datasets_[i], column, static_cast<std::size_t>(end - begin), values);
@@ -275,7 +277,7 @@ class MetricsFile::Implementation {
   Communicator comm_;
   std::string path_, metric_;
   int rank_, ranks_;
-  int width_;                            ///< columns of the file: the most ranks that the run has had; on rank 0
+  int width_;                            ///< columns of the file: the most ranks that the run has had
   std::int64_t steps_ = 0, epochs_ = 0;  ///< in the file
   std::string error_;
   std::vector<StepRow> rows_;
@@ -300,8 +302,8 @@ void MetricsFile::add_step(const StepMetrics& row, const StepCell& cell) {
   implementation_->add_step(row, cell);
 }
 
-void MetricsFile::flush() {
-  implementation_->flush();
+void MetricsFile::flush(std::int64_t steps) {
+  implementation_->flush(steps);
 }
 
 void MetricsFile::add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges) {

@@ -50,12 +50,12 @@ struct EpochMetrics {
   double mean_model_score = 0;    ///< the mean of the replicas
   double consensus_distance = 0;  ///< sqrt(mean_i ||x_i - mean x||^2)
   double seconds = 0;             ///< wall time of the epoch
-  std::int64_t steps = 0;         ///< done at the end of the epoch; MetricsFile counts them and sets this
+  std::int64_t steps = 0;         ///< of all ranks, done at the end of the epoch
 };
 
 /// metrics.h5: /step/<quantity> (S,R) and /epoch/<quantity> (E,R) or (E), extendible, written by rank 0 in SWMR mode so
-/// that h5py can read it during the run (docs/file-formats.md). Rows are collected on each rank and gathered once an
-/// epoch.
+/// that h5py can read it during the run (docs/file-formats.md). Rows are collected on each rank and gathered once
+/// per epoch.
 class MetricsFile {
  public:
   /// Collective. A new file in the place of any that is there, or, with steps >= 0, an existing one cut back to so many
@@ -74,10 +74,11 @@ class MetricsFile {
   /// Local: any cell after the rows that are in the file. A rank's rows must not descend. Cells that no rank gives hold
   /// NaN, or 0 where they are integers.
   void add_step(const StepMetrics& row, const StepCell& cell);
-  /// Collective: appends it, the steps since the last call, and rows of /edge for what came over this rank's in-edges.
+  /// Collective: appends it, the steps up to row.steps, and rows of /edge for what came over this rank's in-edges.
   void add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges = {});
-  void
-  flush();  ///< collective: appends the steps alone (before a checkpoint within an epoch, so that it can be resumed)
+  /// Collective: appends the steps alone, so that /step has rows for all that were added, and `steps` rows at the
+  /// least.
+  void flush(std::int64_t steps);
 
  private:
   class Implementation;

@@ -11,8 +11,9 @@ class MpiSession {
  public:
   /// Collective over all ranks of the job. Throws Error where the MPI does not grant MPI_THREAD_MULTIPLE.
   MpiSession(int& argc, char**& argv);
-  /// Collective. All that the process has to do must be done, and its files closed: where MPI_Finalize is known to hang
-  /// (MPICH before 4.2 on UCX), or takes longer than a minute, the process ends here, with the status of end_with().
+  /// Collective; or one rank must call abort(). All that the process has to do must be done, and its files closed:
+  /// where MPI_Finalize is known to hang (MPICH before 4.2 on UCX), or takes longer than a minute, the process ends
+  /// here, with the status of end_with().
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

@@ -41,6 +41,14 @@ class FreeTraining final : public Training {
         first_((epoch_ * loader_.steps() + step_in_epoch_) * ranks_),
         deck_(comm_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_}),
         next_cut_(step_in_epoch_ == loader_.steps() ? first_ : cut_from(first_ + 1)) {}
+  /// Ends the threads that use this, before what they use.
+  ~FreeTraining() override {
+    loader_.stop();
+    kernels_.close();
+    files_.stop();
+  }
+  FreeTraining(const FreeTraining&) = delete;
+  FreeTraining& operator=(const FreeTraining&) = delete;
 
   TrainingResult run() override;
 
@@ -54,7 +62,6 @@ class FreeTraining final : public Training {
     EpochSums sums;
     EpochMetrics row;
     bool saves = false;
-    std::int64_t step = 0;
   };
 
   // Position
@@ -64,6 +71,8 @@ class FreeTraining final : public Training {
   // Step
   void train_lot(const Batch& batch, double data_seconds);
   void ask_to_stop(StopReason reason);
+  /// Whether this rank has not asked to stop, and does not now.
+  bool goes_on();
   // Ends of epochs, checkpoints
   void pass_cuts(std::int64_t lot);
   void end_epoch_at(std::int64_t lot);
@@ -76,6 +85,7 @@ class FreeTraining final : public Training {
   /// Lends its kernels until no more than so many ends and checkpoints are not on the disk.
   void catch_up(std::size_t pending);
   // End
+  [[nodiscard]] StopReason asked_by_any() const;
   void wait_for_all();
   void report_epochs(TrainingResult& result);
   TrainingResult evaluate_only();
@@ -93,7 +103,7 @@ class FreeTraining final : public Training {
   std::int64_t last_lot_ = -1;          ///< of this rank
   std::mutex mutex_;                    // guards ended_
   std::vector<EpochSummary> ended_;     ///< epochs that are to be reported
-  LentKernels kernels_;                 // after the files, whose thread waits for it
+  LentKernels kernels_;
 };
 
 // Position ------------------------------------------------------------------------------------------------------------
@@ -135,6 +145,11 @@ void FreeTraining::ask_to_stop(StopReason reason) {
   deck_.end();
 }
 
+bool FreeTraining::goes_on() {
+  ask_to_stop(stop_.reason(0));
+  return asked_ == StopReason::none;
+}
+
 // Ends of epochs, checkpoints -----------------------------------------------------------------------------------------
 
 /// Before the training of `lot`.
@@ -174,8 +189,8 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
                                         goodness(metric_of(config_.loss.name).name, row.test_score));
   if (end->epochs == last_epoch()) changed = averager_->settle(exec_, replica_.parameters) || changed;  // all are here
   if (changed) evaluate_own(row);
-  end->step = step_at(lot);
-  end->saves = checkpoint_is_due(end->step) || checkpoint_is_due(end->epochs, last_epoch());
+  row.steps = step_at(lot);
+  end->saves = step_checkpoint_is_due(row.steps) || epoch_checkpoint_is_due(end->epochs);
   end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
@@ -197,11 +212,8 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
   ask_to_stop(stop_.reason(evaluation_seconds_));
   row.test_loss = row.test_score = unknown;
   if (asked_ != StopReason::none) return;
-  const auto go_on = [this] {
-    ask_to_stop(stop_.reason(0));
-    return asked_ == StopReason::none;
-  };
-  const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_test->steps(), go_on);
+  const Evaluation own =
+      evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_test->steps(), [this] { return goes_on(); });
   if (asked_ != StopReason::none) return;
   row.test_loss = own.loss();
   row.test_score = own.score();
@@ -210,8 +222,9 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
 /// All ranks have come to the end of this epoch, now or long ago.
 void FreeTraining::conclude(EpochEnd& end) {
   evaluate_mean(end);
+  end.row.seconds = files_.comm().largest(end.row.seconds);
   files_.write_epoch(end.steps, end.row, end.edges);
-  if (end.saves) files_.write_checkpoint(header_of(end.step, end.epochs, 0, &end.row), *end.state, {}, "");
+  if (end.saves) files_.write_checkpoint(header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
   hand_over(end);
 }
 
@@ -225,7 +238,8 @@ void FreeTraining::hand_over(const EpochEnd& end) {
 void FreeTraining::evaluate_mean(EpochEnd& end) {
   const Communicator& comm = files_.comm();
   const auto mean_of = [&comm](HostVector<const float> own) {
-    std::vector<float> mean(own.data(), own.data() + own.extent(0));
+    std::vector<float> mean;
+    comm.together([&] { mean.assign(own.data(), own.data() + own.extent(0)); });
     comm.mean(HostVector<float>(mean.data(), mean.size()));
     return mean;
   };
@@ -238,18 +252,18 @@ void FreeTraining::evaluate_mean(EpochEnd& end) {
   }
   end.row.consensus_distance = std::sqrt(comm.sum(squares) / ranks_);
   Evaluation part{{}, metric_of(config_.loss.name)};
-  kernels_.borrow([&] {
+  const auto evaluate_part = [&] {
     const double begin = seconds_now();
     const Replica& mean = setup_.mean;
     Kokkos::deep_copy(mean.parameters, HostVector<const float>(parameters.data(), parameters.size()));
     Kokkos::deep_copy(mean.statistics, HostVector<const float>(statistics.data(), statistics.size()));
-    const auto go_on = [this] { return asked_ == StopReason::none; };
-    if (go_on()) {
-      static_cast<ScoreSums&>(part) =
-          evaluate(exec_, network_, mean, *setup_.shared_test, setup_.shared_test->steps(), go_on);
+    if (goes_on()) {
+      static_cast<ScoreSums&>(part) = evaluate(exec_, network_, mean, *setup_.shared_test, setup_.shared_test->steps(),
+                                               [this] { return goes_on(); });
     }
     end.row.evaluation_seconds += seconds_now() - begin;
-  });
+  };
+  comm.together([&] { kernels_.borrow(evaluate_part); });
   const Evaluation all = over_ranks(part, comm);
   const bool whole = all.images == static_cast<double>(setup_.test_set->size());
   end.row.mean_model_loss = whole ? all.loss() : unknown;
@@ -282,14 +296,18 @@ TrainingResult FreeTraining::run() {
   const std::int64_t end = deck_.limit();
   pass_cuts(end - 1);
   wait_for_all();
-  const auto reason = static_cast<StopReason>(comm_.largest(static_cast<int>(asked_)));
+  const StopReason reason = asked_by_any();
   if (reason == StopReason::failure) stop_.end_failed(comm_);
-  const bool whole = end == last_epoch() * lots_;
+  const bool whole = reason == StopReason::none && end == last_epoch() * lots_;
   whole ? pass_cuts(end) : save_at(end);
   catch_up(0);
   files_.finish();
   report_epochs(result);
-  if (!whole) stopped(reason, place_of(end), epoch_, result);
+  if (whole) {
+    result.stopped = to_string(asked_by_any());  // while the last epoch was evaluated
+  } else {
+    stopped(reason, place_of(end), epoch_, result);
+  }
   finish(result, step_at(end));
   return result;
 }
@@ -306,10 +324,16 @@ TrainingResult FreeTraining::evaluate_only() {
   });
   catch_up(0);
   files_.finish();
+  result.stopped = to_string(asked_by_any());
   result.last = ended_.front();
   result.last.train_loss = unknown;
   finish(result, start_.header.step);
   return result;
+}
+
+/// Collective.
+StopReason FreeTraining::asked_by_any() const {
+  return static_cast<StopReason>(comm_.largest(static_cast<int>(asked_)));
 }
 
 /// All have done their last lot, and nothing is under way between them any more.

@@ -13,7 +13,6 @@ namespace halograd {
 class LentKernels {
  public:
   LentKernels() = default;
-  ~LentKernels() { close(); }
   LentKernels(const LentKernels&) = delete;
   LentKernels& operator=(const LentKernels&) = delete;
 
@@ -36,13 +35,14 @@ class LentKernels {
     changed_.notify_all();
   }
 
- private:
+  /// By the training's thread, at its end: there will be no more of this.
   void close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     changed_.notify_all();
   }
 
+ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void()>* work_ = nullptr;  ///< asked for and not done

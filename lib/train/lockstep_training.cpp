@@ -31,20 +31,19 @@ class LockstepTraining final : public Training {
 
   [[nodiscard]] StepPlace place() const { return {own_steps_, step_in_epoch_, comm_.rank()}; }
   // Collective, all of them.
-  StopReason train_epoch();
+  StopReason train_epoch(EpochMetrics& row);
   void share_by_speed();
   StopReason evaluate_epoch(EpochMetrics& row);
-  void finish_epoch(const EpochMetrics& row, TrainingResult& result);
+  void finish_epoch(EpochMetrics& row, TrainingResult& result);
   void save(const EpochMetrics* scores);
 
   StopAgreement agreement_;
   Speed speed_;                    ///< of this rank's computing since shares were measured
-  double waited_ = 0;              ///< outside of steps, in this epoch
   double evaluation_seconds_ = 0;  ///< of the last epoch
 };
 
 /// Trains what is left of the epoch, unless all are to stop before its end.
-StopReason LockstepTraining::train_epoch() {
+StopReason LockstepTraining::train_epoch(EpochMetrics& row) {
   if (shares_by_speed(config_.training)) share_by_speed();
   loader_.start_epoch(epoch_, step_in_epoch_);
   report_.epoch_begins(epoch_, config_.training.epochs, loader_.steps(), step_in_epoch_);
@@ -56,27 +55,27 @@ StopReason LockstepTraining::train_epoch() {
   while (const Batch* batch = next_batch()) {
     const double data_seconds = seconds_now() - begin;
     const StepPlace at = place();
-    StepMetrics row = train_step(*batch, at);
+    StepMetrics step = train_step(*batch, at);
     ++step_in_epoch_;
     look_after_files();
     const double waited = seconds_waited();
     const StopReason reason = agreement_.after_step();
-    row.wait_seconds += seconds_waited() - waited;
-    row.data_seconds = data_seconds;
-    row.samples = epoch_ * setup_.train_set->size() + at.of_epoch * config_.training.batch;
+    step.wait_seconds += seconds_waited() - waited;
+    step.data_seconds = data_seconds;
+    step.samples = epoch_ * setup_.train_set->size() + at.of_epoch * config_.training.batch;
     const double end = seconds_now();
-    row.images_per_second = batch->size / (end - begin);
-    count(row, *batch, at, end - begin);
+    step.images_per_second = batch->size / (end - begin);
+    count(step, *batch, at, end - begin);
     speed_.images += batch->size;
-    speed_.seconds += row.compute_seconds;
-    report_.step(step_in_epoch_, row.loss, batch->global_size);
+    speed_.seconds += step.compute_seconds;
+    report_.step(step_in_epoch_, step.loss, batch->global_size);
     begin = end;
     if (reason != StopReason::none) return reason;
-    if (checkpoint_is_due(own_steps_) && step_in_epoch_ < loader_.steps()) save(nullptr);
+    if (step_checkpoint_is_due(own_steps_) && step_in_epoch_ < loader_.steps()) save(nullptr);
   }
   const double waited = seconds_waited();
   const StopReason reason = agreement_.now(evaluation_seconds_);
-  waited_ = seconds_waited() - waited;
+  row.wait_seconds = seconds_waited() - waited;
   return reason;
 }
 
@@ -129,21 +128,22 @@ StopReason LockstepTraining::evaluate_epoch(EpochMetrics& row) {
   const double distance = comm_.sum(squared_distance(exec_, replica_.parameters, mean_model.parameters));
   row.consensus_distance = std::sqrt(distance / comm_.ranks());
   const double seconds = seconds_now() - begin, waiting = seconds_waited() - waited;
-  row.wait_seconds = waited_ + waiting;
-  row.evaluation_seconds = seconds - waiting;
-  row.seconds = sums_.training_seconds + waited_ + seconds;
+  row.wait_seconds += waiting;
+  row.evaluation_seconds += seconds - waiting;
   evaluation_seconds_ = seconds;
   return reason;
 }
 
 /// Writes the epoch's metrics and, where one is due, its checkpoint.
-void LockstepTraining::finish_epoch(const EpochMetrics& row, TrainingResult& result) {
+void LockstepTraining::finish_epoch(EpochMetrics& row, TrainingResult& result) {
+  row.seconds = sums_.training_seconds + row.wait_seconds + row.evaluation_seconds;
+  row.steps = own_steps_;
   files_.add_epoch(row, averager_->take_edges());
   ++epoch_;
   end_epoch(summarise(comm_, epoch_, sums_, row), result);
   step_in_epoch_ = 0;
   sums_ = {};
-  if (checkpoint_is_due(epoch_, last_epoch()) || checkpoint_is_due(own_steps_)) save(&row);
+  if (epoch_checkpoint_is_due(epoch_) || step_checkpoint_is_due(own_steps_)) save(&row);
 }
 
 void LockstepTraining::save(const EpochMetrics* scores) {
@@ -165,7 +165,7 @@ TrainingResult LockstepTraining::run() {
   }
   while (epoch_ < last) {
     EpochMetrics row;
-    StopReason reason = train_epoch();
+    StopReason reason = train_epoch(row);
     if (reason == StopReason::none) reason = evaluate_epoch(row);
     const double score = goodness(metric_of(config_.loss.name).name, row.test_score);
     const bool whole = reason == StopReason::none;

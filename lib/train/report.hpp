@@ -23,7 +23,7 @@ struct EpochSummary {
   double mean_model_score = 0, consensus_distance = 0;
   double images = 0;            ///< trained on
   double training_seconds = 0;  ///< without evaluation, of the slowest rank
-  double wait_share = 0;        ///< of the ranks' training time spent waiting for others
+  double wait_share = 0;        ///< of the ranks' time in steps, spent waiting for others
   double seconds = 0;           ///< with evaluation
 };
 

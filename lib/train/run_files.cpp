@@ -217,8 +217,14 @@ std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimize
 
 void RunFiles::write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row,
                            const std::vector<EdgeRecord>& edges) {
-  for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
+  add_to_metrics(steps);
   metrics_->add_epoch(row, edges);
+}
+
+void RunFiles::add_to_metrics(const std::vector<StepRow>& steps) {
+  comm().together([&] {
+    for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
+  });
 }
 
 void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, const std::vector<StepRow>& steps,
@@ -228,8 +234,8 @@ void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, 
     if (!failure.empty()) fail(failure);
   });
   // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
-  for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
-  metrics_->flush();
+  add_to_metrics(steps);
+  metrics_->flush(header.step);
   header.ranks = comm().ranks();
   header.config = to_toml(config_);
   const std::string path = folder_.checkpoint(header.step);

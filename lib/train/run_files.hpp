@@ -121,6 +121,8 @@ class RunFiles {
   /// The steps that were added since the last call.
   std::vector<StepRow> take_steps() { return std::exchange(rows_, {}); }
   void post(std::function<void()> task) { worker_.post(std::move(task)); }
+  /// Ends the thread, as FileWorker::stop().
+  void stop() { worker_.stop(); }
   /// What was asked for and is not done.
   [[nodiscard]] std::size_t pending() const { return worker_.pending(); }
   // By posted tasks alone, collective.
@@ -137,6 +139,7 @@ class RunFiles {
 
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
+  void add_to_metrics(const std::vector<StepRow>& steps);
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator& comm_;

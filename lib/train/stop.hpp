@@ -8,7 +8,7 @@
 
 namespace halograd {
 
-/// Why a training ends before its last epoch; where ranks have several reasons, the last of them counts.
+/// Why a training ends before its last epoch. Where ranks have different reasons, the one furthest down here counts.
 enum class StopReason { none, time_limit, user_signal, end_signal, not_finite, failure };
 
 /// "SIGUSR1", "SIGTERM", "the time limit"
@@ -38,7 +38,7 @@ class StopRequest {
   /// and where the checkpoint is.
   void end_not_finite(const Communicator& comm, const std::string& checkpoint) const;
 
-  /// So that the last one is begun in time.
+  /// How long one took to write: the last one is begun so much earlier.
   void checkpoint_took(double seconds);
 
   /// How long is left and who says so; empty where there is no limit.

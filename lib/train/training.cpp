@@ -89,7 +89,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
                 slow_disk),
       sent_before_(averager_->bytes_sent()) {
   if (progress_) {
-    report_.line("This MPI progresses one-sided transfers only inside MPI calls; a helper thread polls it every " +
+    report_.line("A thread of each rank keeps transfers going while the rank computes, every " +
                  number(config_.comm.progress_us) + " us (comm.progress_us)");
   }
   if (!stop_.limit().empty()) report_.line("The run stops with a checkpoint before its time limit: " + stop_.limit());
@@ -268,14 +268,14 @@ void Training::count(const StepMetrics& row, const Batch& batch, const StepPlace
 
 // Save ----------------------------------------------------------------------------------------------------------------
 
-bool Training::checkpoint_is_due(std::int64_t step) const {
+bool Training::step_checkpoint_is_due(std::int64_t steps) const {
   const int every = config_.output.checkpoint_steps;
-  return every > 0 && step % every == 0;
+  return every > 0 && steps % every == 0;
 }
 
-bool Training::checkpoint_is_due(std::int64_t epochs, std::int64_t last) const {
+bool Training::epoch_checkpoint_is_due(std::int64_t epochs) const {
   const int every = config_.output.checkpoint_epochs;
-  return every > 0 && (epochs % every == 0 || epochs == last);
+  return every > 0 && (epochs % every == 0 || epochs == last_epoch());
 }
 
 CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
@@ -322,8 +322,7 @@ EpochSummary Training::summarise(const Communicator& comm, std::int64_t epochs_d
   summary.mean_model_score = row.mean_model_score;
   summary.consensus_distance = row.consensus_distance;
   summary.training_seconds = comm.largest(sums.training_seconds);
-  const double spent = sums.training_seconds + row.wait_seconds;
-  summary.wait_share = comm.sum(sums.wait_seconds + row.wait_seconds) / comm.sum(spent);
+  summary.wait_share = comm.sum(sums.wait_seconds) / comm.sum(sums.training_seconds);
   summary.seconds = comm.largest(row.seconds);
   return summary;
 }

@@ -55,9 +55,10 @@ class Training {
   /// `scores`: of an epoch's end; null within one.
   [[nodiscard]] CheckpointHeader header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
                                            const EpochMetrics* scores) const;
-  /// Whether output.checkpoint_steps asks for one after so many steps, and output.checkpoint_epochs after an epoch.
-  [[nodiscard]] bool checkpoint_is_due(std::int64_t step) const;
-  [[nodiscard]] bool checkpoint_is_due(std::int64_t epochs, std::int64_t last) const;
+  /// Whether output.checkpoint_steps asks for one after so many steps, and output.checkpoint_epochs after so many
+  /// epochs.
+  [[nodiscard]] bool step_checkpoint_is_due(std::int64_t steps) const;
+  [[nodiscard]] bool epoch_checkpoint_is_due(std::int64_t epochs) const;
   /// Reports checkpoints that have come to the disk, and has all ranks stop where files cannot be written.
   void look_after_files();
   /// The epoch over the ranks of `comm`, on which this is collective.

@@ -168,6 +168,25 @@ class FreePaceStops(Stopped):
         self.check_stop(STALE, lambda process: os.kill(ranks_below(process.pid)[-1], signal.SIGUSR1))
         self.check_stop(PAIRS, lambda process: [os.kill(rank, signal.SIGTERM) for rank in ranks_below(process.pid)])
 
+    def test_a_signal_while_ranks_hold_pieces_of_windows(self):
+        """What a rank still held of its piece is left out: no rank trains on it, and its cells are NaN."""
+        words = ["train", DIGITS, *STALE, *slow_rank(0, 10000),
+                 *sets(training__epochs=6, data__shuffle="window", data__shuffle_window=2)]
+        process = self.start(words, RANKS)
+        self.until(process, " 2/6 ")
+        os.kill(ranks_below(process.pid)[-1], signal.SIGUSR1)
+        status, out = self.finish(process)
+        self.assertEqual(status, REQUEUE, out)
+        with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
+            step = int(file.attrs["step"])
+        self.assertEqual(read_metrics(self.path("runs/digits/metrics.h5"))["step/loss"].shape[0], step)
+        self.succeed(*words, "--resume", ranks=RANKS)
+        metrics = read_metrics(self.path("runs/digits/metrics.h5"))
+        np.testing.assert_array_equal(metrics["epoch/steps"], STEPS * np.arange(1, 7))
+        self.assertEqual(metrics["step/loss"].shape[0], 6 * STEPS)
+        self.assertTrue(np.isfinite(metrics["step/loss"][step:]).all())
+        np.testing.assert_array_equal(metrics["epoch/images"][step // STEPS + 1:].sum(axis=1), (5 - step // STEPS) * [IMAGES])
+
     def test_the_time_limit_of_a_free_pace(self):
         words = ["train", SYNTHETIC, *STALE, *sets(training__epochs=100000, output__print_steps=0, output__checkpoint_epochs=0)]
         begin = time.monotonic()
@@ -180,7 +199,8 @@ class FreePaceStops(Stopped):
 def load_tests(loader, _tests, _pattern):
     """Without the tests that FreePaceStops inherits."""
     suite = loader.loadTestsFromTestCase(FreePace)
-    for name in ("test_a_signal_at_one_rank_or_at_all", "test_the_time_limit_of_a_free_pace"):
+    for name in ("test_a_signal_at_one_rank_or_at_all", "test_a_signal_while_ranks_hold_pieces_of_windows",
+                 "test_the_time_limit_of_a_free_pace"):
         suite.addTest(FreePaceStops(name))
     return suite
 
