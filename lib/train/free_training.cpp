@@ -223,9 +223,9 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
 void FreeTraining::conclude(EpochEnd& end) {
   evaluate_mean(end);
   end.row.seconds = files_.comm().largest(end.row.seconds);
+  hand_over(end);  // before the disk has its turn
   files_.write_epoch(end.steps, end.row, end.edges);
   if (end.saves) files_.write_checkpoint(header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
-  hand_over(end);
 }
 
 /// For report_epochs().
