@@ -159,7 +159,10 @@ HaloWindow::Implementation::Implementation(const Communicator& comm, const Topol
     if (neighbour.rank < rank_) first_out_ = out_edges_.size();
   }
   released_.assign(in_edges_.size(), 0);
-  if (!free_ || !has_far_edges() || carrier_of(options) != Carrier::send) return;
+  // Not where stores stand for a network: a progress thread starts messages, but no kernel, which a copy is.
+  const bool all_by_messages = std::all_of(out_edges_.begin(), out_edges_.end(),
+                                           [](const Edge& edge) { return edge.stored || edge.peer.shared == nullptr; });
+  if (!free_ || !has_far_edges() || carrier_of(options) != Carrier::send || !all_by_messages) return;
   hook_.emplace([this] {  // so that the network is never idle while there is something newer
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock) send_newest();

@@ -19,6 +19,7 @@
 #include "tests/mpi/ranks.hpp"
 #include "tests/window/device_halos.hpp"
 #include "window/halo_window.hpp"
+#include "window/progress_hook.hpp"
 #include "window/progress_thread.hpp"
 
 namespace halograd::injector_mpi_test {
@@ -245,6 +246,16 @@ TEST_P(Bandwidth, HoldsBackWritersThatWaitForNobody) {
       MPI_Ibarrier(MPI_COMM_WORLD, all_have_read.start());
     }
   }
+}
+
+// A progress thread may not run the kernel that copies.
+TEST(Bandwidth, StoresThatStandForANetworkAreMadeByTheRankItself) {
+  if (Communicator(MPI_COMM_WORLD).nodes() > 1) GTEST_SKIP() << "messages between nodes have a hook of their own";
+  HaloWindow::Options options = on_a_slow_network("store");
+  options.exact = false;
+  options.free = true;
+  const HaloWindow window(MPI_COMM_WORLD, ring(), slow_length, options);
+  EXPECT_FALSE(ProgressHook::exist());
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, Bandwidth, testing::Values("store", "put", "send"),
