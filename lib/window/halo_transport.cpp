@@ -155,6 +155,7 @@ void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t val
   if (peer.shared != nullptr) {
     segment_.sync_node();  // what was read or written before the counter stays before it
     store(counter_at(peer.shared, offset), value);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // what is written into the next slot comes after it
     return;
   }
   if (messages_) return messages_->write(peer.rank, offset, std::span<const std::int64_t>(&value, 1));

@@ -258,7 +258,7 @@ HostVector<float> HaloWindow::Implementation::next_slot() {
 }
 
 void HaloWindow::Implementation::free_slot(std::int64_t version) {
-  if (!exact_) return std::atomic_thread_fence(std::memory_order_seq_cst);  // the last counter's store stays before it
+  if (!exact_) return;
   for (const Edge& edge : out_edges_) {
     transport_.await(edge.peer, edge.counter, version - slots_, "acknowledgement of ");
   }

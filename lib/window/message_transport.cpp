@@ -114,6 +114,10 @@ void MessageTransport::receive(int rank, Link& link) {
       std::atomic_ref<std::int64_t>(numbers[i])
           .store(heading.number[static_cast<std::size_t>(i)], std::memory_order_release);
     }
+    // A reader copies a slot and then looks at the counter whether it was overwritten meanwhile
+    // (HaloWindow::copy_latest): the values that come next into a slot may not be seen before the counter that stands
+    // here.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (heading.floats == 0) continue;
     MPI_Irecv(place, static_cast<int>(heading.floats), MPI_FLOAT, rank, tag, comm_.handle(), &link.receiving);
   }
