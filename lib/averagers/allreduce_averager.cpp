@@ -21,7 +21,7 @@ class AllreduceAverager final : public Averager {
   AllreduceAverager(const Communicator& comm, std::size_t length, const InjectConfig& inject)
       : comm_(comm), length_(length), open_(length), injector_(inject) {
     if (comm_.ranks() == 1) return;
-    all_reduce_ = make_all_reduce(comm_, length);
+    all_reduce_ = make_all_reduce(comm_);
     sum_ = Buffer<float>("halograd::gradient_sum", length);
     host_sum_ = Kokkos::create_mirror_view(sum_);
   }

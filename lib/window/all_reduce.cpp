@@ -143,6 +143,41 @@ class RingAllReduce final : public AllReduce {
   ProgressHook hook_;
 };
 
+/// Long sums by a ring, short ones by MPI.
+class AllReduceByLength final : public AllReduce {
+ public:
+  explicit AllReduceByLength(const Communicator& comm)
+      : least_of_ring_(long_message * static_cast<std::size_t>(comm.ranks())), mpi_(comm), ring_(comm) {}
+
+  std::int64_t start(HostVector<float> values) override {
+    AllReduce& way = values.extent(0) >= least_of_ring_ ? static_cast<AllReduce&>(ring_) : mpi_;
+    sums_.push_back({way, way.start(values)});
+    return ++started_;
+  }
+
+  bool has_ended(std::int64_t number) override {
+    mpi_.move_on();
+    ring_.move_on();
+    while (!sums_.empty() && sums_.front().way.has_ended(sums_.front().number)) sums_.pop_front();
+    return started_ - static_cast<std::int64_t>(sums_.size()) >= number;
+  }
+
+ private:
+  static constexpr std::size_t long_message = std::size_t{1} << 14;  // 64 KiB
+
+  /// A sum that is not known to be complete.
+  struct Sum {
+    AllReduce& way;
+    std::int64_t number;  // there
+  };
+
+  std::size_t least_of_ring_;  // values
+  MpiAllReduce mpi_;
+  RingAllReduce ring_;
+  std::deque<Sum> sums_;  // oldest first
+  std::int64_t started_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm) {
@@ -153,10 +188,12 @@ std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm) {
   return std::make_unique<RingAllReduce>(comm);
 }
 
-std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, std::size_t length) {
-  constexpr std::size_t long_message = std::size_t{1} << 14;  // 64 KiB
-  const bool ring = comm.nodes() > 1 && length >= long_message * static_cast<std::size_t>(comm.ranks());
-  return ring ? make_ring_all_reduce(comm) : make_mpi_all_reduce(comm);
+std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm) {
+  return std::make_unique<AllReduceByLength>(comm);
+}
+
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm) {
+  return comm.nodes() > 1 ? make_all_reduce_by_length(comm) : make_mpi_all_reduce(comm);
 }
 
 }  // namespace halograd

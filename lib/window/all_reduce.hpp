@@ -35,8 +35,11 @@ std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm);
 /// that values enter and leave it once. A ProgressThread moves it on while this rank computes. Collective.
 std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm);
 
-/// The ring where ranks are on several nodes and `length` values, of all sums together, are enough for its 2 (P - 1)
-/// messages to be long; MPI's elsewhere. Collective.
-std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, std::size_t length);
+/// Each sum by the ring where its values are enough for the 2 (P - 1) messages to be long, and by MPI elsewhere.
+/// Collective.
+std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm);
+
+/// By length where ranks are on several nodes, and by MPI on one. Collective.
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm);
 
 }  // namespace halograd

@@ -1,4 +1,4 @@
-// Both ways of summing over all ranks, beside plain sums.
+// The ways of summing over all ranks, beside plain sums.
 #include "window/all_reduce.hpp"
 
 #include <gtest/gtest.h>
@@ -94,8 +94,13 @@ TEST_P(AllReduceTest, GivesAllRanksTheSameBitsInEachRun) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, AllReduceTest, testing::Values(make_mpi_all_reduce, make_ring_all_reduce),
-                         [](const auto& way) { return way.param == make_mpi_all_reduce ? "Mpi" : "Ring"; });
+INSTANTIATE_TEST_SUITE_P(Ways, AllReduceTest,
+                         testing::Values(make_mpi_all_reduce, make_ring_all_reduce, make_all_reduce_by_length),
+                         [](const auto& way) {
+                           return way.param == make_mpi_all_reduce    ? "Mpi"
+                                  : way.param == make_ring_all_reduce ? "Ring"
+                                                                      : "ByLength";
+                         });
 
 TEST(RingAllReduce, IsMovedOnByAProgressThread) {
   const Communicator comm(MPI_COMM_WORLD);
