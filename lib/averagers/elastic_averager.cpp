@@ -1,18 +1,20 @@
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "averagers/averagers.hpp"
 #include "kernels/mix.hpp"
 #include "mpi/rank_clock.hpp"
 #include "mpi/wait.hpp"
+#include "window/all_reduce.hpp"
 #include "window/host_staging.hpp"
 #include "window/injector.hpp"
 
 namespace halograd {
 namespace {
-
-constexpr std::size_t most_floats = std::size_t{1} << 28;  // of one call of MPI, whose counts are int
 
 /// Elastic averaging SGD (Zhang, Choromanska, LeCun, 2015), synchronous: replicas are drawn to a centre c and the
 /// centre to them, alpha = elasticity / P:
@@ -24,11 +26,11 @@ class ElasticAverager final : public Averager {
   explicit ElasticAverager(const AveragerContext& context)
       : comm_(context.comm),
         length_(context.length),
-        staging_(length_),
         centre_staging_(length_),
         centre_("halograd::centre", length_),
         sum_("halograd::replica_sum", length_),
         host_sum_(Kokkos::create_mirror_view(sum_)),
+        all_reduce_(make_all_reduce(comm_)),
         injector_(context.transport.inject) {
     const int ranks = comm_.ranks();
     alpha_ = context.averager.elasticity / ranks;
@@ -36,27 +38,20 @@ class ElasticAverager final : public Averager {
   }
 
   void before_gradient(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<const float> weights) override {
-    const HostVector<const float> replica = staging_.download(exec, weights);
-    for (std::size_t from = 0; from < length_; from += most_floats) {
-      const int count = static_cast<int>(std::min(most_floats, length_ - from));
-      MPI_Iallreduce(replica.data() + from, host_sum_.data() + from, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
-                     &requests_.emplace_back());
-    }
+    Kokkos::deep_copy(exec, host_sum_, weights);
+    exec.fence();
+    number_ = all_reduce_->start(HostVector<float>(host_sum_.data(), length_));
     arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), allreduce_bytes(comm_.ranks(), length_));
   }
   void gradient_ready(const ExecutionSpace& /*exec*/, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                       double /*share*/) override {
-    // MPI moves what is under way only while it is called.
-    int done = 0;
-    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+    all_reduce_->move_on();  // MPI moves what is under way only while it is called
   }
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
                      Vector<float> /*gradient*/, double /*share*/) override {
     PolitePause pause;
-    for (MPI_Request& request : requests_) wait_politely(request);
-    while (node_clock() < arrives_) pause();
+    while (!all_reduce_->has_ended(number_) || node_clock() < arrives_) pause();
     wait_seconds_ += pause.seconds();
-    requests_.clear();
     bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
     Kokkos::deep_copy(exec, sum_, host_sum_);
     if (started_[0] == 0) mix(exec, {0, 1, {1.0 / comm_.ranks()}, {sum_.data()}}, centre_);  // the mean of the replicas
@@ -86,10 +81,11 @@ class ElasticAverager final : public Averager {
   OwnedComm comm_;
   double alpha_ = 0;
   std::size_t length_;
-  HostStaging staging_, centre_staging_;
+  HostStaging centre_staging_;
   Buffer<float> centre_, sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
-  std::vector<MPI_Request> requests_;
+  std::unique_ptr<AllReduce> all_reduce_;
+  std::int64_t number_ = 0;  // of the sum that is under way
   Injector injector_;
   std::int64_t arrives_ = 0;  // the sum (node_clock), where latency or a bandwidth is injected
   std::vector<float> shard_;
