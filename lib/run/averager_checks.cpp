@@ -168,9 +168,13 @@ Conflict device_conflict(const Checked& run) {
 Conflict transport_conflict(const Checked& run) {
   const CommConfig& comm = run.config.comm;
   const Transport& asked = row_of(transports, comm.transport, "comm.transport");
-  if (asked.carrier == Carrier::put || comm.progress_us > 0) return std::nullopt;
-  return {{"transport", "comm.transport is " + quoted(comm.transport) + ", but " + no_receiver, "leave one of them out",
-           "comm"}};
+  const bool free = run.row.pace(run.averager) == Pace::free;
+  if ((free ? asked.free_carrier : asked.carrier) == Carrier::put || comm.progress_us > 0) return std::nullopt;
+  const bool by_pace = asked.carrier == Carrier::put;
+  return {{"progress_us",
+           "comm.transport is " + quoted(comm.transport) +
+               (by_pace ? ", by which ranks that wait for nobody send messages" : "") + ", but " + no_receiver,
+           "leave comm.progress_us out, or set comm.transport = \"put\"", "comm"}};
 }
 
 /// What goes with which graph.

@@ -121,6 +121,14 @@ TEST(AveragerConfigTest, DeviceWindowsMayBeAskedForWhereHalosCanLieThere) {
 TEST(AveragerConfigTest, MessagesNeedTheThreadThatReceivesThem) {
   expect_refused("\n[comm]\ntransport = \"send\"\nprogress_us = 0",
                  {"comm.transport is \"send\"", "the thread that comm.progress_us = 0 forbids"});
+  for (const char* free : {"staleness = -1", "patience = 0.5", "name = \"ad_psgd\"\n[topology]\nkind = \"complete\"",
+                           "name = \"push_sum\"\nstaleness = -1", "name = \"fast\"\nstaleness = -1"}) {
+    expect_refused(std::string(free) + "\n[comm]\nprogress_us = 0",
+                   {"comm.transport is \"auto\", by which ranks that wait for nobody send messages",
+                    "the thread that comm.progress_us = 0 forbids", "comm.transport = \"put\""});
+    EXPECT_EQ(message_of(std::string(free) + "\n[comm]\ntransport = \"put\"\nprogress_us = 0"), "");
+  }
+  EXPECT_EQ(message_of("staleness = 2\n[comm]\nprogress_us = 0"), "");
   EXPECT_EQ(message_of("\n[comm]\ntransport = \"send\""), "");
   EXPECT_EQ(message_of("\n[comm]\ntransport = \"put\"\nprogress_us = 0"), "");
   expect_refused("\n[comm]\ntransport = \"get\"", {"comm.transport", "\"auto\", \"put\""});
