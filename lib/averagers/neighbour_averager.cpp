@@ -194,6 +194,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     const std::int64_t own = step + 1;
     double self_weight = 1;
     halos_.clear();
+    window_.move_on();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       const bool usable = fetch(edge, own);
       if (!usable || have_[edge] == first_version_) {
@@ -226,6 +227,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
       bool reported = false;
       while (!in_bound && (patience_ == 0 || pause.seconds() < patience_)) {
         pause();
+        window_.move_on();
         in_bound = newest();
         if (in_bound || reported || pause.seconds() < report_seconds_) continue;
         reported = true;

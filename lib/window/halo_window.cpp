@@ -55,6 +55,7 @@ class HaloWindow::Implementation {
   void put(std::int64_t version, HaloValues<const float> weights);
   HostVector<float> next_slot();
   void flush();
+  void move_on();
   HaloValues<const float> wait(int edge, std::int64_t version);
   void release(int edge, std::int64_t version);
   std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
@@ -267,10 +268,7 @@ void HaloWindow::Implementation::free_slot(std::int64_t version) {
 void HaloWindow::Implementation::flush() {
   if (flushed_) return;
   flushed_ = true;
-  if (free_) {
-    const std::lock_guard lock(mutex_);
-    return send_newest();
-  }
+  if (free_) return;
   transport_.wait_until(clock_, injector_.all_left());
   if (!has_far_edges() && !transport_.uses_mpi()) return;
   transport_.wait_for_puts();
@@ -283,6 +281,13 @@ void HaloWindow::Implementation::flush() {
   }
   for (Edge& edge : out_edges_) transport_.complete(edge.peer);
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
+}
+
+void HaloWindow::Implementation::move_on() {
+  transport_.make_progress();
+  if (!free_) return;
+  const std::lock_guard lock(mutex_);
+  send_newest();
 }
 
 HaloValues<const float> HaloWindow::Implementation::halo(std::size_t edge, std::int64_t number) const {
@@ -327,11 +332,6 @@ std::int64_t HaloWindow::Implementation::copy_latest(int edge, std::int64_t have
   HALOGRAD_REQUIRE(!exact_, "halo window: copy_latest from a window of exact versions");
   const auto at = static_cast<std::size_t>(edge);
   Edge& in_edge = in_edges_.at(at);
-  transport_.make_progress();
-  if (free_) {
-    const std::lock_guard lock(mutex_);
-    send_newest();
-  }
   for (;;) {  // again only after the writer has published another one
     const std::int64_t latest = HaloTransport::load(in_edge.counter);
     if (latest <= in_edge.number) return have;
@@ -391,6 +391,9 @@ HostVector<float> HaloWindow::next_slot() {
 }
 void HaloWindow::flush() {
   implementation_->flush();
+}
+void HaloWindow::move_on() {
+  implementation_->move_on();
 }
 HaloValues<const float> HaloWindow::wait(int edge, std::int64_t version) {
   return implementation_->wait(edge, version);

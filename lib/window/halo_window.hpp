@@ -52,9 +52,13 @@ class HaloWindow {
   /// Waits like put(). Empty where no rank will.
   HostVector<float> next_slot();
 
-  /// Ends the puts of the last version: flushes them and publishes the version to ranks that it went to by MPI_Put. In
-  /// a free window only moves on what is under way.
+  /// Ends the writes of the last version: waits until they are complete and publishes the version to ranks that it went
+  /// to by MPI. In a free window there is nothing to wait for.
   void flush();
+
+  /// Keeps MPI's progress going, and in a free window sends the newest version to neighbours to which nothing is under
+  /// way any more. copy_latest() does neither: its user calls this once per step, and between two looks where it waits.
+  void move_on();
 
   /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
   /// giving up the core and keeping MPI's progress going. In the memory of the options; valid until released, for

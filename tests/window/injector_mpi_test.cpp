@@ -160,6 +160,7 @@ TEST(Latency, HoldsForStaleReadsToo) {
     std::int64_t have = 0;
     PolitePause pause;
     while (have < 3) {
+      window.move_on();
       have = window.copy_latest(edge, have, HostVector<float>(copy.data(), copy.size()));
       pause();
     }
@@ -229,6 +230,7 @@ TEST_P(Bandwidth, HoldsBackWritersThatWaitForNobody) {
     std::fill(weights.begin(), weights.end(), static_cast<float>(version));
     window.put(version, HostVector<const float>(weights.data(), weights.size()));
     window.flush();
+    window.move_on();
     for (int edge = 0; edge < static_cast<int>(degree); ++edge) {
       std::int64_t& last = have[static_cast<std::size_t>(edge)];
       const std::int64_t now = window.copy_latest(edge, last, HostVector<float>(copy.data(), copy.size()));
