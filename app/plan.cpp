@@ -24,9 +24,9 @@
 namespace halograd {
 namespace {
 
-// Without data the batch goes up to so many times the network's usual one. Shallue et al. (JMLR 2019) found that steps
-// stop being twice as useful with twice the batch between 2^9 and 2^13 images for networks like those built in, whose
-// usual batches are 32 to 128.
+// Without data the batch over all ranks is at most this many times the network's usual one. Shallue et al. (JMLR 2019)
+// found that steps stop being twice as useful with twice the batch between 2^9 and 2^13 images for networks like those
+// built in, whose usual batches are 32 to 128.
 constexpr int usual_batches = 16;
 
 struct PlanArguments {
@@ -78,7 +78,7 @@ void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, Pla
     const double model_bytes = sizeof(float) * static_cast<double>(result.parameters);
     job.parameters = result.parameters;
     const double seconds = std::max(result.seconds, 1e-6 * benchmark.run.comm.inject.compute_us);
-    // weights, gradients, two buffers of an optimizer, the mean; and what lies between layers
+    // Weights, gradients, two buffers of an optimizer and the mean model, and what lies between layers.
     job.batches.push_back({batch, seconds, 5 * model_bytes + result.arena_bytes});
     if (arguments.json) continue;
     std::printf("%8d %10.3f %10.0f %12s\n", batch, 1e3 * seconds, batch / seconds,

@@ -104,11 +104,11 @@ class AdPsgdAverager final : public Averager {
   OwnedComm comm_;
   std::vector<int> partners_;
   bool asks_;
-  std::vector<float> sent_;  // of a rank that asks: the question
+  std::vector<float> sent_;  // on a rank that asks: the question
   HostStaging staging_;
   PairWindow window_;
   HaloMixer mixer_;
-  std::vector<WeightedHalo> terms_;  // of one exchange
+  std::vector<WeightedHalo> terms_;  // those of one exchange
   std::int64_t step_ = 0;
   double waited_ = 0;
 };

@@ -85,7 +85,7 @@ class ElasticAverager final : public Averager {
   Buffer<float> centre_, sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::unique_ptr<AllReduce> all_reduce_;
-  std::int64_t number_ = 0;  // of the sum that is under way
+  std::int64_t number_ = 0;  // the sum that is under way
   Injector injector_;
   std::int64_t arrives_ = 0;  // the sum (node_clock), where latency or a bandwidth is injected
   std::vector<float> shard_;

@@ -266,15 +266,15 @@ void visit(Visitor& v, InjectConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, CommConfig& c) {
-  v("force_put", c.force_put, "uses MPI_Put also between ranks that share memory, to test the path between nodes",
+  v("force_put", c.force_put, "halos between ranks that share memory travel as between nodes, to test that path",
     Allowed{});
   v("ranks_per_node", c.ranks_per_node,
     "hierarchical: number of consecutive ranks that count as a node; 0: the ranks that share memory are a node",
     at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("progress_us", c.progress_us,
-    "between nodes, where MPI progresses transfers only inside MPI calls: microseconds between two polls of the helper "
-    "thread; 0: no such thread",
+    "microseconds between two polls of the thread that receives messages while a rank computes and, where MPI "
+    "progresses transfers only inside MPI calls, keeps puts going; 0: no such thread",
     at_least(0));
   v("transport", c.transport, "how halos travel between nodes; " + meanings_of(transports),
     one_of(names_of(transports)));
@@ -284,7 +284,8 @@ void visit(Visitor& v, CommConfig& c) {
     "neighbour, on devices: whether halos go directly from device memory to device memory; " +
         meanings_of(device_windows),
     one_of(names_of(device_windows)));
-  v.section("inject", c.inject, "Faults that are injected on purpose: stragglers, latency and losses, all repeatable.");
+  v.section("inject", c.inject,
+            "What is injected on purpose: stragglers, latency, a limited bandwidth and losses, all repeatable.");
 }
 
 template <class Visitor>
@@ -312,8 +313,8 @@ void visit(Visitor& v, RunConfig& c) {
   v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
   v.section("schedule", c.schedule, "How the learning rate changes during the run.");
   v.section("averager", c.averager, "How the ranks' replicas are kept together.");
-  v.section("topology", c.topology, "The directed graph on the ranks, for the neighbour averager.");
-  v.section("comm", c.comm, "The transport under neighbour averaging.");
+  v.section("topology", c.topology, "The directed graph on the ranks, along which averagers exchange.");
+  v.section("comm", c.comm, "How halos travel between ranks.");
   v.section("output", c.output, "What a run writes and prints.");
 }
 

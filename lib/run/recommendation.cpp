@@ -56,8 +56,8 @@ const std::vector<Way>& ways() {
 /// A planned graph, and how much of the distance between replicas an exchange on it takes away.
 struct PlannedGraph {
   TopologyConfig topology;
-  double edges;   ///< in an exchange
-  long crossing;  ///< those between nodes, of a graph that stays
+  double edges;   ///< in an exchange, in the mean over exchanges
+  long crossing;  ///< edges between nodes, of a graph that stays
   double mixing;
   /// Whether one cannot be told from the other by anything that is planned: a torus of 2 x 2 is a ring.
   [[nodiscard]] bool is_like(const PlannedGraph& other) const {
@@ -65,7 +65,7 @@ struct PlannedGraph {
   }
 };
 
-/// Those for so many vertices, of graphs that are alike the first.
+/// The planned graphs on so many vertices; of those that are alike, the first.
 std::vector<PlannedGraph> planned_graphs(int vertices, const std::vector<int>& nodes) {
   std::vector<PlannedGraph> planned;
   for (const TopologyRow& row : topologies()) {
@@ -131,7 +131,7 @@ class Planner {
     return found->second;
   }
 
-  /// `mixing`: of an exchange.
+  /// Adds a candidate for each batch. `mixing`: share of the distance that one exchange takes away.
   void add_model(const Candidate& way, double mixing, const CodecSpeed& coding) {
     const ExchangeModel model(way.averager, way.topology, {job_.machine, job_.ranks, job_.parameters}, coding);
     for (const MeasuredBatch& batch : job_.batches) {
@@ -168,8 +168,8 @@ class Planner {
 
   const PlannedJob& job_;
   const std::function<CodecSpeed(const AveragerConfig&)>& speed_of_;
-  int most_per_rank_;                                 ///< images; the smallest batch where all are above the bound
-  std::map<bool, std::vector<PlannedGraph>> graphs_;  ///< of ranks, of nodes
+  int most_per_rank_;  ///< images of a batch per rank; the smallest batch where all are above the bound
+  std::map<bool, std::vector<PlannedGraph>> graphs_;  ///< graphs on ranks (false) and on nodes (true)
   std::vector<Candidate> all_;
 };
 
@@ -182,7 +182,7 @@ std::vector<Candidate> candidates(const PlannedJob& job,
 }
 
 const Candidate& recommended(const std::vector<Candidate>& candidates, const Unevenness& uneven) {
-  std::map<int, double> fastest;  // of each batch
+  std::map<int, double> fastest;  // images per second, for each batch
   double least_memory = 0, best = 0;
   for (const Candidate& each : candidates) {
     least_memory = least_memory == 0 ? each.node_memory : std::min(least_memory, each.node_memory);

@@ -12,17 +12,18 @@
 /// What `halograd plan` recommends, by the step model and how fast replicas agree (docs/scaling.md, "Planning a job").
 namespace halograd {
 
-/// One rank alone with `batch` images per step.
+/// What one rank alone takes with `batch` images per step.
 struct MeasuredBatch {
   int batch = 0;
   double step_seconds = 0;
   double memory_bytes = 0;  ///< without what averaging takes
 };
 
+/// What is planned for.
 struct PlannedJob {
   int ranks = 1;
   Machine machine;
-  double node_memory = 0;  ///< bytes; 0: not looked at
+  double node_memory = 0;  ///< bytes of a node; 0: not checked
   std::size_t parameters = 0;
   Unevenness uneven;
   int most_batch = 0;  ///< images per step over all ranks; 0: no bound
@@ -43,21 +44,21 @@ struct Candidate {
   int batch = 0;              ///< images per rank and step
   AveragerConfig averager{};  ///< with its period H, averager.every
   TopologyConfig topology{};
-  bool has_graph = false;  ///< the topology counts
-  int neighbours = 0;      ///< at most, in an exchange
+  bool has_graph = false;  ///< whether the averager exchanges along the topology
+  int neighbours = 0;      ///< the most that a rank exchanges with at a time
   bool free = false;       ///< no rank waits for another
   Price price = Price::none;
-  double mixing = 1;       ///< share of the distance between replicas that a step takes away, in the mean
+  double mixing = 1;       ///< share of the distance between replicas that a step takes away, in the mean over steps
   double node_memory = 0;  ///< bytes that the ranks of a node take
   StepEstimate step;
-  double images_per_second = 0;   ///< of all ranks
+  double images_per_second = 0;   ///< all ranks together
   const char* refusal = nullptr;  ///< why it is not recommended, however fast; null where it may be
 };
 
 /// Replicas are to agree at least as fast as on a ring of 16 ranks that exchange in each step, which trains as well as
 /// an all-reduce does: its gap.
 inline constexpr double least_mixing = 0.05 - 1e-9;  // a gap of 0.4, as computed, allows H = 8
-/// A smaller batch is preferred to so much of the throughput.
+/// The smallest batch that reaches this share of the best throughput is preferred.
 inline constexpr double near_best = 0.95;
 /// Ways of averaging that reach this share of the best throughput with the same batch count as equally fast.
 inline constexpr double as_fast = 0.98;
@@ -65,18 +66,19 @@ inline constexpr double as_fast = 0.98;
 /// it.
 inline constexpr double large_spread = 0.05;
 
-/// Averagers with their codecs on the planned topologies (of those that are alike one), for every batch: each with the
-/// least H, in powers of two, that is as fast as the largest H which its mixing allows. `speed_of` measures a codec.
+/// Averagers with their codecs on the planned topologies (one of those that are alike), for every batch: each with the
+/// least H, in powers of two, that is as fast as the largest H which its mixing allows. `speed_of` measures an
+/// averager's codec. Throws Error where no batch was measured.
 std::vector<Candidate> candidates(const PlannedJob& job,
                                   const std::function<CodecSpeed(const AveragerConfig&)>& speed_of);
 
-/// The smallest batch near the best throughput, and for it, of all that are as fast: free pace first where the spread
-/// is large; then the least price, lockstep, the fewest neighbours, the fewest bytes, the fastest mixing. Throws Error
-/// where nothing fits into a node's memory.
+/// A candidate of the smallest batch that is near the best throughput; among those that are equally fast with it, at a
+/// free pace where `uneven` is large, then with the least price, in lockstep, with the fewest neighbours, with the
+/// fewest bytes, with the fastest mixing. Throws Error where every candidate is refused.
 const Candidate& recommended(const std::vector<Candidate>& candidates, const Unevenness& uneven);
 
-/// What a run file says to have it so: training.batch for all `ranks`, averager.name and every, topology.kind where the
-/// averager has a graph, and what else is not at its default.
+/// The keys with which a run file asks for a candidate: training.batch for all `ranks`, averager.name and every,
+/// topology.kind where the averager has a graph, and what else is not at its default.
 std::vector<KeyValue> keys_of(const Candidate& candidate, int ranks);
 
 }  // namespace halograd

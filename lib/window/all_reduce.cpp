@@ -136,7 +136,7 @@ class RingAllReduce final : public AllReduce {
   std::size_t ranks_;
   std::size_t place_ = 0;  // in the ring
   int next_ = 0, previous_ = 0;
-  std::mutex mutex_;  // of all below: a progress thread comes here too
+  std::mutex mutex_;  // guards all below: a progress thread comes here too
   std::deque<Piece> pieces_;
   std::int64_t started_ = 0;
   std::array<std::vector<float>, pieces_under_way> received_;

@@ -55,12 +55,12 @@ class HaloTransport {
     std::byte* const shared;             ///< the rank's region; null: not in reach of stores
     std::int64_t counter = 0;            ///< origin of the last MPI_Accumulate
     bool in_flight = false;              ///< that one is not known to be complete
-    std::optional<HaloMessage> message;  ///< of begin(), as long as its counter has not been set
-    std::vector<MPI_Request> puts;       ///< of that message
+    std::optional<HaloMessage> message;  ///< what begin() was given, as long as its counter has not been set
+    std::vector<MPI_Request> puts;       ///< the MPI_Rputs of that message
   };
 
-  /// Collective; throws what SharedSegment and DeviceWindow throw. `bytes` of this rank, and of its device region where
-  /// the ranks have one: all or none.
+  /// Collective; throws what SharedSegment and DeviceWindow throw. `bytes` and `device_bytes`: sizes of this rank's
+  /// regions; either all ranks have one of device memory or none has.
   HaloTransport(const Communicator& comm, std::size_t bytes, const TransportOptions& options, Carrier carrier,
                 std::optional<std::size_t> device_bytes = {});
   /// Collective, except while an exception unwinds this rank's stack: ends what is under way.
@@ -92,12 +92,14 @@ class HaloTransport {
   /// them is fenced before.
   void write(const Peer& peer, std::size_t offset, HaloValues<const float> values);
   void write(const Peer& peer, std::size_t offset, const HaloStamp& stamp);
-  /// Sets a counter of a peer after all that was written there before by stores or messages. By MPI_Put only what was
-  /// flushed is before it, and it is complete after complete().
+  /// Sets a counter of a peer, after all that was written there before by stores or messages. Where the carrier is
+  /// MPI_Put, only what was flushed is before it, and it is complete after complete().
   void set_counter(Peer& peer, std::size_t offset, std::int64_t value);
   /// Waits, giving up the core, until what was written has left; what is left for flush() is short.
   void wait_for_puts();
+  /// Waits until what was put to a peer has arrived there.
   void flush(const Peer& peer);
+  /// Waits until the last counter of a peer has arrived there.
   void complete(Peer& peer);
 
   // For writers that wait for nobody.
@@ -109,14 +111,15 @@ class HaloTransport {
   bool is_idle(Peer& peer);
 
   /// Waits, giving up the core and keeping MPI's progress going, until a counter of this rank that `peer` writes has
-  /// reached `version`; what was written before it can be read then. A wait of more than report_seconds is told once on
-  /// stderr, with `purpose` before the version. Returns the seconds that it waited.
+  /// reached `version`; what was written before it can be read then. A wait of more than report_seconds is reported
+  /// once on stderr, with `purpose` before the version. Returns the seconds that it waited.
   double await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose);
-  /// Says on stderr that this rank has waited so long for a version.
+  /// Says on stderr that this rank has waited for a version for so many seconds, and which is the latest it has.
   void report_late(const Peer& peer, std::int64_t version, std::int64_t latest, const char* purpose,
                    double seconds) const;
   /// Waits until `clock` has come to a time, as await() does.
   double wait_until(const RankClock& clock, std::int64_t time);
+  /// Lets MPI progress what others put here, or receives their messages.
   void make_progress();
   /// Orders this rank's loads, and kernels launched from now on, after the peer's stores or puts that a counter
   /// announced.
@@ -128,7 +131,7 @@ class HaloTransport {
 
  private:
   using Requests = std::vector<MPI_Request>;
-  /// With what is started added to `puts`.
+  // The requests that are started are added to `puts`.
   void write(const Peer& peer, std::size_t offset, HaloValues<const float> values, Requests& puts);
   void write(const Peer& peer, std::size_t offset, const HaloStamp& stamp, Requests& puts);
   void put(const Peer& peer, std::size_t offset, HaloValues<const float> values, const OwnedWindow& window,

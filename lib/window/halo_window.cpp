@@ -76,11 +76,11 @@ class HaloWindow::Implementation {
   struct Edge {
     HaloTransport::Peer& peer;  // the neighbour
     bool stored;                // the reader finds halos where the writer has stored them for all of its node
-    std::size_t number_there;   // of this edge among the neighbour's out-edges (of its in-edges, for an out-edge)
+    std::size_t number_there;   // place of this edge among the neighbour's out-edges (its in-edges, for an out-edge)
     HaloLayout layout_there;
     std::int64_t* counter;    // on this rank: what the neighbour has published (in-edge) or acknowledged (out-edge)
-    std::int64_t number = 0;  // of the last halo that this rank has sent, or taken with copy_latest()
-    HaloStamp stamp{};        // of the last halo that was sent
+    std::int64_t number = 0;  // the last halo that this rank has sent, or taken with copy_latest()
+    HaloStamp stamp{};        // what went with the last halo that was sent
     std::size_t staged = 0;   // where that one lies in staging_
   };
 
@@ -116,7 +116,7 @@ class HaloWindow::Implementation {
   std::int64_t slots_;
   bool exact_, free_;
   std::vector<Edge> in_edges_, out_edges_;
-  std::size_t first_out_ = 0;           // of out_edges_, by out_edge_in_turn()
+  std::size_t first_out_ = 0;           // where out_edge_in_turn() begins
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
   std::int64_t written_ = 0;            // the last version that next_slot() gave away
@@ -126,9 +126,9 @@ class HaloWindow::Implementation {
   Injector injector_;
   bool injects_;  // latency or losses
   EdgeLog edges_;
-  HaloStamp stamp_{};         // of the last put
-  std::size_t newest_ = 0;    // of staging_
-  mutable std::mutex mutex_;  // of all that send_newest() uses: a progress thread comes there too
+  HaloStamp stamp_{};         // what goes with the last put
+  std::size_t newest_ = 0;    // where in staging_ the last put is
+  mutable std::mutex mutex_;  // guards all that send_newest() uses: a progress thread comes there too
   std::optional<ProgressHook> hook_;
 };
 

@@ -12,16 +12,20 @@
 
 namespace halograd {
 
-/// The neighbours' weights as a rank mixes them: one flat RMA window per rank for all parameters and all edges
+/// The neighbours' weights as a rank mixes them: one region of memory per rank for all parameters and all edges
 /// (docs/algorithms.md, "Halo window"). It holds `slots` versions of the rank's own weights, which neighbours that
-/// share memory read there, and of each other in-neighbour's; per in-edge the latest version, and per out-edge an
-/// acknowledgement. Versions are 1, 2, 3, ... and every rank publishes each one once. lock_all lasts for the window's
-/// life; no collective, barrier or exclusive lock after construction until destruction.
+/// share memory read there, and of the weights of each other in-neighbour, which come by the carrier of the options:
+/// MPI_Put or messages. It also holds the latest version of each in-edge and the acknowledgement of each out-edge.
+/// Versions are 1, 2, 3, ... and every rank publishes each one once. There is no collective, barrier or exclusive lock
+/// between construction and destruction, but start_at().
 ///
 /// Readers of an `exact` window take every version in turn with wait() and release(); acknowledgements keep writers
 /// from lapping them. Readers of the other kind take what is there with copy_latest(); writers never wait for them. In
 /// a `free` one they do not wait for the network either: versions are copied before they are sent, to a neighbour on
 /// another node at most one is under way, and the newest one follows when it is complete. Those between are skipped.
+///
+/// Under an injected bandwidth no rank reads another's slots: every edge counts as one between nodes, also where it is
+/// made of stores, so that it takes its share of the bandwidth.
 ///
 /// With Options::memory = device, weights and halos lie in device memory on both sides, and each edge is an MPI_Put
 /// from one to the other, inside a node too; a rank then keeps no versions of its own weights for others to read.
@@ -30,7 +34,7 @@ class HaloWindow {
   struct Options : TransportOptions {
     bool exact = true;                     ///< readers take every version
     bool free = false;                     ///< not exact, and writers do not even wait for what they send themselves
-    HaloMemory memory = HaloMemory::host;  ///< of what is put and read; device: see window/halo_place.hpp
+    HaloMemory memory = HaloMemory::host;  ///< where halos lie on both sides; device: see window/halo_place.hpp
   };
 
   /// Collective. `length` floats a halo. Throws Error on all ranks where their arguments differ, the topology is for
@@ -43,7 +47,7 @@ class HaloWindow {
   HaloWindow& operator=(const HaloWindow&) = delete;
 
   /// Writes this version, the one after the last, for every out-neighbour: by plain stores, once for all that share
-  /// memory and published at once, by MPI_Put to each of the others. In an exact window, waits (giving up the core)
+  /// memory and published at once, and by MPI to each of the others. In an exact window, waits (giving up the core)
   /// while a neighbour has not yet acknowledged version - slots. `weights`, in the memory of the options and written by
   /// no kernel any more, must stay as they are until flush(); in a free window until the end of this call.
   void put(std::int64_t version, HaloValues<const float> weights);
@@ -61,8 +65,8 @@ class HaloWindow {
   void move_on();
 
   /// The halo of in-neighbour number `edge` (position in Topology::in_neighbours) at exactly `version`: waits for it,
-  /// giving up the core and keeping MPI's progress going. In the memory of the options; valid until released, for
-  /// kernels launched from now on. A wait of more than report_seconds is told once on stderr.
+  /// giving up the core and keeping MPI's progress going. It lies in the memory of the options and is valid until it is
+  /// released, for kernels launched from now on. A wait of more than report_seconds is reported once on stderr.
   HaloValues<const float> wait(int edge, std::int64_t version);
 
   /// Tells in-neighbour number `edge` that `version` has been read, by kernels too, so that its slot may be written
@@ -74,8 +78,8 @@ class HaloWindow {
   /// writer has overwritten the slot meanwhile, so that with 3 slots and more it hardly ever does.
   std::int64_t copy_latest(int edge, std::int64_t have, HaloValues<float> to);
 
-  /// Says on stderr that this rank has waited so long for a version of in-neighbour number `edge`, and which is the
-  /// latest that it has.
+  /// Says on stderr that this rank has waited for `version` of in-neighbour number `edge` for so many seconds, and that
+  /// `latest` is the newest one that it has.
   void report_late(int edge, std::int64_t version, std::int64_t latest, double seconds) const;
 
   /// What has come over the in-edges. The window counts what is taken from it and waited for, its user what is mixed.
@@ -84,10 +88,10 @@ class HaloWindow {
   /// After a resume: the next version to be published is `version` + 1 everywhere. Collective; before the first put.
   void start_at(std::int64_t version);
 
-  [[nodiscard]] double wait_seconds()
-      const;  ///< in wait, in put for acknowledgements, and in flush; since construction
+  /// Seconds in wait(), in flush(), and in put() for acknowledgements, since construction.
+  [[nodiscard]] double wait_seconds() const;
   [[nodiscard]] std::int64_t bytes_sent() const;  ///< payload since construction
-  [[nodiscard]] int stored_edges() const;         ///< out-edges by plain stores; the others are by MPI_Put
+  [[nodiscard]] int stored_edges() const;         ///< out-edges whose readers find halos in this rank's own slots
 
  private:
   class Implementation;

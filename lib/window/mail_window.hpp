@@ -23,8 +23,8 @@ namespace halograd {
 class MailWindow {
  public:
   struct Message {
-    HostVector<const float> values;  ///< until released
-    double number = 0;
+    HostVector<const float> values;  ///< valid until released
+    double number = 0;               ///< what send() was given, as is the label
     std::int64_t label = 0;
   };
 
@@ -74,7 +74,7 @@ class MailWindow {
     bool open = false;  // a message is received and not released
   };
   struct OutEdge : Edge {
-    std::vector<float> copy{};  // of the last message's values, where they do not go by stores
+    std::vector<float> copy{};  // the last message's values, where they do not go by stores
   };
 
   [[nodiscard]] std::size_t mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const;

@@ -24,21 +24,21 @@ namespace halograd {
 /// of the reader receives while it computes; without one, messages come when their reader calls move_on().
 class MessageTransport {
  public:
-  /// Not collective. `comm` is used by nothing else; `region` is this rank's; `most_floats`: of one message.
+  /// Not collective. `comm`: nothing else sends messages over it. `region`: this rank's. `most_floats`: in one message.
   MessageTransport(const Communicator& comm, std::byte* region, std::size_t most_floats);
-  /// Takes leave of all peers and waits until each has done the same, so that nothing is under way any more; not while
-  /// an exception unwinds this rank's stack.
+  /// Takes leave of all peers and waits until each has done the same, so that nothing is under way any more; except
+  /// while an exception unwinds this rank's stack.
   ~MessageTransport();
   MessageTransport(const MessageTransport&) = delete;
   MessageTransport& operator=(const MessageTransport&) = delete;
 
   /// Two ranks name each other before either writes.
   void add_peer(int rank);
-  /// `values` stay as they are until has_sent(rank).
+  /// Offsets count bytes from the start of that rank's region. `values` stay as they are until has_sent(rank).
   void write(int rank, std::size_t offset, HostVector<const float> values);
-  /// Up to four numbers, each of which changes at once, with all that came before them.
+  /// Writes up to four numbers, each by one atomic store: who reads a new one finds all that was written before it.
   void write(int rank, std::size_t offset, std::span<const std::int64_t> numbers);
-  /// Whether all that was written to a peer has left.
+  /// Whether all that was written to a peer has left, so that its origin may change. Moves nothing else on.
   bool has_sent(int rank);
   bool has_sent();  ///< to every peer
 
@@ -49,9 +49,9 @@ class MessageTransport {
   static constexpr std::size_t most_numbers = 4;
   /// What a message begins with.
   struct Heading {
-    std::int64_t offset = 0;   ///< in the reader's region; negative: the last message
-    std::int64_t floats = 0;   ///< that the next message brings
-    std::int64_t numbers = 0;  ///< that stand here
+    std::int64_t offset = 0;   ///< place in the reader's region; negative: the last message
+    std::int64_t floats = 0;   ///< values that the next message brings
+    std::int64_t numbers = 0;  ///< how many stand here
     std::array<std::int64_t, most_numbers> number{};
   };
   struct Sent {
@@ -76,7 +76,7 @@ class MessageTransport {
   Communicator comm_;
   std::byte* region_;
   std::size_t most_floats_;
-  std::mutex mutex_;  // of all below: a progress thread comes here too
+  std::mutex mutex_;  // guards all below: a progress thread comes here too
   std::map<int, Link> links_;
   Unwinding unwinding_;
   ProgressHook hook_;

@@ -14,7 +14,7 @@ namespace {
 constexpr int round_trips = 50;
 constexpr int least_exchanges = 5;
 constexpr std::size_t first_floats = std::size_t{1} << 14U, last_floats = std::size_t{1} << 22U;
-constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // of an exchange, and of all with one carrier
+constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // an exchange, and all with one carrier
 
 /// Ranks in a circle, each of which sends to the next one.
 class Circle {

@@ -15,8 +15,8 @@ namespace halograd {
 
 /// The two sides of pairwise gossip: ranks that ask for an exchange, and ranks that answer.
 struct Sides {
-  std::vector<bool> asks;  ///< of each rank
-  Graph partners;          ///< of each rank, on the other side, ascending
+  std::vector<bool> asks;  ///< whether each rank asks
+  Graph partners;          ///< for each rank those on the other side, ascending
 };
 
 /// Splits an undirected connected graph into two sides with edges between them only, so that every rank still reaches
@@ -73,10 +73,10 @@ class PairWindow {
   Sides sides_;
   int rank_;
   std::size_t length_, slot_bytes_;
-  std::vector<float> copy_;  // of the last answer, where it did not go by stores; outlives the transport
+  std::vector<float> copy_;  // the last answer, where it did not go by stores; outlives the transport
   HaloTransport transport_;
   std::vector<HaloTransport::Peer*> peers_;  // partners
-  std::vector<std::size_t> slot_there_;      // of this rank at each partner
+  std::vector<std::size_t> slot_there_;      // the slot that this rank has at each partner
   std::vector<std::int64_t> answered_;       // the newest question of each partner
   std::size_t next_ = 0;                     // partner to look at first
   std::int64_t questions_ = 0;

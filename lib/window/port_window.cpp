@@ -13,7 +13,7 @@
 namespace halograd {
 namespace {
 
-constexpr std::int64_t compared_steps = 8;  // of the topologies that ranks come with
+constexpr std::int64_t compared_steps = 8;  // in which the graphs that ranks come with are compared
 
 std::uint64_t fingerprint(const DynamicTopology& topology) {
   std::uint64_t hash = static_cast<std::uint64_t>(topology.most_in());

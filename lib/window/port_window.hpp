@@ -13,11 +13,11 @@
 namespace halograd {
 
 /// The halo window for edges that change each step (docs/algorithms.md, "Ports"): a rank owns ports instead of slots of
-/// fixed neighbours, as many as it has in-edges in any step, times `slots`. The halo of step k goes into a port that
-/// everybody can work out from the graph of step k, once the rank has told the sender that the port's last content,
-/// of step k - slots and mostly of another sender, has been read. Every rank calls put, flush, wait and release once
-/// for each step, in order, also where it has no edge. No collective, barrier or lock between construction and
-/// destruction.
+/// fixed neighbours, `slots` times as many as any rank has in-edges in any step. The halo of step k goes into a port
+/// that everybody can work out from the graph of step k, once the rank has told the sender that what the port held
+/// before, from step k - slots and mostly from another sender, has been read. Every rank calls put, flush, wait and
+/// release once for each step, in order, also where it has no edge. No collective, barrier or lock between construction
+/// and destruction.
 class PortWindow {
  public:
   /// What an in-neighbour has sent in a step. Valid until released.
@@ -25,7 +25,7 @@ class PortWindow {
     int rank = 0;
     double weight = 0;  ///< StepGraph::weight of the sender
     HostVector<const float> values;
-    double number = 0;
+    double number = 0;  ///< what the sender put beside the values
   };
 
   /// Collective. `length` floats a halo; `first_step` comes first. Throws Error on all ranks where their arguments
@@ -37,7 +37,7 @@ class PortWindow {
   /// Writes this step's halo, with a number beside it, to the step's out-neighbours; waits, giving up the core, for
   /// their ports. `values` must stay as they are until flush().
   void put(std::int64_t step, HostVector<const float> values, double number = 0);
-  /// Ends the puts of the last step: flushes them and publishes them to ranks reached by MPI_Put.
+  /// Ends the writes of the last step: waits until they are complete and publishes them to ranks reached by MPI.
   void flush();
   /// What the step's in-neighbours have sent, ascending by rank; waits for it, giving up the core.
   const std::vector<Halo>& wait(std::int64_t step);
@@ -68,11 +68,11 @@ class PortWindow {
   TransportOptions options_;
   HaloTransport transport_;
   std::vector<HaloTransport::Peer*> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
-  std::vector<int> sent_to_;                             // of the last put
-  std::vector<int> cleared_for_;                         // since the last flush
-  std::vector<HaloStamp> stamps_;                        // of the last put
-  std::vector<Halo> halos_;                              // of the last wait
-  std::int64_t put_step_, read_step_;                    // that come next
+  std::vector<int> sent_to_;                             // the ranks of the last put
+  std::vector<int> cleared_for_;       // ranks that were sent acknowledgements by MPI since the last flush
+  std::vector<HaloStamp> stamps_;      // those of the last put, to each of sent_to_
+  std::vector<Halo> halos_;            // those of the last wait
+  std::int64_t put_step_, read_step_;  // the steps that come next
   bool flushed_ = true;
   std::int64_t bytes_sent_ = 0;
   RankClock clock_;

@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr int probes_per_burst = 64;
 constexpr int tries = 3;
-constexpr auto computing = 40ms;             // of the rank that a put goes to, in a try
-constexpr std::size_t trial_floats = 65536;  // of a put: more than MPIs send along with its announcement
+constexpr auto computing = 40ms;             // by the rank that a put goes to, in a try
+constexpr std::size_t trial_floats = 65536;  // in a put: more than MPIs send along with its announcement
 
 double processor_seconds() {
   timespec time{};

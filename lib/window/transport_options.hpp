@@ -30,8 +30,8 @@ enum class Carrier {
 struct Transport {
   const char* name;
   Fact<const char*> meaning;
-  Fact<Carrier> carrier;       ///< of halos whose writers wait for what they send
-  Fact<Carrier> free_carrier;  ///< of the others
+  Fact<Carrier> carrier;       ///< for halos whose writers wait for what they send
+  Fact<Carrier> free_carrier;  ///< for the others
   Fact<bool> by_trial;         ///< a self-test may choose another row
 };
 inline constexpr Transport transports[] = {
@@ -44,19 +44,21 @@ inline constexpr Transport transports[] = {
 constexpr const Transport& sending_transport() {
   return transports[2];
 }
+/// Ends the message that refuses them.
 constexpr const char* no_receiver = "messages need the thread that comm.progress_us = 0 forbids";
 
 /// How halos travel, through whichever window.
 struct TransportOptions {
   int slots = 2;                                  ///< versions in flight on an edge, at least 2
-  bool force_put = false;                         ///< as between nodes also where ranks share memory
-  double report_seconds = 30;                     ///< a longer wait is told on stderr
+  bool force_put = false;                         ///< ranks that share memory exchange as between nodes
+  double report_seconds = 30;                     ///< a longer wait is reported on stderr
   std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
-  InjectConfig inject{};                          ///< latency, and lost halos where none is waited for
+  InjectConfig inject{};                          ///< latency, bandwidth, and losses where no halo is waited for
   Carrier carrier = Carrier::put;                 ///< where writers wait for what they send
-  Carrier free_carrier = Carrier::send;           ///< where they do not; a put takes MPI_Win_flush, which waits
+  Carrier free_carrier = Carrier::send;           ///< where they do not: a put takes MPI_Win_flush, which waits
 };
 
+/// Throws Error for an unknown comm.transport.
 inline TransportOptions transport_options(const CommConfig& config) {
   TransportOptions options{config.slots, config.force_put, config.report_seconds};
   options.inject = config.inject;
