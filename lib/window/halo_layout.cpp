@@ -27,10 +27,10 @@ std::int64_t fingerprint(const Topology& topology, std::size_t length, const Hal
 
 HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length,
                        int slots, HaloMemory memory)
-    : counter_bytes_(line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size())),
+    : counter_bytes_(cache_line * (topology.in_neighbours(rank).size() + topology.out_neighbours(rank).size())),
       slots_(static_cast<std::size_t>(slots)),
-      weight_bytes_((length * sizeof(float) + line - 1) / line * line),
-      slot_bytes_((memory == HaloMemory::host ? weight_bytes_ : 0) + line) {
+      weight_bytes_(whole_lines(length * sizeof(float))),
+      slot_bytes_((memory == HaloMemory::host ? weight_bytes_ : 0) + cache_line) {
   const auto near = [&](const Neighbour& neighbour) { return node_of_rank[neighbour.rank] == node_of_rank[rank]; };
   const auto& readers = topology.out_neighbours(rank);
   if (std::any_of(readers.begin(), readers.end(), near)) ++halos_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/topology.hpp"
+#include "window/cache_line.hpp"
 #include "window/halo_window.hpp"
 
 namespace halograd {
@@ -15,23 +16,21 @@ namespace halograd {
 /// this rank's own weights, which all of those read; then the slots of each in-neighbour on another node.
 class HaloLayout {
  public:
-  static constexpr std::size_t line = 64;
-
   /// Edges count by their position in topology.in_neighbours(rank) and out_neighbours(rank); `length` floats a slot.
   /// Ranks of equal `node_of_rank` read each other's weights where these lie.
   HaloLayout(const Topology& topology, const std::vector<int>& node_of_rank, int rank, std::size_t length, int slots,
              HaloMemory memory);
 
   /// The number of the newest halo that in-neighbour `edge` has completed.
-  [[nodiscard]] std::size_t latest(std::size_t edge) const { return line * edge; }
+  [[nodiscard]] std::size_t latest(std::size_t edge) const { return cache_line * edge; }
   /// The newest version of this rank that out-neighbour `edge` has read.
-  [[nodiscard]] std::size_t acknowledged(std::size_t edge) const { return line * (in_slots_.size() + edge); }
+  [[nodiscard]] std::size_t acknowledged(std::size_t edge) const { return cache_line * (in_slots_.size() + edge); }
   /// The slot of `version` of this rank's weights.
   [[nodiscard]] std::size_t own_slot(std::int64_t version) const { return place(0, version); }
   /// The slot of halo number `number` of in-neighbour `edge`, which counts as on another node.
   [[nodiscard]] std::size_t slot(std::size_t edge, std::int64_t number) const { return place(in_slots_[edge], number); }
   /// The stamp of what lies in a slot: behind the weights, on a line of its own.
-  [[nodiscard]] std::size_t stamp(std::size_t slot) const { return slot + slot_bytes_ - line; }
+  [[nodiscard]] std::size_t stamp(std::size_t slot) const { return slot + slot_bytes_ - cache_line; }
   [[nodiscard]] std::size_t bytes() const { return place(halos_, 0); }
 
   /// In the device region: the slot of halo number `number` of in-neighbour `edge`.

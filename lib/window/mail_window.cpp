@@ -56,7 +56,7 @@ MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std
                        const TransportOptions& options)
     : comm_(comm),
       length_(length),
-      mailbox_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      mailbox_bytes_(cache_line + whole_lines(length * sizeof(float))),
       transport_(comm,
                  mailbox_at(checked(comm, in_neighbours, length, options.force_put), comm.rank(),
                             of_rank(in_neighbours, comm.rank()).size()),
@@ -70,13 +70,13 @@ MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::size_t lines_there = of_rank(in_neighbours, from[i]).size();
     const std::size_t number_there = position(out_neighbours(in_neighbours, from[i]), rank);
-    in_.push_back({{&transport_.peer(from[i]), transport_.counter(line * i), line * (lines_there + number_there),
-                    mailbox_at(in_neighbours, rank, i)}});
+    in_.push_back({{&transport_.peer(from[i]), transport_.counter(cache_line * i),
+                    cache_line * (lines_there + number_there), mailbox_at(in_neighbours, rank, i)}});
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
     const std::size_t number_there = position(of_rank(in_neighbours, to[i]), rank);
-    OutEdge edge{{&transport_.peer(to[i]), transport_.counter(line * (from.size() + i)), line * number_there,
-                  mailbox_at(in_neighbours, to[i], number_there)}};
+    OutEdge edge{{&transport_.peer(to[i]), transport_.counter(cache_line * (from.size() + i)),
+                  cache_line * number_there, mailbox_at(in_neighbours, to[i], number_there)}};
     if (edge.peer->shared == nullptr) edge.copy.resize(length);
     out_.push_back(std::move(edge));
   }
@@ -84,7 +84,7 @@ MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std
 
 std::size_t MailWindow::mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const {
   const std::size_t counters = of_rank(in_neighbours, rank).size() + out_neighbours(in_neighbours, rank).size();
-  return line * counters + mailbox_bytes_ * number;
+  return cache_line * counters + mailbox_bytes_ * number;
 }
 
 bool MailWindow::is_free(std::size_t out_edge) {
@@ -106,7 +106,7 @@ void MailWindow::send(std::size_t out_edge, HostVector<const float> values, doub
   }
   const auto bytes = static_cast<std::int64_t>(length_ * sizeof(float));
   const std::int64_t now = clock_.now();
-  transport_.begin(*edge.peer, {.values_at = edge.mailbox + line,
+  transport_.begin(*edge.peer, {.values_at = edge.mailbox + cache_line,
                                 .values = values,
                                 .stamp_at = edge.mailbox,
                                 .stamp = {.sent = now,
@@ -129,7 +129,8 @@ std::optional<MailWindow::Message> MailWindow::receive(std::size_t in_edge) {
   edge.open = true;
   edges_.taken(static_cast<int>(in_edge), 1, 1e-9 * static_cast<double>(now - stamp.sent));
   edges_.mixed(static_cast<int>(in_edge), 0);
-  return Message{transport_.values(edge.mailbox + line, length_), std::bit_cast<double>(stamp.number), stamp.label};
+  return Message{transport_.values(edge.mailbox + cache_line, length_), std::bit_cast<double>(stamp.number),
+                 stamp.label};
 }
 
 void MailWindow::release(std::size_t in_edge) {

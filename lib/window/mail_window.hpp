@@ -9,6 +9,7 @@
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/rank_clock.hpp"
+#include "window/cache_line.hpp"
 #include "window/edge_log.hpp"
 #include "window/halo_transport.hpp"
 #include "window/injector.hpp"
@@ -60,8 +61,6 @@ class MailWindow {
  private:
   // In every rank's region: a cache line for the number of messages that each in-neighbour has sent, one for the number
   // that each out-neighbour has released, then the mailboxes: a line for the stamp, then a message's values.
-  static constexpr std::size_t line = 64;
-
   /// One edge as this rank sees it.
   struct Edge {
     HaloTransport::Peer* peer;  // the neighbour

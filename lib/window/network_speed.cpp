@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/error.hpp"
+#include "window/cache_line.hpp"
 #include "window/halo_transport.hpp"
 
 namespace halograd {
@@ -72,7 +73,7 @@ class Circle {
   }
 
  private:
-  static constexpr std::size_t values_at = 64;  // behind the counter
+  static constexpr std::size_t values_at = cache_line;  // behind the counter
   struct Ends {
     HaloTransport& transport;
     HaloTransport::Peer& next;

@@ -69,7 +69,7 @@ PairWindow::PairWindow(const Communicator& comm, Sides sides, std::size_t length
     : sides_(std::move(sides)),
       rank_(comm.rank()),
       length_(length),
-      slot_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      slot_bytes_(cache_line + whole_lines(length * sizeof(float))),
       transport_(comm, slot_at(rank_, slots_of(rank_)), options, options.free_carrier),
       clock_(comm),
       injector_(options.inject),
@@ -89,7 +89,7 @@ std::size_t PairWindow::slots_of(int rank) const {
 }
 
 std::size_t PairWindow::slot_at(int rank, std::size_t slot) const {
-  return line * slots_of(rank) + slot_bytes_ * slot;
+  return cache_line * slots_of(rank) + slot_bytes_ * slot;
 }
 
 void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,
@@ -100,11 +100,11 @@ void PairWindow::send(std::size_t partner, std::size_t slot_there, std::int64_t 
   const std::size_t slot = slot_at(peer.rank, slot_there);
   const auto bytes = static_cast<std::int64_t>(length_ * sizeof(float));
   const std::int64_t now = clock_.now();
-  transport_.begin(peer, {.values_at = slot + line,
+  transport_.begin(peer, {.values_at = slot + cache_line,
                           .values = weights,
                           .stamp_at = slot,
                           .stamp = {.sent = now, .arrives = injector_.arrives(now, bytes), .number = step},
-                          .counter_at = line * slot_there,
+                          .counter_at = cache_line * slot_there,
                           .counter = number});
   bytes_sent_ += bytes;
 }
@@ -125,7 +125,7 @@ std::optional<HostVector<const float>> PairWindow::answer(std::int64_t step) {
   if (!has_arrived(0)) return {};
   asking_ = false;
   count(of_, 0, step);
-  return transport_.values(slot_at(rank_, 0) + line, length_);
+  return transport_.values(slot_at(rank_, 0) + cache_line, length_);
 }
 
 std::optional<std::size_t> PairWindow::asked() {
@@ -135,7 +135,7 @@ std::optional<std::size_t> PairWindow::asked() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const std::size_t partner = (next_ + i) % peers_.size();  // in turn, so that none is served always first
     if (answering && peers_[partner]->shared == nullptr) continue;
-    if (HaloTransport::load(transport_.counter(line * partner)) == answered_[partner]) continue;
+    if (HaloTransport::load(transport_.counter(cache_line * partner)) == answered_[partner]) continue;
     transport_.sync(*peers_[partner]);
     if (!has_arrived(partner)) continue;
     next_ = partner + 1;
@@ -145,11 +145,11 @@ std::optional<std::size_t> PairWindow::asked() {
 }
 
 HostVector<const float> PairWindow::question(std::size_t partner) const {
-  return transport_.values(slot_at(rank_, partner) + line, length_);
+  return transport_.values(slot_at(rank_, partner) + cache_line, length_);
 }
 
 void PairWindow::reply(std::size_t partner, HostVector<const float> weights, std::int64_t step) {
-  answered_[partner] = HaloTransport::load(transport_.counter(line * partner));
+  answered_[partner] = HaloTransport::load(transport_.counter(cache_line * partner));
   count(partner, partner, step);
   if (peers_[partner]->shared == nullptr) {
     of_ = partner;

@@ -7,6 +7,7 @@
 #include "graph/graphs.hpp"
 #include "kernels/types.hpp"
 #include "mpi/rank_clock.hpp"
+#include "window/cache_line.hpp"
 #include "window/edge_log.hpp"
 #include "window/halo_transport.hpp"
 #include "window/injector.hpp"
@@ -61,7 +62,6 @@ class PairWindow {
   // In every rank's region: a cache line for the number of the newest question of each partner (one for that of the
   // newest answer, where the rank asks), then as many slots: a line for the stamp, whose number is the step, then
   // weights.
-  static constexpr std::size_t line = 64;
   [[nodiscard]] std::size_t slots_of(int rank) const;
   [[nodiscard]] std::size_t slot_at(int rank, std::size_t slot) const;
   void send(std::size_t partner, std::size_t slot_there, std::int64_t number, HostVector<const float> weights,

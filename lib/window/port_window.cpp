@@ -35,7 +35,7 @@ PortWindow::PortWindow(const Communicator& comm, DynamicTopology topology, std::
     : topology_(std::move(topology)),
       ranks_(topology_.ranks()),
       length_(length),
-      port_bytes_(line + (length * sizeof(float) + line - 1) / line * line),
+      port_bytes_(cache_line + whole_lines(length * sizeof(float))),
       slots_(options.slots),
       first_step_(first_step),
       options_(options),
@@ -103,7 +103,7 @@ void PortWindow::put(std::int64_t step, HostVector<const float> values, double n
     }
     stamps_[i].arrives = injector_.arrives(now, halo_bytes());
     transport_.write(reader, port(version, place), stamps_[i]);
-    transport_.write(reader, port(version, place) + line, values);
+    transport_.write(reader, port(version, place) + cache_line, values);
     if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
   }
   bytes_sent_ += static_cast<std::int64_t>(sent_to_.size()) * halo_bytes();
@@ -141,8 +141,8 @@ const std::vector<PortWindow::Halo>& PortWindow::wait(std::int64_t step) {
     edges_.waited(from, waited);
     edges_.taken(from, 1, 1e-9 * static_cast<double>(clock_.now() - stamp.sent));
     edges_.mixed(from, 0);
-    halos_.push_back(
-        {from, graph->weight(from), transport_.values(place + line, length_), std::bit_cast<double>(stamp.number)});
+    halos_.push_back({from, graph->weight(from), transport_.values(place + cache_line, length_),
+                      std::bit_cast<double>(stamp.number)});
   }
   return halos_;
 }

@@ -6,6 +6,7 @@
 #include "graph/dynamic_topology.hpp"
 #include "kernels/types.hpp"
 #include "mpi/rank_clock.hpp"
+#include "window/cache_line.hpp"
 #include "window/edge_log.hpp"
 #include "window/halo_transport.hpp"
 #include "window/injector.hpp"
@@ -54,9 +55,8 @@ class PortWindow {
   // Where things lie in every rank's region: a cache line for the newest version that each rank has completed here, one
   // for the newest that this rank may write to each rank, then the ports: a line for the halo's stamp, whose number is
   // the bits of the one that goes with it, then the halo.
-  static constexpr std::size_t line = 64;
-  [[nodiscard]] std::size_t latest(int rank) const { return line * static_cast<std::size_t>(rank); }
-  [[nodiscard]] std::size_t cleared(int rank) const { return line * static_cast<std::size_t>(ranks_ + rank); }
+  [[nodiscard]] std::size_t latest(int rank) const { return cache_line * static_cast<std::size_t>(rank); }
+  [[nodiscard]] std::size_t cleared(int rank) const { return cache_line * static_cast<std::size_t>(ranks_ + rank); }
   [[nodiscard]] std::int64_t halo_bytes() const { return static_cast<std::int64_t>(length_ * sizeof(float)); }
   [[nodiscard]] std::size_t port(std::int64_t version, std::size_t number) const;
   [[nodiscard]] std::size_t checked_bytes(const Communicator& comm) const;

@@ -8,16 +8,15 @@
 #include <string>
 
 #include "support/memory.hpp"
+#include "window/cache_line.hpp"
 
 namespace halograd {
 
 namespace {
 
-constexpr std::size_t alignment = 64;
-
 std::byte* aligned(void* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return static_cast<std::byte*>(memory) + (alignment - address % alignment) % alignment;
+  return static_cast<std::byte*>(memory) + (cache_line - address % cache_line) % cache_line;
 }
 
 }  // namespace
@@ -25,7 +24,7 @@ std::byte* aligned(void* memory) {
 SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, RmaReach reach)
     : comm_(comm), node_(comm.node()) {
   require_memory(bytes);
-  node_memory_ = NodeMemory(comm, bytes + alignment);
+  node_memory_ = NodeMemory(comm, bytes + cache_line);
   map_ranks();
   const int ranks = comm_.ranks();
   const bool needed = reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < ranks);

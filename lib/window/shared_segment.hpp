@@ -15,8 +15,8 @@ enum class RmaReach {
   all,          ///< also on a single node
 };
 
-/// One zeroed region of memory per rank, aligned to 64 bytes, that ranks of the same node reach by load and store and,
-/// as far as is asked for, all ranks of the communicator by RMA. Windows over it are in a lock_all epoch for their
+/// One zeroed region of memory per rank, aligned to a cache line, that ranks of the same node reach by load and store
+/// and, as far as is asked for, all ranks of the communicator by RMA. Windows over it are in a lock_all epoch for their
 /// whole life.
 class SharedSegment {
  public:
