@@ -6,6 +6,7 @@
 #include "averagers/weight_averager.hpp"
 #include "kernels/codec.hpp"
 #include "kernels/mix.hpp"
+#include "mpi/most_in_a_call.hpp"
 #include "mpi/wait.hpp"
 #include "window/halo_window.hpp"
 #include "window/host_staging.hpp"
@@ -60,9 +61,8 @@ class CompressedNeighbourAverager final : public WeightAverager {
     const HostVector<const float> own = state_staging_.download(ExecutionSpace(), own_);
     std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> received;
     std::vector<MPI_Request> requests;
-    constexpr std::size_t most = std::size_t{1} << 28;  // of a message, whose counts are int
-    for (std::size_t begin = 0; begin < total_; begin += most) {
-      const int count = static_cast<int>(std::min(most, total_ - begin));
+    for (std::size_t begin = 0; begin < total_; begin += most_in_a_call) {
+      const int count = static_cast<int>(std::min(most_in_a_call, total_ - begin));
       for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
         if (begin == 0) received.emplace_back("halograd::estimate", total_);
         MPI_Irecv(received[edge].data() + begin, count, MPI_FLOAT, neighbours_[edge].rank, 0, comm_.handle(),

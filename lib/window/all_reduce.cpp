@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "mpi/most_in_a_call.hpp"
 #include "window/progress_hook.hpp"
 
 namespace halograd {
@@ -19,9 +20,8 @@ class MpiAllReduce final : public AllReduce {
   explicit MpiAllReduce(const Communicator& comm) : comm_(comm) {}
 
   std::int64_t start(HostVector<float> values) override {
-    constexpr std::size_t most = std::size_t{1} << 28;  // of one call, whose counts are int
-    for (std::size_t begin = 0; begin < values.extent(0); begin += most) {
-      const int count = static_cast<int>(std::min(most, values.extent(0) - begin));
+    for (std::size_t begin = 0; begin < values.extent(0); begin += most_in_a_call) {
+      const int count = static_cast<int>(std::min(most_in_a_call, values.extent(0) - begin));
       MPI_Iallreduce(MPI_IN_PLACE, values.data() + begin, count, MPI_FLOAT, MPI_SUM, comm_.handle(),
                      &requests_.emplace_back());
       ++started_;

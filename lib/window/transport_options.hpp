@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "config/comm_config.hpp"
+#include "mpi/most_in_a_call.hpp"
 #include "support/table.hpp"
 
 namespace halograd {
@@ -49,13 +50,13 @@ constexpr const char* no_receiver = "messages need the thread that comm.progress
 
 /// How halos travel, through whichever window.
 struct TransportOptions {
-  int slots = 2;                                  ///< versions in flight on an edge, at least 2
-  bool force_put = false;                         ///< ranks that share memory exchange as between nodes
-  double report_seconds = 30;                     ///< a longer wait is reported on stderr
-  std::size_t put_floats = std::size_t{1} << 28;  ///< of one MPI_Put, whose counts are int
-  InjectConfig inject{};                          ///< latency, bandwidth, and losses where no halo is waited for
-  Carrier carrier = Carrier::put;                 ///< where writers wait for what they send
-  Carrier free_carrier = Carrier::send;           ///< where they do not: a put takes MPI_Win_flush, which waits
+  int slots = 2;                            ///< versions in flight on an edge, at least 2
+  bool force_put = false;                   ///< ranks that share memory exchange as between nodes
+  double report_seconds = 30;               ///< a longer wait is reported on stderr
+  std::size_t put_floats = most_in_a_call;  ///< values of one MPI_Put or message, at most
+  InjectConfig inject{};                    ///< latency, bandwidth, and losses where no halo is waited for
+  Carrier carrier = Carrier::put;           ///< where writers wait for what they send
+  Carrier free_carrier = Carrier::send;     ///< where they do not: a put takes MPI_Win_flush, which waits
 };
 
 /// Throws Error for an unknown comm.transport.
