@@ -55,10 +55,10 @@ class Circle {
     double fastest = 0, spent = 0;
     for (std::int64_t round = 0;
          fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
-      fill(values, comm_.rank(), round);
+      fill(std::span(values).first(floats), comm_.rank(), round);
       comm_.barrier();
       const double seconds = exchange(ends, HostVector<const float>(values.data(), floats), round + 1);
-      fill(values, former_, round);
+      fill(std::span(values).first(floats), former_, round);
       const HostVector<const float> came = transport.values(values_at, floats);
       const bool right = std::equal(came.data(), came.data() + floats, values.begin());
       comm_.fail_together(right ? "" : fault(carrier));
@@ -93,7 +93,7 @@ class Circle {
   }
 
   /// What a rank sends in a round.
-  static void fill(std::vector<float>& values, int rank, std::int64_t round) {
+  static void fill(std::span<float> values, int rank, std::int64_t round) {
     std::iota(values.begin(), values.end(), static_cast<float>(131 * rank + 17 * static_cast<int>(round)));
   }
   [[nodiscard]] std::string fault(Carrier carrier) const {
