@@ -76,6 +76,41 @@ void mix_count(const ExecutionSpace& exec, const MixTerms& terms, const Vector<f
 /// Independent partial sums: a single one would have to be added to in order, one value at a time.
 constexpr int sum_lanes = runs_on_host ? 32 : 1;
 
+struct Value {
+  const float* x;
+  KOKKOS_FUNCTION double operator()(const long i) const { return static_cast<double>(x[i]); }
+};
+
+struct Difference {
+  const float* x;
+  const float* y;
+  KOKKOS_FUNCTION double operator()(const long i) const {
+    return static_cast<double>(x[i]) - static_cast<double>(y[i]);
+  }
+};
+
+template <class Term>
+struct SumOfSquares {
+  Term term;
+  KOKKOS_FUNCTION double operator()(const long begin, const long end) const {
+    double lanes[sum_lanes] = {};
+    long i = begin;
+    for (; i + sum_lanes <= end; i += sum_lanes) {
+      for (int lane = 0; lane < sum_lanes; ++lane) {
+        const double value = term(i + lane);
+        lanes[lane] += value * value;
+      }
+    }
+    double sum = 0;
+    for (; i < end; ++i) {
+      const double value = term(i);
+      sum += value * value;
+    }
+    for (const double lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
 }  // namespace
 
 void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x) {
@@ -99,27 +134,13 @@ void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x) {
 double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vector<const float> y) {
   HALOGRAD_REQUIRE(x.extent(0) == y.extent(0), "squared_distance: the ranges differ in length: ", x.extent(0), " and ",
                    y.extent(0), " values");
-  const float* first = x.data();
-  const float* second = y.data();
-  return sum_over_chunks(
-      exec, "halograd::squared_distance", static_cast<long>(x.extent(0)),
-      KOKKOS_LAMBDA(const long begin, const long end) {
-        double lanes[sum_lanes] = {};
-        long i = begin;
-        for (; i + sum_lanes <= end; i += sum_lanes) {
-          for (int lane = 0; lane < sum_lanes; ++lane) {
-            const double difference = static_cast<double>(first[i + lane]) - static_cast<double>(second[i + lane]);
-            lanes[lane] += difference * difference;
-          }
-        }
-        double sum = 0;
-        for (; i < end; ++i) {
-          const double difference = static_cast<double>(first[i]) - static_cast<double>(second[i]);
-          sum += difference * difference;
-        }
-        for (const double lane : lanes) sum += lane;
-        return sum;
-      });
+  return sum_over_chunks(exec, "halograd::squared_distance", static_cast<long>(x.extent(0)),
+                         SumOfSquares<Difference>{{x.data(), y.data()}});
+}
+
+double squared_length(const ExecutionSpace& exec, Vector<const float> x) {
+  return sum_over_chunks(exec, "halograd::squared_length", static_cast<long>(x.extent(0)),
+                         SumOfSquares<Value>{{x.data()}});
 }
 
 void scale(const ExecutionSpace& exec, double factor, Vector<float> x) {

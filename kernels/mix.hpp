@@ -21,6 +21,9 @@ void mix(const ExecutionSpace& exec, const MixTerms& terms, Vector<float> x);
 /// sum_i (x_i - y_i)^2 in double; fences.
 double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vector<const float> y);
 
+/// sum_i x_i^2 in double; fences.
+double squared_length(const ExecutionSpace& exec, Vector<const float> x);
+
 /// x *= factor.
 void scale(const ExecutionSpace& exec, double factor, Vector<float> x);
 

@@ -30,14 +30,13 @@ Estimate estimate(double count, double batch, double total_squared, double squar
 
 }  // namespace
 
-NoiseScaleSums::NoiseScaleSums(std::size_t length, int batch)
-    : batch_(batch), origin_("halograd::origin", length), squares_(least_batches, 0.0) {
+NoiseScaleSums::NoiseScaleSums(std::size_t length, int batch) : batch_(batch), squares_(least_batches, 0.0) {
   for (int group = 0; group < least_batches; ++group) groups_.emplace_back("halograd::gradient_sum", length);
 }
 
 void NoiseScaleSums::add(const ExecutionSpace& exec, Vector<const float> gradient) {
   const auto group = static_cast<std::size_t>(count_++ % least_batches);
-  squares_[group] += squared_distance(exec, gradient, origin_);
+  squares_[group] += squared_length(exec, gradient);
   MixTerms plus;
   plus.count = 1;
   plus.weights[0] = 1;
@@ -49,7 +48,7 @@ void NoiseScaleSums::add(const ExecutionSpace& exec, Vector<const float> gradien
 NoiseScale NoiseScaleSums::result(const ExecutionSpace& exec) const {
   HALOGRAD_REQUIRE(count_ >= least_batches, "the gradient noise scale needs ", least_batches, " batches or more; ",
                    count_, " were given");
-  const Buffer<float> total("halograd::gradient_sum", origin_.extent(0));
+  const Buffer<float> total("halograd::gradient_sum", groups_.front().extent(0));
   double squares = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     MixTerms plus;
@@ -60,7 +59,7 @@ NoiseScale NoiseScaleSums::result(const ExecutionSpace& exec) const {
     squares += squares_[group];
   }
   exec.fence();
-  const Estimate all = estimate(count_, batch_, squared_distance(exec, total, origin_), squares);
+  const Estimate all = estimate(count_, batch_, squared_length(exec, total), squares);
   const double inverse = all.gradient_squared / all.variance;  // 1 / B, which does not run to infinity
   std::vector<double> inverses;
   double mean = 0, deviations = 0;

@@ -19,8 +19,8 @@ struct NoiseScale {
   double variance = 0;          ///< tr(Sigma): the variance of one image's gradient
 };
 
-/// Adds up gradients of disjoint batches of `batch` images each, at the same weights. Holds ten vectors of their
-/// length.
+/// Adds up gradients of disjoint batches of `batch` images each, at the same weights. Holds eight vectors of their
+/// length, and result() one more.
 class NoiseScaleSums {
  public:
   NoiseScaleSums(std::size_t length, int batch);
@@ -36,7 +36,6 @@ class NoiseScaleSums {
  private:
   int batch_;
   int count_ = 0;
-  Buffer<float> origin_;               ///< zeros, which lengths are measured from
   std::vector<Buffer<float>> groups_;  ///< sums of gradients
   std::vector<double> squares_;        ///< sums of their squared lengths, of each group
 };

@@ -90,7 +90,7 @@ TEST(MixTest, RefusesMoreHalosThanItReads) {
   EXPECT_THROW(mix(ExecutionSpace(), terms, x), Error);
 }
 
-TEST(SquaredDistanceTest, IsTheSumOfSquares) {
+TEST(SquaredDistanceTest, IsTheSumOfSquaresAndALengthIsThatFromTheOrigin) {
   const ExecutionSpace exec;
   for (const std::size_t n : lengths) {
     const auto x = noise<float>(n, 3, 100, 101);
@@ -106,6 +106,7 @@ TEST(SquaredDistanceTest, IsTheSumOfSquares) {
     EXPECT_NEAR(found, expected, 1e-12 * expected);
     EXPECT_EQ(squared_distance(exec, device_x, device_y), found);
     EXPECT_EQ(squared_distance(exec, device_x, device_x), 0.0);
+    EXPECT_EQ(squared_length(exec, device_x), squared_distance(exec, device_x, Buffer<float>("origin", n)));
   }
   EXPECT_THROW(squared_distance(exec, Buffer<float>("x", 3), Buffer<float>("y", 4)), Error);
 }
