@@ -77,8 +77,10 @@ double ExchangeModel::memory_traffic(int every) const {
   const bool inside = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.inside; });
   const double published = inside ? copied : 0;
   if (row.always_under_way) {
-    // Weights before the update, the update done to x, the mix; with overlap a copy of what is under way.
-    return published + copied + (1 + in_place) + (degree + in_place) + (averager_.overlap ? copied : 0);
+    // What is sent, at a free pace to each neighbour by itself; weights before the update, the update done to x, the
+    // mix; with overlap a copy of what is under way.
+    const double sent = row.pace(averager_) == Pace::free ? copied * degree : published;
+    return sent + copied + (1 + in_place) + (degree + in_place) + (averager_.overlap ? copied : 0);
   }
   if (is_coded(averager_)) return published + degree + 1 + in_place;  // estimates of the neighbours and of itself
   if (row.pace(averager_) == Pace::free) {
@@ -122,6 +124,13 @@ double ExchangeModel::node_memory() const {
   const double degree = most_neighbours();
   if (sums_over_ranks(row)) return node_ranks_ * model_bytes_;  // the sum
   if (row.of_nodes) return (node_ranks_ + 2 + job_.slots * degree) * model_bytes_;
+  const bool free = row.pace(averager_) == Pace::free;
+  if (row.always_under_way && free) {
+    int crossing = 0;
+    for (const EdgeLoad& load : loads_) crossing = std::max(crossing, load.crossing);
+    // Weights before the update, a mailbox for each neighbour, and a copy of what is under way to other nodes.
+    return (node_ranks_ * (1 + degree) + crossing) * model_bytes_;
+  }
   if (changes_ || row.always_under_way) {
     const double own = row.always_under_way ? 1 + (averager_.overlap ? 1 : 0) : 0;  // before the update; under way
     return node_ranks_ * (own + job_.slots * degree) * model_bytes_;
@@ -131,8 +140,8 @@ double ExchangeModel::node_memory() const {
     windows = std::max(windows, job_.slots * ((load.inside ? node_ranks_ : 0) + load.crossing) * message_bytes_);
   }
   double copies = 0;
-  if (is_coded(averager_)) copies = 1 + degree;                // estimates
-  if (row.pace(averager_) == Pace::free) copies = degree + 2;  // halos; weights under way, and the newest
+  if (is_coded(averager_)) copies = 1 + degree;  // estimates
+  if (free) copies = degree + 2;                 // halos; weights under way, and the newest
   return windows + node_ranks_ * copies * model_bytes_;
 }
 

@@ -48,6 +48,7 @@ const std::vector<Way>& ways() {
       {"neighbour", [](AveragerConfig& averager) { averager.staleness = -1; }, Price::loss},
       {"push_sum", plain, Price::mixing},
       {"push_sum", [](AveragerConfig& averager) { averager.overlap = true; }, Price::loss},
+      {"push_sum", [](AveragerConfig& averager) { averager.staleness = -1; }, Price::loss},
       {"hierarchical", plain, Price::mixing},
   };
   return rows;

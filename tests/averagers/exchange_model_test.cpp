@@ -124,6 +124,22 @@ TEST(ExchangeModel, MemoryOfANode) {
   EXPECT_NEAR(memory(averager, "ring", 1), 3 + 4 * 260.0 / 1024, 1e-4);  // its own estimate and two neighbours'
 }
 
+TEST(ExchangeModel, PushSumAtAFreePaceHoldsAMailboxPerNeighbour) {
+  AveragerConfig averager = named("push_sum");
+  averager.staleness = -1;
+  const auto memory = [&](int ranks_per_node) {
+    return ExchangeModel(averager, kind("ring"), job_of(8, ranks_per_node)).node_memory() / model_bytes;
+  };
+  EXPECT_NEAR(memory(1), 1 + 2 + 2, 1e-9);        // weights before the update, mailboxes, what is under way
+  EXPECT_NEAR(memory(4), 4 * (1 + 2) + 2, 1e-9);  // of which only two messages leave the node
+  const auto traffic = [&] {
+    return ExchangeModel(averager, kind("ring"), job_of(8)).work().memory_bytes / model_bytes;
+  };
+  EXPECT_NEAR(traffic(), 2 * 2 + 2 + 7, 1e-9);
+  averager.staleness = 0;
+  EXPECT_NEAR(traffic(), 2 + 7, 1e-9);
+}
+
 TEST(ExchangeModel, PairsAreNotModelled) {
   EXPECT_THROW(ExchangeModel(named("ad_psgd"), kind("ring"), job_of(8)), Error);
   EXPECT_THROW(ExchangeModel(named("gossip"), kind("ring"), job_of(8)), Error);

@@ -136,6 +136,17 @@ TEST(Recommendation, AFreePaceWhereTheRanksAreUneven) {
   EXPECT_FALSE(pick_of(uneven).free);
 }
 
+TEST(Recommendation, PushSumAtAFreePaceIsPlannedOnGraphsThatStay) {
+  int found = 0;
+  for (const Candidate& each : candidates_of(job_of(8, 1))) {
+    if (!each.free || each.averager.name != "push_sum") continue;
+    EXPECT_EQ(each.averager.staleness, -1);
+    EXPECT_FALSE(DynamicTopology::has_kind(each.topology.kind)) << each.topology.kind;
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Recommendation, ASlowNetworkIsSparedBytes) {
   PlannedJob slow = job_of(4, 1);
   slow.machine.bandwidth = 125e6;
