@@ -7,7 +7,6 @@
 #include "averagers/halo_mixer.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
 #include "window/host_staging.hpp"
 #include "window/pair_window.hpp"
 
@@ -31,7 +30,7 @@ Sides sides_of(const Topology& topology) {
 class AdPsgdAverager final : public Averager {
  public:
   explicit AdPsgdAverager(const AveragerContext& context, Sides sides)
-      : comm_(context.comm),
+      : rank_(context.comm.rank()),
         partners_(of_rank(context.comm, sides.partners)),
         asks_(of_rank(context.comm, sides.asks)),
         staging_(context.length),
@@ -45,7 +44,7 @@ class AdPsgdAverager final : public Averager {
     if (!asks_ || partners_.empty() || window_.is_asking()) return;
     const HostVector<const float> now = staging_.download(exec, weights);
     std::copy(now.data(), now.data() + now.size(), sent_.begin());
-    const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(comm_.rank()));
+    const std::uint64_t key = random_bits(partner_key, static_cast<std::uint64_t>(rank_));
     window_.ask(random_bits(key, static_cast<std::uint64_t>(step)) % partners_.size(),
                 HostVector<const float>(sent_.data(), sent_.size()), step);
   }
@@ -59,20 +58,11 @@ class AdPsgdAverager final : public Averager {
 
   bool settle(const ExecutionSpace& exec, Vector<float> weights) override {
     bool changed = false;
-    const auto go_on = [&] { changed = exchange(exec, weights) || changed; };
-    PolitePause pause;
-    for (; window_.is_asking(); pause()) go_on();  // those who answer are here, or will be
-    OwnedRequest barrier;
-    MPI_Ibarrier(comm_.handle(), barrier.start());
-    for (; barrier.is_under_way(); pause()) {
-      go_on();
-      barrier.test();
-    }
-    waited_ += pause.seconds();
+    window_.drain([&] { changed = exchange(exec, weights) || changed; });
     return changed;
   }
 
-  [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds() + waited_; }
+  [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
   std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
@@ -101,7 +91,7 @@ class AdPsgdAverager final : public Averager {
     return changed;
   }
 
-  OwnedComm comm_;
+  int rank_;
   std::vector<int> partners_;
   bool asks_;
   std::vector<float> sent_;  // on a rank that asks: the question
@@ -110,7 +100,6 @@ class AdPsgdAverager final : public Averager {
   HaloMixer mixer_;
   std::vector<WeightedHalo> terms_;  // those of one exchange
   std::int64_t step_ = 0;
-  double waited_ = 0;
 };
 
 std::unique_ptr<Averager> make_ad_psgd(const AveragerContext& context) {

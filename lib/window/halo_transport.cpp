@@ -258,6 +258,17 @@ void HaloTransport::make_progress() {
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, segment_.comm().handle(), &found, MPI_STATUS_IGNORE);
 }
 
+void HaloTransport::finish_with_all(const std::function<bool()>& is_done, const std::function<void()>& go_on) {
+  const trace::Span span("wait", "comm");
+  const double before = wait_seconds_;
+  PolitePause pause;
+  for (; !is_done(); pause()) go_on();
+  OwnedRequest barrier;
+  MPI_Ibarrier(segment_.comm().handle(), barrier.start());
+  for (; !barrier.test(); pause()) go_on();
+  wait_seconds_ = before + pause.seconds();  // with what go_on has waited
+}
+
 // This relies on the device window: MPI_Win_flush has completed a put at its target before the origin sets the
 // counter; in the unified memory model what is complete there is in the memory itself, and MPI_Win_sync by its owner,
 // after it has seen the counter, orders what the owner then does after it; and a kernel launched then sees all that was

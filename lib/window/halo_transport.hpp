@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,7 +42,8 @@ struct HaloMessage {
 /// Moves halos and counters into the memory of other ranks: by plain stores where ranks share memory, by its Carrier
 /// elsewhere. Windows say what goes where, and when. Offsets count bytes from the start of a rank's region, which is
 /// zeroed. A rank may have a second region, of device memory, for halos that lie there on both sides: these always go
-/// by MPI_Put, whatever the carrier of the rest. No call but construction, start() and destruction is collective.
+/// by MPI_Put, whatever the carrier of the rest. No call is collective but construction, start(), finish_with_all() and
+/// destruction.
 class HaloTransport {
  public:
   /// Another rank, as this one reaches it. There is one for each counter, and for each message of begin(), that this
@@ -121,13 +123,17 @@ class HaloTransport {
   double wait_until(const RankClock& clock, std::int64_t time);
   /// Lets MPI progress what others put here, or receives their messages.
   void make_progress();
+  /// Collective. Calls `go_on` until `is_done` holds on this rank and has come to hold on all others, which may need
+  /// what this one does meanwhile.
+  void finish_with_all(const std::function<bool()>& is_done, const std::function<void()>& go_on);
   /// Orders this rank's loads, and kernels launched from now on, after the peer's stores or puts that a counter
   /// announced.
   void sync(const Peer& peer);
   /// Collective: what all ranks have stored into their own regions is there before anything that comes from others.
   void start();
 
-  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }  ///< in await and wait_for_puts and flush
+  /// In await, wait_until, wait_for_puts, flush and finish_with_all, since construction.
+  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
 
  private:
   using Requests = std::vector<MPI_Request>;

@@ -7,7 +7,6 @@
 
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
-#include "mpi/wait.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
@@ -54,8 +53,7 @@ const Graph& checked(const Communicator& comm, const Graph& in_neighbours, std::
 
 MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std::size_t length,
                        const TransportOptions& options)
-    : comm_(comm),
-      length_(length),
+    : length_(length),
       mailbox_bytes_(cache_line + whole_lines(length * sizeof(float))),
       transport_(comm,
                  mailbox_at(checked(comm, in_neighbours, length, options.force_put), comm.rank(),
@@ -141,19 +139,13 @@ void MailWindow::release(std::size_t in_edge) {
 }
 
 void MailWindow::drain(const std::function<void()>& take) {
-  const trace::Span span("wait", "comm");
-  const double before = wait_seconds();
-  PolitePause pause;
-  for (std::size_t edge = 0; edge < out_.size(); ++edge) {
-    for (; !is_free(edge); pause()) take();
-  }
-  OwnedRequest barrier;  // all messages of a rank that has come here have been released
-  MPI_Ibarrier(comm_.handle(), barrier.start());
-  for (; barrier.is_under_way(); pause()) {
-    take();
-    barrier.test();
-  }
-  drained_ += pause.seconds() - (wait_seconds() - before);
+  const auto all_are_free = [this] {
+    for (std::size_t edge = 0; edge < out_.size(); ++edge) {
+      if (!is_free(edge)) return false;
+    }
+    return true;
+  };
+  transport_.finish_with_all(all_are_free, take);
 }
 
 }  // namespace halograd

@@ -55,8 +55,8 @@ class MailWindow {
   /// What has come over the in-edges. A message counts as mixed when it is received, at an age of 0.
   EdgeLog& edges() { return edges_; }
 
-  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds() + drained_; }  ///< since construction
-  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }                       ///< payload, likewise
+  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }            ///< payload, likewise
 
  private:
   // In every rank's region: a cache line for the number of messages that each in-neighbour has sent, one for the number
@@ -78,7 +78,6 @@ class MailWindow {
 
   [[nodiscard]] std::size_t mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const;
 
-  OwnedComm comm_;
   std::size_t length_, mailbox_bytes_;
   std::vector<InEdge> in_;
   std::vector<OutEdge> out_;  // whose copies outlive the transport
@@ -87,7 +86,6 @@ class MailWindow {
   Injector injector_;
   EdgeLog edges_;
   std::int64_t bytes_sent_ = 0;
-  double drained_ = 0;
 };
 
 }  // namespace halograd

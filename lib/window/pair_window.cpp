@@ -159,6 +159,10 @@ void PairWindow::reply(std::size_t partner, HostVector<const float> weights, std
   send(partner, 0, answered_[partner], weights, step);
 }
 
+void PairWindow::drain(const std::function<void()>& exchange) {
+  transport_.finish_with_all([this] { return !asking_; }, exchange);
+}
+
 void PairWindow::count(std::size_t partner, std::size_t slot, std::int64_t step) {
   const int edge = static_cast<int>(partner);
   edges_.taken(edge, 1, 1e-9 * static_cast<double>(clock_.now() - stamp(slot).sent));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,9 +28,9 @@ Sides two_sides(const Graph& graph);
 
 /// Pairwise exchanges of weights in which nobody waits (docs/algorithms.md, "ad_psgd"). A rank that asks writes its
 /// weights into a slot that it has at the other rank, and goes on; one that answers looks into its slots when it likes,
-/// and writes back what both are to have. Of a rank that asks, one exchange at a time is under way, and of one that
-/// answers one answer at a time to ranks that do not share memory. No collective, barrier or lock between construction
-/// and destruction.
+/// and writes back what both are to have. A rank that asks has one exchange under way at a time, and one that answers
+/// one answer at a time to ranks that do not share memory. There is no collective, barrier or lock between construction
+/// and destruction, but drain().
 class PairWindow {
  public:
   /// Collective. `length` floats. Throws Error on all ranks where a node has too little shared memory.
@@ -50,6 +51,10 @@ class PairWindow {
   /// Sends weights back, of which the window makes a copy where they do not go by stores. The question is gone with
   /// that: its slot may be written again.
   void reply(std::size_t partner, HostVector<const float> weights, std::int64_t step);
+
+  /// Collective. Calls `exchange`, which takes answers and replies to what was asked, and asks nothing, until no rank
+  /// has an exchange under way.
+  void drain(const std::function<void()>& exchange);
 
   /// What has come from the partners. Its ages are steps of this rank since the step that was sent, 0 where the partner
   /// is ahead.
