@@ -4,23 +4,22 @@
 #include <numeric>
 #include <string>
 
-#include "kernels/random.hpp"
+#include "window/fingerprint.hpp"
 
 namespace halograd {
 namespace {
 
-/// Everything that the layouts of all ranks follow from, in one number that ranks can compare.
-std::int64_t fingerprint(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
-  const bool sends = (options.free ? options.free_carrier : options.carrier) == Carrier::send;
-  std::uint64_t hash = random_bits(length, static_cast<std::uint64_t>(options.slots) * 32 + (options.free ? 16 : 0) +
-                                               (sends ? 8 : 0) + (options.memory == HaloMemory::device ? 4 : 0) +
-                                               (options.exact ? 2 : 0) + (options.force_put ? 1 : 0));
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    for (const Neighbour& neighbour : topology.in_neighbours(rank)) {
-      hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(neighbour.rank));
-    }
-  }
-  return static_cast<std::int64_t>(hash >> 1U);
+/// Whether no rank reads halos in another's memory.
+bool are_apart(const HaloWindow::Options& options) {
+  return options.force_put || options.memory == HaloMemory::device || options.inject.bandwidth_mb > 0;
+}
+
+/// Everything that the layouts of all ranks follow from, and how halos travel.
+std::uint64_t fingerprint_of(const Topology& topology, std::size_t length, const HaloWindow::Options& options) {
+  const Carrier carrier = options.free ? options.free_carrier : options.carrier;
+  return fingerprint({fingerprint(topology.graph()), length, static_cast<std::uint64_t>(options.slots), options.free,
+                      options.exact, carrier == Carrier::send, options.memory == HaloMemory::device, are_apart(options),
+                      options.force_put});
 }
 
 }  // namespace
@@ -42,23 +41,20 @@ HaloLayout::HaloLayout(const Topology& topology, const std::vector<int>& node_of
 
 std::vector<int> checked_nodes(const Communicator& comm, const Topology& topology, std::size_t length,
                                const HaloWindow::Options& options) {
-  const int ranks = comm.ranks();
-  const std::int64_t mine = fingerprint(topology, length, options);
-  const bool same = comm.smallest(mine) == comm.largest(mine);
-
   std::string message;
-  if (topology.ranks() != ranks) {
+  if (topology.ranks() != comm.ranks()) {
     message = "halo window: the topology has " + std::to_string(topology.ranks()) + " ranks, the communicator " +
-              std::to_string(ranks);
+              std::to_string(comm.ranks());
   } else if (options.slots < 2) {
     message = "comm.slots is " + std::to_string(options.slots) + "; expected at least 2";
-  } else if (!same) {
-    message = "halo window: ranks differ in topology, length, slots, force_put, transport or the halos' memory";
   }
   comm.fail_together(message);
+  require_same(
+      comm, fingerprint_of(topology, length, options),
+      "halo window: ranks differ in topology, length, slots, pace, transport, force_put, an injected bandwidth or "
+      "the halos' memory");
   std::vector<int> nodes = comm.node_of_rank();
-  const bool apart = options.force_put || options.memory == HaloMemory::device || options.inject.bandwidth_mb > 0;
-  if (apart) std::iota(nodes.begin(), nodes.end(), 0);
+  if (are_apart(options)) std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;
 }
 

@@ -7,25 +7,20 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "kernels/random.hpp"
 #include "support/trace.hpp"
+#include "window/fingerprint.hpp"
 
 namespace halograd {
 namespace {
 
 constexpr std::int64_t compared_steps = 8;  // in which the graphs that ranks come with are compared
 
-std::uint64_t fingerprint(const DynamicTopology& topology) {
-  std::uint64_t hash = static_cast<std::uint64_t>(topology.most_in());
+std::uint64_t fingerprint_of(const DynamicTopology& topology) {
+  auto print = static_cast<std::uint64_t>(topology.most_in());
   for (std::int64_t step = 0; step < compared_steps; ++step) {
-    const auto graph = topology.at(step);
-    for (int rank = 0; rank < topology.ranks(); ++rank) {
-      for (const int from : graph->in[static_cast<std::size_t>(rank)]) {
-        hash = random_bits(hash, (static_cast<std::uint64_t>(rank) << 32U) + static_cast<std::uint64_t>(from));
-      }
-    }
+    print = fingerprint({print, fingerprint(topology.at(step)->in)});
   }
-  return hash;
+  return print;
 }
 
 }  // namespace
@@ -54,24 +49,18 @@ PortWindow::PortWindow(const Communicator& comm, DynamicTopology topology, std::
 }
 
 std::size_t PortWindow::checked_bytes(const Communicator& comm) const {
-  const int ranks = comm.ranks();
-  std::uint64_t hash = random_bits(fingerprint(topology_), length_);
-  const bool sends = options_.carrier == Carrier::send;
-  hash = random_bits(hash, static_cast<std::uint64_t>(slots_ * 4 + (sends ? 2 : 0) + (options_.force_put ? 1 : 0)));
-  hash = random_bits(hash, static_cast<std::uint64_t>(first_step_));
-  const auto mine = static_cast<std::int64_t>(hash >> 1U);
-  const bool same = comm.smallest(mine) == comm.largest(mine);
-
   std::string message;
-  if (ranks_ != ranks) {
-    message =
-        "port window: the topology has " + std::to_string(ranks_) + " ranks, the communicator " + std::to_string(ranks);
+  if (ranks_ != comm.ranks()) {
+    message = "port window: the topology has " + std::to_string(ranks_) + " ranks, the communicator " +
+              std::to_string(comm.ranks());
   } else if (slots_ < 2) {
     message = "comm.slots is " + std::to_string(slots_) + "; expected at least 2";
-  } else if (!same) {
-    message = "port window: ranks differ in topology, length, first step, slots, transport or force_put";
   }
   comm.fail_together(message);
+  require_same(comm,
+               fingerprint({fingerprint_of(topology_), length_, static_cast<std::uint64_t>(first_step_),
+                            static_cast<std::uint64_t>(slots_), options_.carrier == Carrier::send, options_.force_put}),
+               "port window: ranks differ in topology, length, first step, slots, transport or force_put");
   return cleared(ranks_) + port_bytes_ * static_cast<std::size_t>(slots_ * topology_.most_in());
 }
 
