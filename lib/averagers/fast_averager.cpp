@@ -131,7 +131,8 @@ class AsynchronousFastAverager final : public FastAverager {
         comm_(context.comm),
         length_(context.length),
         staging_(context.length),
-        window_(context.comm, context.topology.graph(), context.length, transport_options(context.transport)),
+        window_(context.comm, step_graph(context.topology.graph()), context.length,
+                transport_options(context.transport)),
         passes_on_(window_.out_edges(), false) {
     if (sync_epochs_ > 0) best_weights_.resize(length_);
   }

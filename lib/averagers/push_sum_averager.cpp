@@ -147,8 +147,7 @@ class AsynchronousPushSumAverager final : public PushSumAverager {
   explicit AsynchronousPushSumAverager(const AveragerContext& context)
       : PushSumAverager(context),
         comm_(context.comm),
-        window_(context.comm, graph_of(context.topology).at(0)->in, context.length,
-                transport_options(context.transport)),
+        window_(context.comm, *graph_of(context.topology).at(0), context.length, transport_options(context.transport)),
         mixer_(context.length, window_.in_edges()) {}
 
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,

@@ -15,13 +15,11 @@ namespace {
 
 /// The graph in which rank i takes from sources[i], or from nobody where that is i.
 std::shared_ptr<const StepGraph> one_peer(const std::vector<int>& sources) {
-  StepGraph graph{Graph(sources.size()), Graph(sources.size())};
+  Graph in(sources.size());
   for (std::size_t rank = 0; rank < sources.size(); ++rank) {
-    if (sources[rank] == static_cast<int>(rank)) continue;
-    graph.in[rank].push_back(sources[rank]);
-    graph.out[static_cast<std::size_t>(sources[rank])].push_back(static_cast<int>(rank));
+    if (sources[rank] != static_cast<int>(rank)) in[rank].push_back(sources[rank]);
   }
-  return std::make_shared<const StepGraph>(std::move(graph));
+  return std::make_shared<const StepGraph>(step_graph(std::move(in)));
 }
 
 void require_all_reached(const std::string& kind, const Graph& next, const char* way) {
@@ -43,6 +41,14 @@ void require_all_reached(const std::string& kind, const Graph& next, const char*
 }
 
 }  // namespace
+
+StepGraph step_graph(Graph in_neighbours) {
+  Graph out(in_neighbours.size());
+  for (std::size_t rank = 0; rank < in_neighbours.size(); ++rank) {
+    for (const int from : in_neighbours[rank]) out[static_cast<std::size_t>(from)].push_back(static_cast<int>(rank));
+  }
+  return {std::move(in_neighbours), std::move(out)};
+}
 
 const std::vector<std::string>& DynamicTopology::kinds() {
   static const std::vector<std::string> names = [] {
@@ -75,12 +81,8 @@ DynamicTopology::DynamicTopology(const TopologyConfig& config, int ranks, const 
 DynamicTopology::DynamicTopology(std::string kind, Graph in_neighbours)
     : kind_(std::move(kind)), ranks_(static_cast<int>(in_neighbours.size())), most_in_(0) {
   HALOGRAD_REQUIRE(ranks_ >= 1, "topology ", kind_, ": no ranks");
-  StepGraph graph{std::move(in_neighbours), Graph(static_cast<std::size_t>(ranks_))};
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::vector<int>& in = graph.in[static_cast<std::size_t>(rank)];
-    for (const int from : in) graph.out[static_cast<std::size_t>(from)].push_back(rank);
-    most_in_ = std::max(most_in_, static_cast<int>(in.size()));
-  }
+  StepGraph graph = step_graph(std::move(in_neighbours));
+  for (const std::vector<int>& in : graph.in) most_in_ = std::max(most_in_, static_cast<int>(in.size()));
   require_all_reached(kind_, graph.out, "from");
   require_all_reached(kind_, graph.in, "backwards from");
   cycle_.push_back(std::make_shared<const StepGraph>(std::move(graph)));

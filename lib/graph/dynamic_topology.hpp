@@ -20,6 +20,9 @@ struct StepGraph {
   }
 };
 
+/// The edges of a graph.
+StepGraph step_graph(Graph in_neighbours);
+
 /// A directed graph on ranks that changes from step to step. Pure data, no MPI: the same on all ranks, for any number
 /// of them and any step.
 class DynamicTopology {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "kernels/random.hpp"
 #include "support/trace.hpp"
+#include "window/fingerprint.hpp"
 
 namespace halograd {
 namespace {
@@ -16,72 +16,55 @@ const std::vector<int>& of_rank(const Graph& graph, int rank) {
   return graph[static_cast<std::size_t>(rank)];
 }
 
-std::vector<int> out_neighbours(const Graph& in_neighbours, int rank) {
-  std::vector<int> out;
-  for (int other = 0; other < static_cast<int>(in_neighbours.size()); ++other) {
-    const std::vector<int>& in = of_rank(in_neighbours, other);
-    if (std::binary_search(in.begin(), in.end(), rank)) out.push_back(other);
-  }
-  return out;
-}
-
 std::size_t position(const std::vector<int>& ranks, int rank) {
   return static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
 /// The same graph, once all ranks are known to have come with the same arguments.
-const Graph& checked(const Communicator& comm, const Graph& in_neighbours, std::size_t length, bool force_put) {
-  std::uint64_t hash = random_bits(length, force_put ? 1 : 0);
-  for (const std::vector<int>& in : in_neighbours) {
-    hash = random_bits(hash, in.size());
-    for (const int from : in) hash = random_bits(hash, static_cast<std::uint64_t>(from));
-  }
-  const auto mine = static_cast<std::int64_t>(hash >> 1U);
-  const bool same = comm.smallest(mine) == comm.largest(mine);
-  std::string message;
-  if (in_neighbours.size() != static_cast<std::size_t>(comm.ranks())) {
-    message = "mail window: the graph has " + std::to_string(in_neighbours.size()) + " ranks, the communicator " +
-              std::to_string(comm.ranks());
-  } else if (!same) {
-    message = "mail window: ranks differ in graph, length or force_put";
-  }
-  comm.fail_together(message);
-  return in_neighbours;
+const StepGraph& checked(const Communicator& comm, const StepGraph& graph, std::size_t length,
+                         const TransportOptions& options) {
+  const bool fits = graph.in.size() == static_cast<std::size_t>(comm.ranks());
+  comm.fail_together(fits ? ""
+                          : "mail window: the graph has " + std::to_string(graph.in.size()) +
+                                " ranks, the communicator " + std::to_string(comm.ranks()));
+  require_same(comm,
+               fingerprint({fingerprint(graph.in), length, options.force_put, options.free_carrier == Carrier::send}),
+               "mail window: ranks differ in graph, length, force_put or transport");
+  return graph;
 }
 
 }  // namespace
 
-MailWindow::MailWindow(const Communicator& comm, const Graph& in_neighbours, std::size_t length,
+MailWindow::MailWindow(const Communicator& comm, const StepGraph& graph, std::size_t length,
                        const TransportOptions& options)
     : length_(length),
       mailbox_bytes_(cache_line + whole_lines(length * sizeof(float))),
       transport_(comm,
-                 mailbox_at(checked(comm, in_neighbours, length, options.force_put), comm.rank(),
-                            of_rank(in_neighbours, comm.rank()).size()),
+                 mailbox_at(checked(comm, graph, length, options), comm.rank(), of_rank(graph.in, comm.rank()).size()),
                  options, options.free_carrier),
       clock_(comm),
       injector_(options.inject),
-      edges_(of_rank(in_neighbours, comm.rank()), length * sizeof(float)) {
+      edges_(of_rank(graph.in, comm.rank()), length * sizeof(float)) {
   const int rank = comm.rank();
-  const std::vector<int>& from = of_rank(in_neighbours, rank);
-  const std::vector<int> to = out_neighbours(in_neighbours, rank);
+  const std::vector<int>& from = of_rank(graph.in, rank);
+  const std::vector<int> to = of_rank(graph.out, rank);
   for (std::size_t i = 0; i < from.size(); ++i) {
-    const std::size_t lines_there = of_rank(in_neighbours, from[i]).size();
-    const std::size_t number_there = position(out_neighbours(in_neighbours, from[i]), rank);
+    const std::size_t lines_there = of_rank(graph.in, from[i]).size();
+    const std::size_t number_there = position(of_rank(graph.out, from[i]), rank);
     in_.push_back({{&transport_.peer(from[i]), transport_.counter(cache_line * i),
-                    cache_line * (lines_there + number_there), mailbox_at(in_neighbours, rank, i)}});
+                    cache_line * (lines_there + number_there), mailbox_at(graph, rank, i)}});
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const std::size_t number_there = position(of_rank(in_neighbours, to[i]), rank);
+    const std::size_t number_there = position(of_rank(graph.in, to[i]), rank);
     OutEdge edge{{&transport_.peer(to[i]), transport_.counter(cache_line * (from.size() + i)),
-                  cache_line * number_there, mailbox_at(in_neighbours, to[i], number_there)}};
+                  cache_line * number_there, mailbox_at(graph, to[i], number_there)}};
     if (edge.peer->shared == nullptr) edge.copy.resize(length);
     out_.push_back(std::move(edge));
   }
 }
 
-std::size_t MailWindow::mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const {
-  const std::size_t counters = of_rank(in_neighbours, rank).size() + out_neighbours(in_neighbours, rank).size();
+std::size_t MailWindow::mailbox_at(const StepGraph& graph, int rank, std::size_t number) const {
+  const std::size_t counters = of_rank(graph.in, rank).size() + of_rank(graph.out, rank).size();
   return cache_line * counters + mailbox_bytes_ * number;
 }
 

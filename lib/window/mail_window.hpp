@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "graph/graphs.hpp"
+#include "graph/dynamic_topology.hpp"
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
 #include "mpi/rank_clock.hpp"
@@ -29,10 +29,10 @@ class MailWindow {
     std::int64_t label = 0;
   };
 
-  /// Collective. `in_neighbours` of every rank; `length` floats per message. Throws Error on all ranks where their
-  /// arguments differ, the graph is for another number of ranks, a node has too little shared memory, or MPI grants no
-  /// unified memory model. Destruction is collective too, except while an exception unwinds this rank's stack.
-  MailWindow(const Communicator& comm, const Graph& in_neighbours, std::size_t length, const TransportOptions& options);
+  /// Collective. `length` floats per message. Throws Error on all ranks where their arguments differ, the graph is for
+  /// another number of ranks, a node has too little shared memory, or MPI grants no unified memory model. Destruction
+  /// is collective too, except while an exception unwinds this rank's stack.
+  MailWindow(const Communicator& comm, const StepGraph& graph, std::size_t length, const TransportOptions& options);
 
   /// Edges of this rank are numbered in the order of the ranks at their other ends.
   [[nodiscard]] std::size_t in_edges() const { return in_.size(); }
@@ -76,7 +76,7 @@ class MailWindow {
     std::vector<float> copy{};  // the last message's values, where they do not go by stores
   };
 
-  [[nodiscard]] std::size_t mailbox_at(const Graph& in_neighbours, int rank, std::size_t number) const;
+  [[nodiscard]] std::size_t mailbox_at(const StepGraph& graph, int rank, std::size_t number) const;
 
   std::size_t length_, mailbox_bytes_;
   std::vector<InEdge> in_;

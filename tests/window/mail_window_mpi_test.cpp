@@ -18,14 +18,14 @@
 namespace halograd::mail_window_mpi_test {
 namespace {
 
-Graph graph_of(const std::string& kind) {
+StepGraph graph_of(const std::string& kind, int ranks = all_ranks()) {
   TopologyConfig config;
   config.kind = kind;
-  return make_graph(config, all_ranks());
+  return step_graph(make_graph(config, ranks));
 }
 
-const std::vector<int>& in_neighbours(const Graph& graph) {
-  return graph[static_cast<std::size_t>(this_rank())];
+const std::vector<int>& in_neighbours(const StepGraph& graph) {
+  return graph.in[static_cast<std::size_t>(this_rank())];
 }
 
 /// The number of a message from `rank`; that in its entry i differs for each message and each entry.
@@ -54,7 +54,8 @@ double total(double mine) {
 /// What one rank reads: each message must be the one after the last of its edge, and whole until it is released.
 class Reader {
  public:
-  Reader(MailWindow& window, const Graph& graph) : window_(window), from_(in_neighbours(graph)), read_(from_.size()) {}
+  Reader(MailWindow& window, const StepGraph& graph)
+      : window_(window), from_(in_neighbours(graph)), read_(from_.size()) {}
 
   void read_all() {
     for (std::size_t edge = 0; edge < from_.size(); ++edge) {
@@ -97,7 +98,7 @@ class Mail : public testing::TestWithParam<std::tuple<std::string, std::string>>
     options_.force_put = way_ != "store";
     options_.free_carrier = way_ == "put" ? Carrier::put : Carrier::send;
   }
-  const Graph graph_ = graph_of(std::get<0>(GetParam()));
+  const StepGraph graph_ = graph_of(std::get<0>(GetParam()));
   const std::string way_ = std::get<1>(GetParam());
   TransportOptions options_;
 };
@@ -196,12 +197,13 @@ TEST(MailWindow, RefusesOtherLengthsAndReleasesOfNothing) {
 }
 
 TEST(MailWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
-  const Graph graph = graph_of("ring");
-  Graph larger = graph;
-  larger.emplace_back();
-  EXPECT_THROW(MailWindow(MPI_COMM_WORLD, larger, 4, {}), Error);
+  const StepGraph graph = graph_of("ring");
+  EXPECT_THROW(MailWindow(MPI_COMM_WORLD, graph_of("ring", all_ranks() + 1), 4, {}), Error);
   if (all_ranks() == 1) return;
   EXPECT_THROW(MailWindow(MPI_COMM_WORLD, graph, this_rank() == 0 ? 5 : 4, {}), Error);
+  TransportOptions other;
+  if (this_rank() == 0) other.free_carrier = Carrier::put;
+  EXPECT_THROW(MailWindow(MPI_COMM_WORLD, graph, 4, other), Error);
   if (all_ranks() == 2) return;  // two ranks have one graph
   EXPECT_THROW(MailWindow(MPI_COMM_WORLD, this_rank() == 0 ? graph_of("line") : graph_of("complete"), 4, {}), Error);
 }
