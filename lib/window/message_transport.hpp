@@ -38,7 +38,7 @@ class MessageTransport {
   void write(int rank, std::size_t offset, HostVector<const float> values);
   /// Writes up to four numbers, each by one atomic store: who reads a new one finds all that was written before it.
   void write(int rank, std::size_t offset, std::span<const std::int64_t> numbers);
-  /// Whether all that was written to a peer has left, so that its origin may change. Moves nothing else on.
+  /// Whether all that was written to a peer has left, so that its values may change. Moves nothing else on.
   bool has_sent(int rank);
   bool has_sent();  ///< to every peer
 

@@ -45,7 +45,7 @@ inline constexpr Transport transports[] = {
 constexpr const Transport& sending_transport() {
   return transports[2];
 }
-/// Ends the message that refuses them.
+/// Why messages are refused where nobody would receive them.
 constexpr const char* no_receiver = "messages need the thread that comm.progress_us = 0 forbids";
 
 /// How halos travel, through whichever window.
