@@ -168,7 +168,7 @@ TEST(Waiting, SlackTakesUpMostOfTheSpread) {
 }
 
 TEST(Waiting, EventsTakeAsLongAsTheModelSays) {
-  constexpr long steps = 20000;
+  constexpr long steps = 5000;
   const Unevenness uneven{0.2, 1};
   for (const char* kind : {"ring", "exponential", "one_peer_exponential", "star"}) {
     for (const double hidden : {0.0, 1.0}) {

@@ -26,8 +26,6 @@
 namespace halograd::stale_halo_mpi_test {
 namespace {
 
-constexpr long reads_of_all_ranks = 1'000'000;
-
 Topology topology_of(const std::string& kind) {
   TopologyConfig config;
   config.kind = kind;
@@ -54,7 +52,7 @@ struct Reads {
 
 class StaleHalo : public testing::TestWithParam<std::tuple<int, std::string>> {};
 
-TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
+TEST_P(StaleHalo, NoCopyIsTornAtFullSpeed) {
   constexpr std::size_t length = 1024;
   const Topology topology = topology_of("ring");
   const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
@@ -70,9 +68,9 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
   std::vector<float> weights(length), copy(length);
   const Buffer<float> device_weights("weights", on_device ? length : 0), device_copy("copy", on_device ? length : 0);
   std::vector<std::int64_t> have(in.size(), 0);
-  // A put needs its target inside MPI: on more ranks than cores it takes long, and few copies are new.
-  const long fewer = way != "store" ? (all_ranks() <= 2 ? 10 : 50) : 1;
-  const long reads = reads_of_all_ranks / all_ranks() / fewer;
+  // On more ranks than cores few copies are new. A put needs its target inside MPI, which takes longer still.
+  const long reads_of_all_ranks = (all_ranks() <= 2 ? 1'000'000 : 200'000) / (way == "store" ? 1 : 10);
+  const long reads = reads_of_all_ranks / all_ranks();
   Reads mine;
   std::int64_t version = 0;
   for (long read = 0; read < reads; ++read) {
@@ -109,13 +107,17 @@ TEST_P(StaleHalo, NoneOfAMillionCopiesIsTornAtFullSpeed) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<StaleHalo::ParamType>& instance) {
+  return std::get<1>(instance.param);
+}
+
 INSTANTIATE_TEST_SUITE_P(Edges, StaleHalo,
-                         testing::Combine(testing::Values(2, 3),
+                         testing::Combine(testing::Values(2),
                                           testing::Values("store", "put", "free_put", "free_send", "device")),
-                         [](const auto& instance) {
-                           return "slots" + std::to_string(std::get<0>(instance.param)) + "_" +
-                                  std::get<1>(instance.param);
-                         });
+                         name_of);
+// How halos travel is the same; a reader has more time before its slot is written again.
+INSTANTIATE_TEST_SUITE_P(ThreeSlots, StaleHalo,
+                         testing::Combine(testing::Values(3), testing::Values("store", "free_put")), name_of);
 
 constexpr std::size_t large = std::size_t{1} << 20U;  // floats that no MPI sends before they are received
 
@@ -191,7 +193,7 @@ TEST(BackPressure, AReaderThatIsLateHoldsUpItsOwnEdgeOnly) {
   meet(window);
 }
 
-// The other side of the million copies: with one slot and no second look at the counter, the same traffic is torn.
+// The other side of those copies: with one slot and no second look at the counter, the same traffic is torn.
 TEST(OneSlotUnchecked, IsTorn) {
   if (all_ranks() != 2) GTEST_SKIP() << "a writer and a reader";
   constexpr std::size_t length = 16384, data_at = 64;
@@ -294,7 +296,7 @@ TEST(StaleNeighbourAverager, WithoutABoundNobodyWaitsForASlowRank) {
   if (this_rank() != 0) steps(*averager, weights, 0, 500);  // rank 0 has not begun
   EXPECT_EQ(averager->wait_seconds(), 0);
   Communicator(MPI_COMM_WORLD).barrier();
-  if (this_rank() == 0) steps(*averager, weights, 0, 5);  // and ends before the others have
+  if (this_rank() == 0) steps(*averager, weights, 0, 5);  // with halos of the others, who make no steps now
 }
 
 TEST(StaleNeighbourAverager, LeavesALateRankOutAndTakesItBack) {
