@@ -5,9 +5,11 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "mpi/wait.hpp"
@@ -19,13 +21,16 @@ namespace {
 
 using Make = std::unique_ptr<AllReduce> (*)(const Communicator&);
 
+constexpr double most_seconds = 60;  // of a sum
+
 class AllReduceTest : public testing::TestWithParam<Make> {
  protected:
   AllReduceTest() : all_reduce_(GetParam()(comm_)) {}
 
   void finish(std::int64_t number) {
     PolitePause pause;
-    while (!all_reduce_->has_ended(number)) pause();
+    while (!all_reduce_->has_ended(number) && pause.seconds() < most_seconds) pause();
+    ASSERT_TRUE(all_reduce_->has_ended(number));
   }
 
   Communicator comm_{MPI_COMM_WORLD};
@@ -36,9 +41,11 @@ HostVector<float> view(std::vector<float>& values) {
   return HostVector<float>(values.data(), values.size());
 }
 
+constexpr std::size_t period = 1009;  // after which values come again
+
 /// Whole numbers that floats add up without an error.
 float value(int rank, std::size_t i) {
-  return static_cast<float>((i * 31 + static_cast<std::size_t>(rank) * 17) % 1009);
+  return static_cast<float>((i * 31 + static_cast<std::size_t>(rank) * 17) % period);
 }
 
 std::vector<float> values_of(int rank, std::size_t length) {
@@ -48,10 +55,11 @@ std::vector<float> values_of(int rank, std::size_t length) {
 }
 
 std::vector<float> plain_sum(std::size_t length) {
-  std::vector<float> sum(length);
+  std::vector<float> of_a_period(period), sum(length);
   for (int rank = 0; rank < all_ranks(); ++rank) {
-    for (std::size_t i = 0; i < length; ++i) sum[i] += value(rank, i);
+    for (std::size_t i = 0; i < period; ++i) of_a_period[i] += value(rank, i);
   }
+  for (std::size_t i = 0; i < length; ++i) sum[i] = of_a_period[i % period];
   return sum;
 }
 
@@ -82,9 +90,9 @@ TEST_P(AllReduceTest, GivesAllRanksTheSameBitsInEachRun) {
   for (int run = 0; run < 3; ++run) {
     std::vector<float> values = values_of(this_rank(), 300'007);
     for (float& each : values) each = 1 / (each + 0.7F);
-    // Ranks begin in another order each time, with a thread that moves sums on beside them and without.
-    for (int i = 0; i < (this_rank() * 7 + run * 5) % all_ranks(); ++i) all_reduce_->move_on();
     const std::unique_ptr<ProgressThread> progress = run == 1 ? std::make_unique<ProgressThread>(comm_, 50) : nullptr;
+    // Ranks begin in another order each time, with a thread that moves sums on beside them and without.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5) * ((this_rank() * 7 + run * 5) % all_ranks()));
     finish(all_reduce_->start(view(values)));
     if (run == 0) {
       first = values;
@@ -111,8 +119,10 @@ TEST(RingAllReduce, IsMovedOnByAProgressThread) {
   const std::int64_t number = all_reduce->start(view(values));
   const std::atomic_ref<float> last(values.back());
   PolitePause pause;
-  while (last.load() != static_cast<float>(all_ranks())) pause();
-  while (!all_reduce->has_ended(number)) pause();
+  while (last.load() != static_cast<float>(all_ranks()) && pause.seconds() < most_seconds) pause();
+  EXPECT_EQ(last.load(), static_cast<float>(all_ranks()));
+  while (!all_reduce->has_ended(number) && pause.seconds() < 2 * most_seconds) pause();
+  EXPECT_TRUE(all_reduce->has_ended(number));
 }
 
 }  // namespace
