@@ -1,9 +1,11 @@
+// The driver of tests whose ranks share cores: a library that is loaded before MPI. yielding_progress_mpi_test.cpp is
+// its test.
 #include <dlfcn.h>
 #include <sched.h>
 
 #include <atomic>
 
-/// How often the core was given away, for yielding_progress_mpi_test.cpp.
+/// How often the core was given away.
 extern "C" {
 std::atomic<long> halograd_test_yields{0};
 }
