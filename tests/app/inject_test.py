@@ -97,9 +97,13 @@ class Injected(ProgramTest):
         self.assertGreaterEqual(edges["least_delay_seconds"][edges["halos"] > 0].min(), 2e-3)
 
     def test_losses(self):
-        edges, _ = self.edges(2, free=True, comm__inject__drop_fraction=0.5, averager__staleness=-1, comm__slots=4)
+        # Computing takes long against reading, so that halos are passed over because they are lost.
+        edges, _ = self.edges(2, free=True, comm__inject__drop_fraction=0.5, comm__inject__compute_us=5000,
+                              averager__staleness=-1, comm__slots=4)
         self.assertEqual(edges["epoch"].tolist(), [0, 0, 1, 1])
-        self.assertLess(edges["halos"].sum(), 2 * 2 * STEPS)
+        halos, skipped = edges["halos"].sum(), edges["skipped"].sum()
+        self.assertGreater(halos, 0)
+        self.assertLess(halos, 0.75 * (halos + skipped))
         self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5),
                     words=["comm.inject.drop_fraction loses halos", "a rank waits for them without end"])
         self.refuse("train", self.run_file, *sets(comm__inject__drop_fraction=0.5, averager__name="allreduce"),

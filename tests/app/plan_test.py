@@ -37,10 +37,12 @@ class Plan(ProgramTest):
         self.assertLess(result["recommended"]["step_seconds"], allreduce["step_seconds"] / 2)
 
     def test_the_batch_is_bounded_by_the_noise_scale(self):
-        result = self.plan("--nodes", 4)
+        result = self.plan("--nodes", 4, "--batch", "8,32,256")
         self.assertIn("gradient noise scale", result["most_batch_reason"])
-        refused = [each for each in result["candidates"] if 4 * each["batch_per_rank"] > result["most_batch"]]
-        self.assertTrue(all(each["refused"] for each in refused if each["batch_per_rank"] > 8))
+        too_large = [each for each in result["candidates"]
+                     if 4 * each["batch_per_rank"] > result["most_batch"] and each["batch_per_rank"] > 8]
+        self.assertTrue(too_large, result["most_batch"])
+        self.assertTrue(all(each["refused"] for each in too_large))
 
     def test_a_given_bound(self):
         out = self.succeed(*DIGITS_PLAN, "--nodes", 4, "--max-batch", 40)
