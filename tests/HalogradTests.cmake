@@ -170,12 +170,16 @@ function(halograd_add_tests folder label)
     halograd_test_labels(labels ${stem} ${label})
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
     # Whole programs run two at a time, for they wait much; alone run clusters of some twenty processes, and tests that hold
-    # the program to a bound in seconds.
+    # the program to a bound in seconds. Faults of a network and limits of Slurm are waited for: these tests begin first, so
+    # that there are others to run beside them.
     set(processors 1)
-    if(label MATCHES "^(slurm|network)$" OR stem MATCHES "^(death|compare_pytorch)_test$")
+    set(cost 0)
+    if(label MATCHES "^(slurm|network)$" AND stem MATCHES "^(faults|limits)")
+      set(cost 60)
+    elseif(label MATCHES "^(slurm|network)$" OR stem MATCHES "^(clocks|death|compare_pytorch)_test$")
       set(processors 4)
     endif()
-    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} TIMEOUT 900
+    set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} COST ${cost} TIMEOUT 900
       SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   endforeach()
 endfunction()

@@ -23,17 +23,8 @@ FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT, "push_sum": PUSH_SUM
 RANKS = 4
 
 
-def slow_rank(rank, compute_us=20000, factor=4):
+def slow_rank(rank, compute_us=5000, factor=4):
     return sets(comm__inject__compute_us=compute_us, comm__inject__slow_rank=rank, comm__inject__slow_factor=factor)
-
-
-def booked_seconds(metrics, rank):
-    """What a rank's time went into, by kind."""
-    own = metrics["step/rank"] == rank
-    kinds = {kind: metrics[f"step/{kind}_seconds"][own].sum() for kind in ("data", "wait", "compute", "update")}
-    kinds["evaluation"] = metrics["epoch/evaluation_seconds"][:, rank].sum()
-    kinds["wait"] += metrics["epoch/wait_seconds"][:, rank].sum()
-    return kinds
 
 
 class FreePace(ProgramTest):
@@ -68,28 +59,6 @@ class FreePace(ProgramTest):
                 attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
                 self.assertEqual(attributes, {"step": 8 * STEPS, "epoch": 8, "step_in_epoch": 0}, label)
                 self.assertEqual(file.attrs["mean_model_accuracy"], metrics["epoch/mean_model_accuracy"][-1], label)
-
-    def test_whatever_waits_is_booked_as_waiting(self):
-        """Times inside against the clock outside; injected computing makes both long against all that is not booked."""
-        for label, words, waits in [("lockstep", sets(averager__name="allreduce"), (0.5, 0.95)), ("free", STALE, (0, 0.4))]:
-            words = [*words, *slow_rank(1, 40000), *sets(training__epochs=2)]
-            begin = time.monotonic()
-            self.succeed("train", DIGITS, *words, "--check", ranks=RANKS)
-            starting = time.monotonic() - begin
-            begin = time.monotonic()
-            self.train(*words)
-            wall = time.monotonic() - begin
-            metrics = self.metrics()
-            for rank in range(RANKS):
-                kinds = booked_seconds(metrics, rank)
-                booked = sum(kinds.values())
-                shown = f"{label}, rank {rank}: {kinds}; outside {wall:.2f} s, of which {starting:.2f} s to start"
-                self.assertLess(booked, wall, shown)
-                self.assertGreater(booked, wall - 3 * starting - 0.2 * wall, shown)
-                share = kinds["wait"] / booked
-                if rank != 1:
-                    self.assertTrue(waits[0] <= share <= waits[1], shown)
-            print(f"{label}: wall {wall:.2f} s, booked {booked:.2f} s, start {starting:.2f} s")
 
     def test_checkpoints_within_epochs(self):
         """Whoever resumes from one trains on the rest of the images, each once; on any number of ranks, in any way."""
