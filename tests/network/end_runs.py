@@ -1,13 +1,14 @@
-"""Runs that end: with which status, and how long after their last epoch; shared by the short and the long test."""
+"""Runs that end: with which status, and how long after their last line; shared by the short and the long test."""
 
 from lab import CannotRun
 from lab_slurm import LabSlurm
 from lab_tests import DIGITS, PROGRAM, LabTest, sets
 
 EPOCHS = 2
-LAST_EPOCH = rf"^ +{EPOCHS}/{EPOCHS} "
-LIMIT = 15  # seconds from the last epoch to the end
 REQUEUE = 75
+# Status: the line after which such a run has nothing left to do but to end.
+LAST_LINES = {0: rf"^ +{EPOCHS}/{EPOCHS} ", REQUEUE: "^Stopped by the time limit"}
+LIMIT = 15  # seconds from that line to the end
 DONE = sets(training__epochs=EPOCHS)
 STOPPED = sets(training__epochs=100000, training__time_limit=1)
 REFUSED = sets(data__path="/nowhere")
@@ -45,4 +46,5 @@ class EndRuns(LabTest):
             self.assertEqual(result.status, status, f"run {number + 1} of {runs}\n{run.text()}")
             if status == 0:
                 self.assertEqual(result.err, "")
-                self.assertLess(result.seconds - run.when(LAST_EPOCH), limit, f"run {number + 1}\n{run.text()}")
+            if status in LAST_LINES:
+                self.assertLess(result.seconds - run.when(LAST_LINES[status]), limit, f"run {number + 1}\n{run.text()}")

@@ -7,7 +7,7 @@
 Each host is a network namespace with a host name, a /dev/shm and one interface of its own, whose rate is limited in both
 directions. A bridge in a further namespace joins them. All processes of the cluster lie in a process namespace, which the
 kernel ends with everything in it when its first process ends; that one ends with its standard input, and so with the
-program that uses this module, however that ends. Nothing is left behind.
+program that uses this module, however that ends; the cluster's folder goes with it. Nothing is left behind.
 
 Needs root, iproute2 and util-linux; CannotRun says what is missing.
 """
@@ -40,6 +40,8 @@ mount --rbind /sys/fs/cgroup /mnt
 echo "$number"
 exec cat
 """
+# Runs a command, and then removes the folder that it worked in.
+IN_FOLDER = 'folder=$1; shift; "$@"; exec rm -rf "$folder"'
 # In a host's network namespace, with a new /sys: gives a command the rest of what makes a host.
 AS_HOST = 'hostname "$0" && mount -t tmpfs shm /dev/shm && mount --rbind /mnt /sys/fs/cgroup && exec "$@"'
 # Takes the place of ssh for a launcher: skips options, takes the host, and runs the rest there.
@@ -129,6 +131,9 @@ class Lab:
                 if delay_ms > 0:
                     self._inside("tc", "-n", self.names[host], "qdisc", "add", "dev", "eth0", "parent", "1:",
                                  "netem", "delay", f"{delay_ms}ms")
+        except RuntimeError as reason:  # a kernel without bridges, rates or delays
+            self.close()
+            raise CannotRun(str(reason)) from reason
         except BaseException:
             self.close()
             raise
@@ -161,7 +166,8 @@ class Lab:
             f"{address} {name}\n" for address, name in zip(self.addresses, self.names)))
         self.remote_shell = self._write("remote_shell.sh", REMOTE_SHELL)
         self.first = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-ec", FIRST_PROCESS, "sh", hosts],
+            ["sh", "-c", IN_FOLDER, "sh", self.folder, "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+             "sh", "-ec", FIRST_PROCESS, "sh", hosts],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
         self.number = self.first.stdout.readline().strip()
         if not self.number.isdigit():
@@ -184,7 +190,7 @@ class Lab:
         done = subprocess.run(self._entering(*words), stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
                               timeout=60, check=False)
         if done.returncode != 0:
-            raise CannotRun(f"{' '.join(words)}: {done.stderr.strip()}")
+            raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
     def set_rate(self, host, mbit):

@@ -2,7 +2,7 @@
 """Every averager trains on four hosts to what it trains to on one, and its bytes go through the network."""
 
 from lab_tests import main
-from training_runs import TrainingRuns
+from training_runs import AVERAGERS, TrainingRuns
 
 
 class Training(TrainingRuns):
@@ -12,7 +12,7 @@ class Training(TrainingRuns):
         self.check_all_are_there()
 
     def test_four_hosts(self):
-        self.check_averagers(4)
+        self.check_averagers(AVERAGERS, 4)
 
 
 if __name__ == "__main__":
