@@ -8,10 +8,10 @@ from lab import CannotRun
 
 PROGRAMS = ["munged", "mungekey", "slurmctld", "slurmd", "srun", "sinfo"]
 SECONDS = 1800  # after which the daemons end by themselves
+COMMON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "slurm", "common.conf")
 
 CONFIGURATION = """ClusterName=lab
 SlurmctldHost={first}
-SlurmUser=root
 AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool_%n
@@ -19,16 +19,6 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/%n.log
-MailProg=/bin/true
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-MpiDefault=none
-ReturnToService=2
-SlurmdParameters=config_overrides
 NodeName={names} CPUs={cpus} RealMemory=1024
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -47,8 +37,8 @@ class LabSlurm:
         os.chmod(lab.folder, 0o755)  # munged asks for folders that others may read
         os.makedirs(os.path.join(self.folder, "state"))
         self.environment = {"PATH": path, "SLURM_CONF": os.path.join(self.folder, "slurm.conf")}
-        with open(self.environment["SLURM_CONF"], "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION.format(folder=self.folder, first=lab.names[0], names=",".join(lab.names), cpus=cpus))
+        with open(self.environment["SLURM_CONF"], "w", encoding="utf-8") as file, open(COMMON, encoding="utf-8") as common:
+            file.write(common.read() + CONFIGURATION.format(folder=self.folder, first=lab.names[0], names=",".join(lab.names), cpus=cpus))
         key, socket = (os.path.join(self.folder, name) for name in ("munge.key", "munge.socket"))
         self._do("mungekey", "--create", f"--keyfile={key}")
         self._launch(0, "munged", "--foreground", f"--key-file={key}", f"--socket={socket}",

@@ -91,11 +91,10 @@ write_configuration() {
   host=$(own_name)
   port=$(free_ports)
   memory=$(awk '/^MemTotal:/ {print int($2 / 1024)}' /proc/meminfo)
-  cat >"$folder/slurm.conf" <<END
+  cat "$(dirname "${BASH_SOURCE[0]}")/common.conf" - >"$folder/slurm.conf" <<END
 ClusterName=halograd
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
-SlurmUser=root
 # A requeued job waits until its old credential has expired.
 AuthInfo=socket=$folder/munge.socket,cred_expire=5
 StateSaveLocation=$folder/state
@@ -106,23 +105,12 @@ SlurmctldPidFile=$folder/state/slurmctld.pid
 SlurmdPidFile=$folder/spool/%n.pid
 SlurmctldLogFile=$folder/log/slurmctld.log
 SlurmdLogFile=$folder/log/%n.log
-MailProg=/bin/true
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
 # Heterogeneous jobs are started by the backfill scheduler alone: let it look often.
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=1,sched_interval=2,bf_interval=1,bf_hetjob_immediate
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-MpiDefault=none
 KillWait=10
 MinJobAge=1800
-ReturnToService=2
 GresTypes=gpu
-# The nodes claim what this machine may not have.
-SlurmdParameters=config_overrides
 END
   for node in 1 2; do
     printf 'NodeName=node%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d Gres=gpu:%d\n' \
