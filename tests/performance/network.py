@@ -5,7 +5,7 @@
     network.py --program build/openmp/halograd [--hosts 4] [--rate 1000] [--network resnet18] [--batch 2] [--steps 12]
                [--run NAME "averager.name=neighbour topology.kind=one_peer_exponential"]...
 
-Medians over the steps of one run, without the first three; MB per step that the busiest host sends, from the counter of its
+Medians over each rank's own steps in one run, without the first three, and their mean over ranks; MB per step that the busiest host sends, from the counter of its
 interface and less what a run without any exchange sends, beside what the start table says. Hosts share the cores of this
 machine, so the time to compare with is that of as many ranks without an exchange. The images are synthetic, of 32 x 32 x 3.
 Needs root; PyTorch's rows need torch.
@@ -14,18 +14,14 @@ Needs root; PyTorch's rows need torch.
 import argparse
 import os
 import re
-import statistics
 import sys
 import tempfile
 import time
 
-import h5py
 import numpy as np
 
+from runs import CannotRun, Lab, step_seconds, train, write_run_file
 from torch_networks import networks
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network"))
-from lab import CannotRun, Lab  # noqa: E402
 
 WARM_UP = 3  # steps
 CONFIGURATIONS = {
@@ -37,37 +33,26 @@ CONFIGURATIONS = {
     "neighbour, ring, int8": "averager.name=neighbour averager.codec=int8",
 }
 HOOKS = ["fp32", "bf16", "powersgd"]
-RUN_FILE = """name = "run"
-training.epochs = 1
-training.batch = {batch}
-training.threads = 1
-data.format = "synthetic"
-data.synthetic_train = {images}
-data.synthetic_test = 16
-data.synthetic_shape = [32, 32, 3]
-network.name = "{network}"
-output.checkpoint_epochs = 0
-output.print_steps = 0
-"""
+
+
+def median(steps):
+    """Of the seconds of each rank's steps: the mean over ranks of their medians."""
+    return float(np.mean([np.median(own) for own in steps if len(own) > 0]))
 
 
 def halograd(lab, arguments, ranks, settings):
-    """Median seconds per step, megabytes per step by the start table and by the interface."""
+    """Seconds per step, megabytes per step by the start table and by the interface."""
     with tempfile.TemporaryDirectory() as folder:
-        batch = arguments.batch * ranks
-        with open(os.path.join(folder, "run.toml"), "w", encoding="utf-8") as file:
-            file.write(RUN_FILE.format(batch=batch, images=batch * arguments.steps, network=arguments.network))
+        run_file = write_run_file(folder, f'network.name = "{arguments.network}"', (32, 32, 3), arguments.batch * ranks,
+                                  arguments.steps)
         before = [lab.sent_bytes(host) for host in range(ranks)]
-        words = [word for setting in settings.split() for word in ("--set", setting)]
-        result = lab.run([arguments.program, "train", "run.toml", *words], folder=folder, hosts=ranks,
-                         timeout=arguments.limit)
-        if result.status != 0:
-            return None, result.err.strip().splitlines()[-1:]
+        try:
+            out = train(lab, arguments.program, run_file, settings.split(), hosts=ranks, timeout=arguments.limit)
+        except RuntimeError as error:
+            return None, str(error).split()
         sent = max(lab.sent_bytes(host) - bytes_before for host, bytes_before in enumerate(before))
-        with h5py.File(os.path.join(folder, "runs/run/metrics.h5"), "r") as file:
-            rate = file["step/images_per_second"][()].reshape(arguments.steps, -1)
-        seconds = np.median(arguments.batch / rate[WARM_UP:].min(axis=1))
-        said = re.search(r"exchange +([\d.]+) (\w+) sent", result.out)
+        seconds = median(step_seconds(run_file, arguments.batch, WARM_UP))
+        said = re.search(r"exchange +([\d.]+) (\w+) sent", out)
         model = float(said.group(1)) * {"B": 1e-6, "kB": 1e-3, "MB": 1, "GB": 1e3}[said.group(2)] if said else 0
         return seconds, (model, sent / arguments.steps / 1e6)
 
@@ -111,7 +96,7 @@ def ddp(lab, arguments, ranks, hook):
         return None, results[0].err.strip().splitlines()[-1:]
     sent = max(lab.sent_bytes(host) - bytes_before for host, bytes_before in enumerate(before))
     steps = [[float(text) for text in re.findall(r"^step (\S+)", result.out, re.M)][WARM_UP:] for result in results]
-    return statistics.median(map(max, zip(*steps))), (None, sent / arguments.steps / 1e6)
+    return median(steps), (None, sent / arguments.steps / 1e6)
 
 
 def print_row(name, measured, computing, other_bytes=0):

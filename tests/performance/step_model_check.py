@@ -22,26 +22,14 @@ import subprocess
 import sys
 import tempfile
 
-import h5py
 import numpy as np
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network"))
-from lab import CannotRun, Lab  # noqa: E402: in the folder that was just named
+from runs import ENVIRONMENT, CannotRun, Lab, chosen, sets, step_seconds, train, write_run_file
 
-RUN_FILE = """name = "run"
-training.epochs = 1
-training.batch = {ranks}
-training.threads = 1
-data.format = "synthetic"
-data.synthetic_train = {images}
-data.synthetic_test = {ranks}
-data.synthetic_shape = [16, 16, 1]
-network.name = "wide"
+NETWORK = """network.name = "wide"
 network.layer = [{{type = "flatten"}}, {{type = "dense", channels = {width}}}, {{type = "relu"}}, {{type = "dense", channels = 10}}]
-output.checkpoint_epochs = 0
 """
 WARM_UP, COUNTED = 4, 16  # steps; the most that plan takes from one exchange to the next is 16
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "OMP_WAIT_POLICY": "passive"}
 # name: the averager's keys, the row of simulate's table
 WAYS = {
     "ring": ([], ("neighbour", "ring")),
@@ -57,10 +45,6 @@ WAYS = {
     "ring, free": (["averager.staleness=-1"], ("neighbour", "ring")),
     "allreduce": (["averager.name=allreduce"], ("ring_allreduce", "")),
 }
-
-
-def sets(words):
-    return [each for word in words for each in ("--set", word)]
 
 
 class Check:
@@ -85,24 +69,16 @@ class Check:
         return [float(each.group(1)) for each in found]
 
     def write_run_file(self):
-        path = os.path.join(self.folder, "run.toml")
-        with open(path, "w", encoding="utf-8") as file:
-            images = self.hosts * (WARM_UP + COUNTED)
-            file.write(RUN_FILE.format(ranks=self.hosts, images=images, width=self.arguments.width))
-        return path, ["--set", f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
+        network = NETWORK.format(width=self.arguments.width)
+        path = write_run_file(self.folder, network, (16, 16, 1), batch=self.hosts, steps=WARM_UP + COUNTED)
+        return path, [f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
 
     def measured(self, words):
         """Milliseconds of a step."""
         path, compute = self.write_run_file()
-        command = [self.arguments.program, "train", path, "--overwrite", *compute, *sets(words)]
-        run = self.lab.start(self.lab.mpich(command), self.folder, ENVIRONMENT, timeout=120)
-        run.until("resolved run file", timeout=120)  # the last line; old MPIs may hang after it
-        self.lab.end_all()
-        run.wait()
-        with h5py.File(os.path.join(self.folder, "runs/run/metrics.h5")) as file:
-            rates = file["step/images_per_second"][()]
-        # At a free pace a fast rank makes more steps than a slow one, whose row is not a number then.
-        return 1e3 * float(np.mean([np.mean(1 / rank[np.isfinite(rank)][WARM_UP:]) for rank in rates.T]))
+        train(self.lab, self.arguments.program, path, [*compute, *words])
+        # At a free pace a slow rank may have made no step after the first ones.
+        return 1e3 * float(np.mean([own.mean() for own in step_seconds(path, 1, WARM_UP) if own.size > 0]))
 
     def predicted(self, words, row, compute_ms):
         table = os.path.join(self.folder, "table.csv")
@@ -119,7 +95,7 @@ class Check:
     def planned(self):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
         path, compute = self.write_run_file()
-        command = [self.arguments.program, "plan", "--data", path, *compute, "--batch", "1", "--max-batch", str(self.hosts), "--nodes",
+        command = [self.arguments.program, "plan", "--data", path, *sets(compute), "--batch", "1", "--max-batch", str(self.hosts), "--nodes",
                    str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
                    "--threads", "1", "--json"]
         plan = json.loads(subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=100,
@@ -140,7 +116,7 @@ def main():
     parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
     parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
     arguments = parser.parse_args()
-    chosen = arguments.ways.split(";") if arguments.ways else list(WAYS)
+    names = chosen(parser, arguments.ways, WAYS)
     print("| hosts | Mbit/s | MB/s, us measured | averaging | predicted ms | measured ms | apart |\n|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for hosts in map(int, arguments.hosts.split(",")):
@@ -154,7 +130,7 @@ def main():
                     network = f"{1000 * check.bandwidth_gb:.1f}, {check.latency_us:.0f}"
                     print(f"| {hosts} | {rate:g} | {network} | none |  | {compute:.1f} | |", flush=True)
                     cases = check.planned() if arguments.plan else [
-                        (name, WAYS[name][0], check.predicted(*WAYS[name], compute)) for name in chosen]
+                        (name, WAYS[name][0], check.predicted(*WAYS[name], compute)) for name in names]
                     steps = []
                     for name, words, model in cases:
                         steps.append(check.measured(words))
@@ -167,4 +143,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RuntimeError as error:
+        sys.exit(f"step_model_check: {error}")

@@ -2,7 +2,8 @@
 """What one slow rank costs: seconds of the whole program, and until the mean model is good, with and without it.
 
     straggler.py [RUN_FILE] [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 4]
-                 [--compute-ms 50] [--epochs 6] [--target 97] [--set KEY=VALUE ...] [--ways NAME,NAME]
+                 [--compute-ms 50] [--epochs 6] [--target 97] [--set KEY=VALUE ...]
+                 [--ways "allreduce; neighbour, lockstep"]
 
 For each way of averaging: the program's time from its start to its end by this script's clock, with all ranks alike and
 with rank 1 `--factor` times slower, and when the first line came whose mean model has reached `--target` per cent of the
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from runs import chosen, sets
 
 INPUTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "inputs")
 WAYS = {
@@ -37,7 +40,7 @@ def run(arguments, folder, words, slow):
         words += ["comm.inject.slow_rank=1", f"comm.inject.slow_factor={arguments.factor}"]
     begin, reached = time.monotonic(), None
     command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--overwrite",
-               *(word for each in words for word in ("--set", each))]
+               *sets(words)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8") as process:
         for line in process.stdout:
             row = ROW.match(line)
@@ -63,18 +66,16 @@ def main():
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--target", type=float, default=97)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--ways", default=",".join(WAYS), help="separated by commas and no blanks: names before the comma do")
+    parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
     arguments = parser.parse_args()
-    asked = arguments.ways.split(",")
+    ways = chosen(parser, arguments.ways, WAYS)
     print(f"| {arguments.ranks} ranks, {arguments.epochs} epochs, one rank {arguments.factor:g} times slower "
           f"| all alike, s | one slow, s | ratio | to {arguments.target:g} %: all alike, s | one slow, s |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, words in WAYS.items():
-            if name.split(",")[0] not in asked and name not in arguments.ways:
-                continue
-            even, even_reached = run(arguments, folder, words, False)
-            slow, slow_reached = run(arguments, folder, words, True)
+        for name in ways:
+            even, even_reached = run(arguments, folder, WAYS[name], False)
+            slow, slow_reached = run(arguments, folder, WAYS[name], True)
             print(f"| {name} | {even:.1f} | {slow:.1f} | {slow / even:.2f} | {text(even_reached)} | {text(slow_reached)} |",
                   flush=True)
 
