@@ -97,15 +97,18 @@ class Run:
         return np.arange(1, self.epochs + 1) if against == "epochs" else np.cumsum(self.epoch["seconds"])
 
     def wait_shares(self, names=("wait_seconds", "data_seconds")):
-        """Share of each epoch's steps that ranks spent waiting, mean over ranks."""
+        """Share of each epoch's steps, and of waiting between them, that ranks spent waiting, mean over ranks."""
         waited = sum(self.seconds_by_epoch(name) for name in names)
         return waited / np.maximum(sum(self.seconds_by_epoch(column) for _, column, _ in TIMES), 1e-12)
 
     def seconds_by_epoch(self, name):
-        """Mean over the ranks of a time's sum over each epoch's steps, in seconds."""
+        """Mean over the ranks of a time's sum over each epoch's steps, and of what was outside of them, in seconds."""
         ends = np.minimum(self.epoch["steps"], len(self.step[name]))
         starts = np.concatenate(([0], ends[:-1]))
-        return np.array([self._mean_of_sums(self.step[name][begin:end]) for begin, end in zip(starts, ends)])
+        seconds = np.array([self._mean_of_sums(self.step[name][begin:end]) for begin, end in zip(starts, ends)])
+        if name in self.epoch:
+            seconds += np.nanmean(self.epoch[name], axis=1)
+        return seconds
 
     @staticmethod
     def _mean_of_sums(rows):

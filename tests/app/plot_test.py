@@ -52,6 +52,23 @@ class Plot(ProgramTest):
         self.assertEqual(rows[1][1:4], ["1", "1", str(steps)])
         self.assertIn(f"{accuracy:.2f}", rows[1])
 
+    def test_waiting_between_steps_is_waiting(self):
+        def wait_per_cent():
+            result = self.plot("runs/synthetic", "--table")
+            self.assertEqual((result.status, result.err), (0, ""))
+            head, row = result.out.splitlines()
+            return float(row[:head.index("wait %") + len("wait %")].split()[-1])
+
+        with h5py.File(self.path("runs/synthetic/metrics.h5"), "r+") as file:
+            kinds = [file[f"step/{kind}_seconds"][()].sum() for kind in ("wait", "data", "compute", "update")]
+            file["step/wait_seconds"][...] = 0
+            file["epoch/wait_seconds"][...] = 0
+            epochs = file["epoch/steps"].shape[0]
+        self.assertEqual(wait_per_cent(), 0)
+        with h5py.File(self.path("runs/synthetic/metrics.h5"), "r+") as file:
+            file["epoch/wait_seconds"][...] = 3 * sum(kinds) / epochs
+        self.assertGreater(wait_per_cent(), 70)
+
     def test_a_run_that_went_on_on_fewer_ranks(self):
         self.succeed("train", SYNTHETIC, "--resume", *sets(training__epochs=3), ranks=1)
         result = self.plot("runs/synthetic", "--table")
