@@ -6,13 +6,12 @@
 
 #include "kernels/error.hpp"
 #include "mpi/kept_with.hpp"
+#include "mpi/most_in_a_call.hpp"
 #include "mpi/node_split.hpp"
 #include "mpi/wait.hpp"
 
 namespace halograd {
 namespace {
-
-constexpr std::size_t most = std::size_t{1} << 28U;  // values of one call of MPI, whose counts are int
 
 /// A value of `bytes` bytes, as MPI sees it.
 class BytesType {
@@ -41,8 +40,8 @@ void run(const Start& start) {
 /// The same for each piece of a range, of `bytes` each: start(first byte, count, request).
 template <class Byte, class Start>
 void run_in_pieces(Byte* values, std::size_t count, std::size_t bytes, const Start& start) {
-  for (std::size_t begin = 0; begin < count; begin += most) {
-    const int piece = static_cast<int>(std::min(most, count - begin));
+  for (std::size_t begin = 0; begin < count; begin += most_in_a_call) {
+    const int piece = static_cast<int>(std::min(most_in_a_call, count - begin));
     run([&](MPI_Request* request) { start(values + begin * bytes, piece, request); });
   }
 }

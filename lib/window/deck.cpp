@@ -5,11 +5,11 @@
 
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
+#include "window/cache_line.hpp"
 
 namespace halograd {
 namespace {
 
-constexpr std::size_t line = 64;  // a word each, so that nobody who reads one disturbs the other
 constexpr std::int64_t most_chunks = std::int64_t{1} << 31;
 constexpr std::int64_t ended = std::int64_t{1} << 40;  // is added to the chunks that were taken
 
@@ -44,7 +44,7 @@ Deck::Deck(const Communicator& comm, const DeckPlan& plan)
     : plan_(checked(comm, plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
-      segment_(comm, 2 * line, RmaReach::other_nodes) {
+      segment_(comm, 2 * cache_line, RmaReach::other_nodes) {
   if (comm.rank() == 0) {
     const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
     add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);
@@ -90,12 +90,12 @@ std::int64_t Deck::first_lot(std::int64_t chunk) const {
 // One operation for all who change a word, beside no-ops: MPI promises no atomicity to others (accumulate_ops).
 std::int64_t Deck::add(Word word, std::int64_t value) const {
   if (!segment_.window()) {
-    auto* const here = reinterpret_cast<std::int64_t*>(segment_.of(0) + line * word);
+    auto* const here = reinterpret_cast<std::int64_t*>(segment_.of(0) + cache_line * word);
     return std::atomic_ref<std::int64_t>(*here).fetch_add(value);
   }
   std::int64_t was = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(line * word), 1,
+  MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(cache_line * word), 1,
                       MPI_INT64_T, value == 0 ? MPI_NO_OP : MPI_SUM, segment_.window().handle(), &request);
   wait_politely(request);
   return was;

@@ -118,11 +118,12 @@ NetworkSpeed measure_network_speed(const Communicator& comm) {
   const bool at_an_end = comm.rank() == 0 || comm.rank() == comm.ranks() - 1;
   const OwnedComm pair = comm.split(at_an_end ? 0 : 1);
   NetworkSpeed speed;
-  if (at_an_end) {
+  comm.together([&] {
+    if (!at_an_end) return;
     const Circle circle(pair);
     speed.latency = circle.latency();
     speed.bandwidth = circle.bandwidth(Carrier::put);
-  }
+  });
   return comm.broadcast(speed);
 }
 

@@ -34,7 +34,7 @@ void ProgressHook::run_all() {
   for (const ProgressHook* hook : hooks().all) hook->work_();
 }
 
-bool ProgressHook::exist() {
+bool ProgressHook::any() {
   const std::lock_guard lock(hooks().mutex);
   return !hooks().all.empty();
 }

@@ -17,7 +17,7 @@ class ProgressHook {
 
   /// Runs all hooks of this process once.
   static void run_all();
-  [[nodiscard]] static bool exist();
+  [[nodiscard]] static bool any();
 
  private:
   std::function<void()> work_;

@@ -91,7 +91,7 @@ std::unique_ptr<ProgressThread> make_progress_thread(const CommConfig& config, c
                                                      HaloMemory memory) {
   if (config.progress_us == 0) return nullptr;
   const bool stores_only = nodes == 1 && !config.force_put && memory == HaloMemory::host;
-  const bool has_hooks = comm.largest(ProgressHook::exist() ? 1 : 0) == 1;
+  const bool has_hooks = comm.largest(ProgressHook::any() ? 1 : 0) == 1;
   if (!has_hooks && (stores_only || progresses_by_itself(comm, config.force_put, memory))) return nullptr;
   return std::make_unique<ProgressThread>(comm, config.progress_us);
 }

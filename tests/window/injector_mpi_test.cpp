@@ -257,7 +257,7 @@ TEST(Bandwidth, StoresThatStandForANetworkAreMadeByTheRankItself) {
   options.exact = false;
   options.free = true;
   const HaloWindow window(MPI_COMM_WORLD, ring(), slow_length, options);
-  EXPECT_FALSE(ProgressHook::exist());
+  EXPECT_FALSE(ProgressHook::any());
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, Bandwidth, testing::Values("store", "put", "send"),
