@@ -54,7 +54,7 @@ struct CommConfig {
   bool force_put = false;  ///< ranks that share memory exchange as between nodes, to test that path
   int ranks_per_node = 0;  ///< hierarchical: consecutive ranks that count as a node; 0: those that share memory
   int slots = 2;           ///< versions of a halo that can be in flight on an edge, at least 2
-  int progress_us = 200;   ///< between polls of the thread that receives and keeps puts going; 0: no such thread
+  int progress_us = 1000;  ///< between polls of the thread that receives and keeps puts going; 0: no such thread
   /// how halos travel between nodes: put, send or auto (put, but send where writers wait for nobody or a self-test
   /// finds MPI_Put slow)
   std::string transport = "auto";
