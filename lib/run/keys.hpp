@@ -274,7 +274,8 @@ void visit(Visitor& v, CommConfig& c) {
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("progress_us", c.progress_us,
     "microseconds between two polls of the thread that receives messages while a rank computes and, where MPI "
-    "progresses transfers only inside MPI calls, keeps puts going; 0: no such thread",
+    "progresses transfers only inside MPI calls, keeps puts going; up to 8 times as long while nothing comes; 0: no "
+    "such thread",
     at_least(0));
   v("transport", c.transport, "how halos travel between nodes; " + meanings_of(transports),
     one_of(names_of(transports)));

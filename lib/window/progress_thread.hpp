@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <limits>
 #include <memory>
 #include <thread>
 
@@ -16,11 +18,25 @@ namespace halograd {
 /// their reader next calls MPI. `force_put` as in HaloTransport; `memory`: what the put is from and to.
 bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory = HaloMemory::host);
 
+/// How long to sleep between bursts of looks into MPI: `least` after one that found something to do, then twice as long
+/// after each that did not, up to 8 times as long. Where there was something to do, a burst takes many times the
+/// processor time of the shortest one.
+class BurstPause {
+ public:
+  explicit BurstPause(std::chrono::microseconds least) : least_(least), pause_(least) {}
+  /// `seconds`: processor time of the last burst.
+  std::chrono::microseconds after(double seconds);
+
+ private:
+  std::chrono::microseconds least_, pause_;
+  double shortest_ = std::numeric_limits<double>::infinity();
+};
+
 /// Keeps MPI going while a rank computes, and runs the hooks (window/progress_hook.hpp): looks into it in bursts, which
 /// cost little and yet let a put of many pieces through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
 class ProgressThread {
  public:
-  /// Collective: duplicates `comm`.
+  /// Collective: duplicates `comm`. `interval_us`: the least pause between two bursts.
   ProgressThread(const Communicator& comm, int interval_us);
   /// Collective, except while an exception unwinds this rank's stack.
   ~ProgressThread();

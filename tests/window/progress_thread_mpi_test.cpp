@@ -68,6 +68,19 @@ TEST(ProgressThread, BringsPutsAndMessagesWhileTheReaderComputes) {
   EXPECT_GT(progress.seconds(), 0);
 }
 
+TEST(BurstPause, GrowsWhileThereIsNothingToDo) {
+  BurstPause pause(100us);
+  EXPECT_EQ(pause.after(20e-6), 200us);
+  EXPECT_EQ(pause.after(70e-6), 400us);
+  EXPECT_EQ(pause.after(20e-6), 800us);
+  EXPECT_EQ(pause.after(30e-6), 800us);
+  EXPECT_EQ(pause.after(90e-6), 100us);  // something came
+  EXPECT_EQ(pause.after(500e-6), 100us);
+  EXPECT_EQ(pause.after(20e-6), 200us);
+  EXPECT_EQ(pause.after(10e-6), 400us);  // the shortest one so far is what counts from now on
+  EXPECT_EQ(pause.after(50e-6), 100us);
+}
+
 TEST(ProgressThread, IsMadeWhereAPutDoesNotComeWithoutIt) {
   const Communicator comm(MPI_COMM_WORLD);
   CommConfig config;
