@@ -101,7 +101,8 @@ class FreePace(ProgramTest):
         self.check_rows(self.metrics(), 2, "window")
 
     def test_what_does_not_go_with_it(self):
-        for words, said in [(sets(training__shares="measured"), "training.shares"), (sets(data__shuffle="ring"), "data.shuffle")]:
+        for words, said in [(sets(training__shares="measured"), "training.shares"),
+                            (sets(data__shuffle="ring"), "data.shuffle")]:
             self.refuse("train", DIGITS, *STALE, *words, words=[said])
 
     def test_numbers_that_are_not_finite_end_all_ranks(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A run on several hosts ends soon after its last epoch, or after it was stopped, and with its own status, whatever MPI_Finalize does."""
+"""A run on several hosts ends soon after its last epoch, or after it was stopped, and with its own status, whatever
+MPI_Finalize does."""
 
 from end_runs import DONE, REFUSED, REQUEUE, STOPPED, EndRuns
 from lab_tests import main

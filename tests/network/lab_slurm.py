@@ -38,7 +38,8 @@ class LabSlurm:
         os.makedirs(os.path.join(self.folder, "state"))
         self.environment = {"PATH": path, "SLURM_CONF": os.path.join(self.folder, "slurm.conf")}
         with open(self.environment["SLURM_CONF"], "w", encoding="utf-8") as file, open(COMMON, encoding="utf-8") as common:
-            file.write(common.read() + CONFIGURATION.format(folder=self.folder, first=lab.names[0], names=",".join(lab.names), cpus=cpus))
+            file.write(common.read() + CONFIGURATION.format(folder=self.folder, first=lab.names[0],
+                                                            names=",".join(lab.names), cpus=cpus))
         key, socket = (os.path.join(self.folder, name) for name in ("munge.key", "munge.socket"))
         self._do("mungekey", "--create", f"--keyfile={key}")
         self._launch(0, "munged", "--foreground", f"--key-file={key}", f"--socket={socket}",

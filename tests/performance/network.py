@@ -5,10 +5,11 @@
     network.py --program build/openmp/halograd [--hosts 4] [--rate 1000] [--network resnet18] [--batch 2] [--steps 12]
                [--run NAME "averager.name=neighbour topology.kind=one_peer_exponential"]...
 
-Medians over each rank's own steps in one run, without the first three, and their mean over ranks; MB per step that the busiest host sends, from the counter of its
-interface and less what a run without any exchange sends, beside what the start table says. Hosts share the cores of this
-machine, so the time to compare with is that of as many ranks without an exchange. The images are synthetic, of 32 x 32 x 3.
-Needs root; PyTorch's rows need torch.
+Medians over each rank's own steps in one run, without the first three, and their mean over ranks; with averager.every = H
+the medians are over means of H steps, of which one has an exchange, so that there should be several times H steps. MB per
+step that the busiest host sends, from the counter of its interface and less what a run without any exchange sends, beside
+what the start table says. Hosts share the cores of this machine, so the time to compare with is that of as many ranks
+without an exchange. The images are synthetic, of 32 x 32 x 3. Needs root; PyTorch's rows need torch.
 """
 
 import argparse
@@ -31,13 +32,19 @@ CONFIGURATIONS = {
     "neighbour, ring, any staleness": "averager.name=neighbour averager.staleness=-1",
     "push-sum, overlapped": "averager.name=push_sum averager.overlap=true topology.kind=one_peer_exponential",
     "neighbour, ring, int8": "averager.name=neighbour averager.codec=int8",
+    "neighbour, ring, int8, every 8": "averager.name=neighbour averager.codec=int8 averager.every=8",
+    "neighbour, one-peer exponential, every 8":
+        "averager.name=neighbour topology.kind=one_peer_exponential averager.every=8",
+    "neighbour, one-peer exponential, every 16":
+        "averager.name=neighbour topology.kind=one_peer_exponential averager.every=16",
 }
 HOOKS = ["fp32", "bf16", "powersgd"]
 
 
-def median(steps):
-    """Of the seconds of each rank's steps: the mean over ranks of their medians."""
-    return float(np.mean([np.median(own) for own in steps if len(own) > 0]))
+def median(steps, period=1):
+    """Of the seconds of each rank's steps: the mean over ranks of the medians of their means over periods."""
+    means = [np.asarray(own)[:len(own) // period * period].reshape(-1, period).mean(axis=1) for own in steps]
+    return float(np.mean([np.median(own) for own in means if len(own) > 0]))
 
 
 def halograd(lab, arguments, ranks, settings):
@@ -51,7 +58,8 @@ def halograd(lab, arguments, ranks, settings):
         except RuntimeError as error:
             return None, str(error).split()
         sent = max(lab.sent_bytes(host) - bytes_before for host, bytes_before in enumerate(before))
-        seconds = median(step_seconds(run_file, arguments.batch, WARM_UP))
+        period = re.search(r"\.every=(\d+)", settings)
+        seconds = median(step_seconds(run_file, arguments.batch, WARM_UP), int(period.group(1)) if period else 1)
         said = re.search(r"exchange +([\d.]+) (\w+) sent", out)
         model = float(said.group(1)) * {"B": 1e-6, "kB": 1e-3, "MB": 1, "GB": 1e3}[said.group(2)] if said else 0
         return seconds, (model, sent / arguments.steps / 1e6)

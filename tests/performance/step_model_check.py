@@ -57,7 +57,8 @@ class Check:
     def network(self, rate_mbit):
         """Of two of the hosts, as halograd simulate measures it."""
         with Lab(2, rate_mbit) as pair:
-            words = [self.arguments.program, "simulate", "--ranks", "2", "--topology", "ring", "--threads", "1", "--memory-gb", "10"]
+            words = [self.arguments.program, "simulate", "--ranks", "2", "--topology", "ring", "--threads", "1",
+                     "--memory-gb", "10"]
             run = pair.start(pair.mpich(words), self.folder, ENVIRONMENT, timeout=60)
             run.until("^steps: until", timeout=60)
             pair.end_all()
@@ -84,8 +85,8 @@ class Check:
         table = os.path.join(self.folder, "table.csv")
         keys = [word for word in words if word.startswith("averager.") and "allreduce" not in word]
         subprocess.run([self.arguments.program, "simulate", "--ranks", str(self.hosts), "--topology",
-                        row[1] if row[0] in ("neighbour", "push_sum") else "ring", "--compute-ms", str(compute_ms), "--latency-us", str(self.latency_us), "--bandwidth-gb",
-                        str(self.bandwidth_gb), "--parameters", str(self.parameters), "--threads", "1", "--csv", table,
+                        row[1] if row[0] in ("neighbour", "push_sum") else "ring", "--compute-ms", str(compute_ms),
+                        "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb), "--parameters", str(self.parameters), "--threads", "1", "--csv", table,
                         *sets(keys)],
                        check=True, stdout=subprocess.DEVNULL, timeout=100, env={**os.environ, **ENVIRONMENT})
         with open(table, encoding="utf-8") as file:
@@ -95,8 +96,8 @@ class Check:
     def planned(self):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
         path, compute = self.write_run_file()
-        command = [self.arguments.program, "plan", "--data", path, *sets(compute), "--batch", "1", "--max-batch", str(self.hosts), "--nodes",
-                   str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
+        command = [self.arguments.program, "plan", "--data", path, *sets(compute), "--batch", "1", "--max-batch", str(self.hosts),
+                   "--nodes", str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
                    "--threads", "1", "--json"]
         plan = json.loads(subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=100,
                                          env={**os.environ, **ENVIRONMENT}).stdout)
@@ -117,7 +118,8 @@ def main():
     parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
     arguments = parser.parse_args()
     names = chosen(parser, arguments.ways, WAYS)
-    print("| hosts | Mbit/s | MB/s, us measured | averaging | predicted ms | measured ms | apart |\n|---|---|---|---|---|---|---|", flush=True)
+    print("| hosts | Mbit/s | MB/s, us measured | averaging | predicted ms | measured ms | apart |\n"
+          "|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for hosts in map(int, arguments.hosts.split(",")):
             for rate in map(float, arguments.rate_mbit.split(",")):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs that are stopped, queued again and resumed, on a real Slurm: without a gap, and with the bits of a straight run; limits_test.py has those that
-Slurm itself or the clock stops."""
+"""Jobs that are stopped, queued again and resumed, on a real Slurm: without a gap, and with the bits of a straight run.
+limits_test.py has those that Slurm itself or the clock stops."""
 
 import os
 import re
