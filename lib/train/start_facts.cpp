@@ -39,13 +39,13 @@ std::string describe(const Topology& topology, const Communicator& comm, bool of
          significant(comm.rank() == 0 ? spectral_gap(topology) : 0);
 }
 
-/// "112 MB/s by MPI_Put, 113 MB/s by messages, latency 45 us, the slowest of 4 links between nodes (rank 0 to rank 1)"
-std::string describe(const NetworkTrial& trial, const LinkSpeed& slowest) {
+/// "112 MB/s by MPI_Put, 113 MB/s by messages, latency 45 us, from the slowest of 4 nodes (rank 3) to its neighbours"
+std::string describe(const NetworkTrial& trial, const NodeSpeed& slowest) {
   const NetworkSpeed& speed = slowest.speed;
   return (trial.put_fault.empty() ? significant(1e-6 * speed.bandwidth) + " MB/s by MPI_Put, " : "") +
          significant(1e-6 * speed.send_bandwidth) + " MB/s by messages, latency " + significant(1e6 * speed.latency) +
-         " us, the slowest of " + counted(static_cast<double>(trial.links.size()), "link") + " between nodes (rank " +
-         std::to_string(slowest.from) + " to rank " + std::to_string(slowest.to) + ")";
+         " us, from the slowest of " + counted(static_cast<double>(trial.nodes.size()), "node") + " (rank " +
+         std::to_string(slowest.rank) + ") to its neighbours";
 }
 
 /// Collective. What leaves the node from which most does, of `bytes` that this rank sends: over edges to other nodes,
@@ -123,19 +123,19 @@ StartFacts start_facts(const TrainingSetup& setup) {
   if (!halos.reason.empty()) add("halos", "through host memory: " + halos.reason);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent per rank and step");
   const TransportChoice& transport = setup.transport;
-  if (transport.trial.links.empty()) return facts;
+  if (transport.trial.nodes.empty()) return facts;
   const Transport& way = row_of(transports, transport.transport, "comm.transport");
   const Carrier carrier = row.pace(averager) == Pace::free ? way.free_carrier : way.carrier;
   const bool sends = row.graphs == Graphs::none || carrier == Carrier::send;
-  const auto rate = [&](const LinkSpeed& link) { return sends ? link.speed.send_bandwidth : link.speed.bandwidth; };
-  const LinkSpeed& slowest =
-      *std::min_element(transport.trial.links.begin(), transport.trial.links.end(),
-                        [&](const LinkSpeed& one, const LinkSpeed& other) { return rate(one) < rate(other); });
+  const auto rate = [&](const NodeSpeed& node) { return sends ? node.speed.send_bandwidth : node.speed.bandwidth; };
+  const NodeSpeed& slowest =
+      *std::min_element(transport.trial.nodes.begin(), transport.trial.nodes.end(),
+                        [&](const NodeSpeed& one, const NodeSpeed& other) { return rate(one) < rate(other); });
   add("links", describe(transport.trial, slowest));
   if (!transport.reason.empty()) add("transport", "halos travel by messages: " + transport.reason);
   const double leaving = bytes_between_nodes(setup, bytes);
   add("between nodes", human_bytes(leaving) + " leave a node per step, which takes " +
-                           significant(leaving / rate(slowest)) + " s on that link");
+                           significant(leaving / rate(slowest)) + " s at that rate");
   return facts;
 }
 

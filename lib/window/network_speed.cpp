@@ -17,7 +17,7 @@ constexpr int least_exchanges = 5;
 constexpr std::size_t first_floats = std::size_t{1} << 14U, last_floats = std::size_t{1} << 22U;
 constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // an exchange, and all with one carrier
 
-/// Ranks in a circle, each of which sends to the next one.
+/// Ranks in a circle, each of which exchanges with the next and the former one.
 class Circle {
  public:
   explicit Circle(const Communicator& comm)
@@ -41,14 +41,15 @@ class Circle {
     return shortest / 2;
   }
 
-  /// Bytes per second from this rank to the next one, in exchanges that get longer until they take long enough. Of the
-  /// longest ones the fastest counts: others may have met other work of the machine, and short ones only fill buffers.
-  /// Throws CollectiveError where other values arrive than were sent, or where the carrier does not work.
+  /// Bytes per second from this rank to its neighbours, in exchanges that get longer until they take long enough. Of
+  /// the longest ones the fastest counts: others may have met other work of the machine, and short ones only fill
+  /// buffers. Throws CollectiveError where other values arrive than were sent, or where the carrier does not work.
   [[nodiscard]] double bandwidth(Carrier carrier) const {
     TransportOptions options;
     options.force_put = true;
-    HaloTransport transport(comm_, values_at + last_floats * sizeof(float), options, carrier);
-    Ends ends{transport, transport.peer(next_), transport.peer(former_)};
+    HaloTransport transport(comm_, inboxes * inbox_bytes, options, carrier);
+    std::vector<Way> ways{{transport.peer(next_), transport.peer(former_), former_, 0}};
+    if (next_ != former_) ways.push_back({transport.peer(former_), transport.peer(next_), next_, 1});
     transport.start();
     std::vector<float> values(last_floats);
     std::size_t floats = first_floats;
@@ -57,12 +58,15 @@ class Circle {
          fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
       fill(std::span(values).first(floats), comm_.rank(), round);
       comm_.barrier();
-      const double seconds = exchange(ends, HostVector<const float>(values.data(), floats), round + 1);
-      fill(std::span(values).first(floats), former_, round);
-      const HostVector<const float> came = transport.values(values_at, floats);
-      const bool right = std::equal(came.data(), came.data() + floats, values.begin());
-      comm_.fail_together(right ? "" : fault(carrier));
-      fastest = std::max(fastest, static_cast<double>(floats * sizeof(float)) / seconds);
+      const double seconds = exchange(transport, ways, HostVector<const float>(values.data(), floats), round + 1);
+      std::string difference;
+      for (const Way& way : ways) {
+        fill(std::span(values).first(floats), way.sender, round);
+        const HostVector<const float> came = transport.values(values_in(way.inbox), floats);
+        if (!std::equal(came.data(), came.data() + floats, values.begin())) difference = fault(way.sender, carrier);
+      }
+      comm_.fail_together(difference);
+      fastest = std::max(fastest, static_cast<double>(ways.size() * floats * sizeof(float)) / seconds);
       const double slowest = comm_.largest(seconds);
       spent += slowest;
       if (slowest >= long_enough || floats == last_floats) continue;
@@ -73,22 +77,29 @@ class Circle {
   }
 
  private:
-  static constexpr std::size_t values_at = cache_line;  // behind the counter
-  struct Ends {
-    HaloTransport& transport;
-    HaloTransport::Peer& next;
-    const HaloTransport::Peer& former;
+  // A rank has an inbox for what its former one sends, and one for the next one's: a counter, then values.
+  static constexpr std::size_t inboxes = 2, inbox_bytes = cache_line + last_floats * sizeof(float);
+  static constexpr std::size_t values_in(std::size_t inbox) { return inbox * inbox_bytes + cache_line; }
+  /// To one neighbour, and from the other.
+  struct Way {
+    HaloTransport::Peer& to;
+    const HaloTransport::Peer& from;
+    int sender;
+    std::size_t inbox;  ///< in which what it sends arrives, as does what this rank sends
   };
 
-  /// Sends to the next rank what the former one sends to this, as a window does. Returns the seconds.
-  static double exchange(Ends& ends, HostVector<const float> values, std::int64_t version) {
+  /// Sends to all neighbours what they send to this rank, as a window does. Returns the seconds.
+  static double exchange(HaloTransport& transport, const std::vector<Way>& ways, HostVector<const float> values,
+                         std::int64_t version) {
     const double start = MPI_Wtime();
-    ends.transport.write(ends.next, values_at, values);
-    ends.transport.wait_for_puts();
-    ends.transport.flush(ends.next);
-    ends.transport.set_counter(ends.next, 0, version);
-    ends.transport.complete(ends.next);
-    ends.transport.await(ends.former, ends.transport.counter(0), version, "trial of the network: ");
+    for (const Way& way : ways) transport.write(way.to, values_in(way.inbox), values);
+    transport.wait_for_puts();
+    for (const Way& way : ways) transport.flush(way.to);
+    for (const Way& way : ways) transport.set_counter(way.to, way.inbox * inbox_bytes, version);
+    for (const Way& way : ways) transport.complete(way.to);
+    for (const Way& way : ways) {
+      transport.await(way.from, transport.counter(way.inbox * inbox_bytes), version, "trial of the network: ");
+    }
     return MPI_Wtime() - start;
   }
 
@@ -96,8 +107,8 @@ class Circle {
   static void fill(std::span<float> values, int rank, std::int64_t round) {
     std::iota(values.begin(), values.end(), static_cast<float>(131 * rank + 17 * static_cast<int>(round)));
   }
-  [[nodiscard]] std::string fault(Carrier carrier) const {
-    return std::string("the self-test of the network failed: what rank ") + std::to_string(former_) + " sent to rank " +
+  [[nodiscard]] std::string fault(int sender, Carrier carrier) const {
+    return std::string("the self-test of the network failed: what rank ") + std::to_string(sender) + " sent to rank " +
            std::to_string(comm_.rank()) + (carrier == Carrier::put ? " by MPI_Put" : " by messages") +
            " arrived differently";
   }
@@ -135,24 +146,21 @@ NetworkTrial try_network(const Communicator& comm) {
   comm.together([&] {
     if (!first) return;
     const Circle circle(firsts);
-    LinkSpeed link;
-    link.from = comm.rank();
-    link.speed.latency = circle.latency();
-    link.speed.send_bandwidth = circle.bandwidth(Carrier::send);
+    NodeSpeed own;
+    own.rank = comm.rank();
+    own.speed.latency = circle.latency();
+    own.speed.send_bandwidth = circle.bandwidth(Carrier::send);
     try {
-      link.speed.bandwidth = circle.bandwidth(Carrier::put);
-      if (firsts.largest(are_puts_slow(link.speed) ? 1 : 0) == 1) {  // perhaps only because other work was in the way
-        link.speed.bandwidth = std::max(link.speed.bandwidth, circle.bandwidth(Carrier::put));
+      own.speed.bandwidth = circle.bandwidth(Carrier::put);
+      if (firsts.largest(are_puts_slow(own.speed) ? 1 : 0) == 1) {  // perhaps only because other work was in the way
+        own.speed.bandwidth = std::max(own.speed.bandwidth, circle.bandwidth(Carrier::put));
       }
     } catch (const CollectiveError& error) {
       trial.put_fault = error.what();
     }
-    trial.links = firsts.gather(link);
-    for (std::size_t i = 0; i < trial.links.size(); ++i) {
-      trial.links[i].to = trial.links[(i + 1) % trial.links.size()].from;
-    }
+    trial.nodes = firsts.gather(own);
   });
-  trial.links = comm.broadcast(trial.links);
+  trial.nodes = comm.broadcast(trial.nodes);
   trial.put_fault = comm.broadcast(trial.put_fault);
   return trial;
 }

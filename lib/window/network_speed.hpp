@@ -10,7 +10,7 @@ namespace halograd {
 /// The numbers of the latency-bandwidth model, as windows use the network.
 struct NetworkSpeed {
   double latency = 0;         ///< seconds: half of a round trip of one number
-  double bandwidth = 0;       ///< bytes per second and direction, of MPI_Put both ways at once
+  double bandwidth = 0;       ///< bytes per second that leave a rank by MPI_Put, while as many come
   double send_bandwidth = 0;  ///< the same of messages (window/message_transport.hpp); 0: not measured
 };
 
@@ -21,16 +21,17 @@ bool are_puts_slow(const NetworkSpeed& speed);
 /// all.
 NetworkSpeed measure_network_speed(const Communicator& comm);
 
-/// The link from a node to the next one: between the first ranks of both.
-struct LinkSpeed {
-  int from = 0, to = 0;
+/// How fast a node is with the next and the former one in a circle of all nodes, of which the first ranks take part.
+struct NodeSpeed {
+  int rank = 0;
   NetworkSpeed speed;
 };
 
 /// What a self-test has found of the network between nodes.
 struct NetworkTrial {
-  /// From each node to the next one in a circle, all in use at once; the same on all ranks.
-  std::vector<LinkSpeed> links;
+  /// All at once, and each with both of its neighbours, as halos travel: MPIs that do well one way at a time are found
+  /// out. The same on all ranks.
+  std::vector<NodeSpeed> nodes;
   std::string put_fault;  ///< why MPI_Put does not work, where it does not: its bandwidth is 0 then
 };
 

@@ -13,12 +13,11 @@ namespace {
 /// What is wrong with MPI_Put between nodes; empty: nothing.
 std::string weakness_of_puts(const NetworkTrial& trial) {
   if (!trial.put_fault.empty()) return trial.put_fault;
-  const auto slow = std::find_if(trial.links.begin(), trial.links.end(),
-                                 [](const LinkSpeed& link) { return are_puts_slow(link.speed); });
-  if (slow == trial.links.end()) return "";
+  const auto slow = std::find_if(trial.nodes.begin(), trial.nodes.end(),
+                                 [](const NodeSpeed& node) { return are_puts_slow(node.speed); });
+  if (slow == trial.nodes.end()) return "";
   return "MPI_Put reaches " + significant(1e-6 * slow->speed.bandwidth) + " MB/s from rank " +
-         std::to_string(slow->from) + " to rank " + std::to_string(slow->to) + ", messages " +
-         significant(1e-6 * slow->speed.send_bandwidth);
+         std::to_string(slow->rank) + ", messages " + significant(1e-6 * slow->speed.send_bandwidth);
 }
 
 }  // namespace
