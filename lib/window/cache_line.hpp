@@ -8,7 +8,7 @@ namespace halograd {
 /// disturbs the writer of another.
 constexpr std::size_t cache_line = 64;
 
-/// So many bytes, rounded up to whole lines.
+/// `bytes`, rounded up to whole cache lines.
 constexpr std::size_t whole_lines(std::size_t bytes) {
   return (bytes + cache_line - 1) / cache_line * cache_line;
 }
