@@ -1,7 +1,10 @@
 #include "mpi/failed_calls.hpp"
 
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -10,6 +13,7 @@ namespace halograd {
 namespace {
 
 constexpr auto watchdog_time = std::chrono::seconds(20);  // in which it ends this rank where another one has died
+constexpr unsigned abort_seconds = 5;                     // the same where the other one was on this host
 
 void wait_and_abort(int error) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -30,6 +34,12 @@ void of_window(MPI_Win* /*window*/, int* error, ...) {  // NOLINT(cert-dcl50-cpp
   wait_and_abort(*error);
 }
 
+void wait_and_abort_again(int signal) {
+  for (unsigned left = abort_seconds; left > 0;) left = ::sleep(left);  // launchers signal that a rank has died
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 }  // namespace
 
 void outlast_deaths(MPI_Comm comm) {
@@ -44,6 +54,10 @@ void outlast_deaths_by_window(MPI_Win window) {
   MPI_Win_create_errhandler(of_window, &handler);
   MPI_Win_set_errhandler(window, handler);
   MPI_Errhandler_free(&handler);
+}
+
+void outlast_deaths_by_abort() {
+  std::signal(SIGABRT, wait_and_abort_again);
 }
 
 }  // namespace halograd

@@ -23,6 +23,7 @@ MPI_Comm started(int& argc, char**& argv) {
     fail("this MPI does not grant MPI_THREAD_MULTIPLE, which halograd needs");
   }
   outlast_deaths(MPI_COMM_WORLD);
+  outlast_deaths_by_abort();
   return MPI_COMM_WORLD;
 }
 

@@ -44,12 +44,15 @@ class Death(ProgramTest):
             time.sleep(0.05)
         return job
 
-    def check(self, environment=None, fate=signal.SIGKILL, **settings):
+    def check(self, environment=None, fate=signal.SIGKILL, aborts=None, **settings):
+        """One rank is killed, and another one aborts at once if so asked; all others end with the status that requeues."""
         job = self.start(environment, **settings)
         victims = [process for process in ranks_below(job.pid) if rank_of(process) == KILLED]
         self.assertEqual(len(victims), 1, self.log())
         time.sleep(0.5)
-        os.kill(victims[0], fate)
+        aborting = [process for process in ranks_below(job.pid) if rank_of(process) == aborts]
+        for process, its_fate in [(victims[0], fate), *((process, signal.SIGABRT) for process in aborting)]:
+            os.kill(process, its_fate)
         begin = time.monotonic()
         others = [rank for rank in range(RANKS) if rank != KILLED]
         while time.monotonic() - begin < LIMIT and not all(os.path.exists(self.path(f"status.{r}")) for r in others):
@@ -80,6 +83,10 @@ class Death(ProgramTest):
 
     def test_nobody_waits_for_anybody(self):
         self.check(averager__staleness=-1, comm__slots=3)
+
+    def test_an_abort_that_follows(self):
+        """As UCX 1.18 calls it where a message meets the dead process."""
+        self.check(aborts=RANKS - 1)
 
     def test_allreduce(self):
         self.check(averager__name="allreduce")
