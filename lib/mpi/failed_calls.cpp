@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,7 +15,11 @@ namespace halograd {
 namespace {
 
 constexpr auto watchdog_time = std::chrono::seconds(20);  // in which it ends this rank where another one has died
-constexpr unsigned abort_seconds = 5;                     // the same where the other one was on this host
+constexpr unsigned crash_seconds = 5;                     // the same where this one crashes for it
+
+constexpr std::array crashes{SIGABRT, SIGSEGV, SIGBUS};
+std::array<struct sigaction, crashes.size()> handlers_before;
+std::atomic<bool> exit_is_expected{false};
 
 void wait_and_abort(int error) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -23,6 +29,7 @@ void wait_and_abort(int error) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::fprintf(stderr, "halograd: rank %d: a call of MPI failed: %s\n", rank, text.data());
   std::fflush(stderr);
+  expect_exit();
   MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 
@@ -34,10 +41,19 @@ void of_window(MPI_Win* /*window*/, int* error, ...) {  // NOLINT(cert-dcl50-cpp
   wait_and_abort(*error);
 }
 
-void wait_and_abort_again(int signal) {
-  for (unsigned left = abort_seconds; left > 0;) left = ::sleep(left);  // launchers signal that a rank has died
-  std::signal(signal, SIG_DFL);
+void wait_for_watchdog() {
+  for (unsigned left = crash_seconds; left > 0;) left = ::sleep(left);  // launchers signal that a rank has died
+}
+
+void wait_and_crash_again(int signal) {
+  wait_for_watchdog();
+  const auto number = std::find(crashes.begin(), crashes.end(), signal) - crashes.begin();
+  ::sigaction(signal, &handlers_before[static_cast<std::size_t>(number)], nullptr);
   std::raise(signal);
+}
+
+void wait_unless_expected() {
+  if (!exit_is_expected) wait_for_watchdog();
 }
 
 }  // namespace
@@ -56,8 +72,15 @@ void outlast_deaths_by_window(MPI_Win window) {
   MPI_Errhandler_free(&handler);
 }
 
-void outlast_deaths_by_abort() {
-  std::signal(SIGABRT, wait_and_abort_again);
+void outlast_deaths_by_crash() {
+  struct sigaction handler {};
+  handler.sa_handler = wait_and_crash_again;
+  for (std::size_t i = 0; i < crashes.size(); ++i) ::sigaction(crashes[i], &handler, &handlers_before[i]);
+  std::atexit(wait_unless_expected);
+}
+
+void expect_exit() {
+  exit_is_expected = true;
 }
 
 }  // namespace halograd

@@ -9,8 +9,10 @@ namespace halograd {
 /// died (UCX from 1.18 on reports it); a Watchdog (watchdog.hpp) needs a moment to end this rank as it should.
 void outlast_deaths(MPI_Comm comm);
 void outlast_deaths_by_window(MPI_Win window);
-/// Has an abort of this process wait likewise, for some seconds: where ranks of one host reach each other through UCX
-/// from 1.18 on, it calls abort() itself when a large message meets a process that has died.
-void outlast_deaths_by_abort();
+/// Has a crash of this process wait likewise, for some seconds, and an exit() that comes from within MPI: where a
+/// message meets a process that has died, UCX 1.18 calls abort(), or crashes, and MPICH 5 calls exit().
+void outlast_deaths_by_crash();
+/// From now on an exit() is the program's own.
+void expect_exit();
 
 }  // namespace halograd

@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "kernels/error.hpp"
 #include "mpi/failed_calls.hpp"
@@ -23,7 +23,7 @@ MPI_Comm started(int& argc, char**& argv) {
     fail("this MPI does not grant MPI_THREAD_MULTIPLE, which halograd needs");
   }
   outlast_deaths(MPI_COMM_WORLD);
-  outlast_deaths_by_abort();
+  outlast_deaths_by_crash();
   return MPI_COMM_WORLD;
 }
 
@@ -59,6 +59,7 @@ MpiSession::MpiSession(int& argc, char**& argv) : comm_(started(argc, argv)) {
 }
 
 MpiSession::~MpiSession() {
+  expect_exit();
   std::fflush(nullptr);
   comm_.barrier();  // what follows takes as long as MPI does, not as long as the slowest rank
   // A run that is finished must not keep its nodes until the job's time limit.
@@ -75,14 +76,16 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::abort(int status) {
+  expect_exit();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::abort();
 }
 
 std::string MpiSession::library_version() {
-  std::string version = library_text();
-  version = version.substr(0, version.find('\n'));
-  std::replace(version.begin(), version.end(), '\t', ' ');
+  std::istringstream text(library_text());
+  std::string line, version, word;
+  std::getline(text, line);
+  for (std::istringstream words(line); words >> word;) version += (version.empty() ? "" : " ") + word;
   return version;
 }
 

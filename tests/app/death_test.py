@@ -44,14 +44,14 @@ class Death(ProgramTest):
             time.sleep(0.05)
         return job
 
-    def check(self, environment=None, fate=signal.SIGKILL, aborts=None, **settings):
-        """One rank is killed, and another one aborts at once if so asked; all others end with the status that requeues."""
+    def check(self, environment=None, fate=signal.SIGKILL, crash=None, **settings):
+        """One rank is killed, and the last one crashes at once if so asked; all others end with the status that requeues."""
         job = self.start(environment, **settings)
         victims = [process for process in ranks_below(job.pid) if rank_of(process) == KILLED]
         self.assertEqual(len(victims), 1, self.log())
         time.sleep(0.5)
-        aborting = [process for process in ranks_below(job.pid) if rank_of(process) == aborts]
-        for process, its_fate in [(victims[0], fate), *((process, signal.SIGABRT) for process in aborting)]:
+        last = [process for process in ranks_below(job.pid) if rank_of(process) == RANKS - 1 and crash]
+        for process, its_fate in [(victims[0], fate), *((process, crash) for process in last)]:
             os.kill(process, its_fate)
         begin = time.monotonic()
         others = [rank for rank in range(RANKS) if rank != KILLED]
@@ -86,7 +86,11 @@ class Death(ProgramTest):
 
     def test_an_abort_that_follows(self):
         """As UCX 1.18 calls it where a message meets the dead process."""
-        self.check(aborts=RANKS - 1)
+        self.check(crash=signal.SIGABRT)
+
+    def test_a_crash_that_follows(self):
+        """As of MPICH 5 on UCX where a connection to the dead process is closed."""
+        self.check(crash=signal.SIGSEGV)
 
     def test_allreduce(self):
         self.check(averager__name="allreduce")
