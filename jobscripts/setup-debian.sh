@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what building and running halograd needs on Debian 12 or newer. A second call finds everything there.
 #
-# Usage: bash jobscripts/setup-debian.sh [--tests] [--openmpi] [--hip[=ARCHITECTURE]]
+# Usage: bash jobscripts/setup-debian.sh [--tests] [--mpich5] [--openmpi] [--hip[=ARCHITECTURE]]
 #   --tests     also what only tests/run.sh needs
+#   --mpich5    also MPICH 5 from PyPI, in .deps/mpich5, for tests/network/mpich5_long_test.py
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
 #   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
 #   --mirror    only prints the mirror that this machine takes Debian's packages from
@@ -250,6 +251,16 @@ provide_hip_kokkos() {
   build_hip_kokkos
 }
 
+# The same program runs on it in the place of Debian's, whose name for the library it is given.
+provide_mpich5() {
+  local prefix=$deps/mpich5
+  [[ -e $prefix/lib/libmpich.so.12 ]] && return 0
+  say 'installing MPICH 5 from PyPI into .deps/mpich5'
+  logged mpich5.log python3 -m venv --clear "$prefix"
+  logged mpich5.log "$prefix/bin/pip" install 'mpich>=5,<6'
+  ln -s libmpi.so.12 "$prefix/lib/libmpich.so.12"
+}
+
 # write_cmake_choices MPI FILE KOKKOS KERNELS: MPI is the ending that Debian gives to an MPI's programs, KOKKOS a prefix
 # (empty: CMake finds it by itself), KERNELS ON or OFF.
 write_cmake_choices() {
@@ -269,6 +280,7 @@ write_cmake_choices() {
   } >"$file"
 }
 
+mpich5=false
 openmpi=false
 hip=false
 hip_architecture=gfx90a
@@ -276,6 +288,10 @@ kokkos_version=  # of the sources, once they are there
 for option in "$@"; do
   case $option in
     --tests) packages+=("${test_packages[@]}") ;;
+    --mpich5)
+      packages+=(python3-venv)
+      mpich5=true
+      ;;
     --openmpi)
       packages+=(openmpi-bin libopenmpi-dev libhdf5-openmpi-dev)
       openmpi=true
@@ -289,7 +305,7 @@ for option in "$@"; do
       debian_mirror
       exit 0
       ;;
-    *) die "unknown option $option; the options are --tests, --openmpi, --hip[=gfx90a] and --mirror" ;;
+    *) die "unknown option $option; the options are --tests, --mpich5, --openmpi, --hip[=gfx90a] and --mirror" ;;
   esac
 done
 command -v apt-get >/dev/null || die "no apt-get here; install what docs/building.md lists, or use Spack (spack.yaml)"
@@ -302,6 +318,7 @@ kokkos_kernels=ON
 install_packages
 provide_kokkos
 if $hip; then provide_hip_kokkos; fi
+if $mpich5; then provide_mpich5; fi
 rm -rf "$deps/source"
 write_cmake_choices mpich "$deps/debian.cmake" "$kokkos_root" $kokkos_kernels
 if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake" "$kokkos_root" $kokkos_kernels; fi

@@ -18,10 +18,10 @@ if(mpiexec_version MATCHES "Open MPI|OpenRTE|PRRTE")
   list(APPEND halograd_mpiexec_flags --oversubscribe)
   list(APPEND halograd_script_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_orte_execute_quiet=1)
-  # Between nodes, also those of Slurm's tests: UCX (docs/building.md).
+  # Between nodes: UCX (docs/building.md).
   set(halograd_ucx OMPI_MCA_pml=ucx OMPI_MCA_osc=sm,ucx OMPI_MCA_opal_common_ucx_tls=any
     OMPI_MCA_opal_common_ucx_devices=any)
-  set(halograd_slurm_environment SLURM_MPI_TYPE=pmix ${halograd_ucx})
+  set(halograd_several_nodes_environment SLURM_MPI_TYPE=pmix ${halograd_ucx})
 endif()
 
 # How a launcher makes two nodes of this machine: MPICH pretends, Open MPI starts the ranks of the second one below a
@@ -157,8 +157,8 @@ function(halograd_add_tests folder label)
   endif()
 
   set(environment ${halograd_script_environment})
-  if(label STREQUAL "slurm")
-    list(APPEND environment ${halograd_slurm_environment})
+  if(label MATCHES "^(slurm|network)$")
+    list(APPEND environment ${halograd_several_nodes_environment})
   endif()
   file(GLOB_RECURSE scripts CONFIGURE_DEPENDS ${folder}/*_test.py ${folder}/*_test.sh)
   foreach(script IN LISTS scripts)

@@ -39,6 +39,7 @@ if $sources && [[ $(dpkg --print-architecture) == amd64 ]]; then
   hip=true
   setup+=(--hip)
 fi
+if $long; then setup+=(--mpich5); fi
 failed=()
 
 # check NAME COMMAND...: a failure is kept for the end, so that one run shows all of them.

@@ -18,7 +18,7 @@ class EndRuns(LabTest):
     HOSTS = 4
 
     def hydra(self, words, ranks_per_host, environment=None):
-        run = self.lab.start(self.lab.mpich(self.train(words), ranks_per_host), self.folder, environment)
+        run = self.lab.start(self.lab.launched(self.train(words), ranks_per_host), self.folder, environment)
         result = run.wait()
         self.lab.end_all()
         return run, result
@@ -44,7 +44,7 @@ class EndRuns(LabTest):
         for number in range(runs):
             run, result = launch(words, ranks_per_host, environment)
             self.assertEqual(result.status, status, f"run {number + 1} of {runs}\n{run.text()}")
-            if status == 0:
-                self.assertEqual(result.err, "")
+            if status == 0:  # Slurm says what it waits for on a busy machine
+                self.assertEqual([line for line in result.err.splitlines() if not line.startswith("srun: ")], [])
             if status in LAST_LINES:
                 self.assertLess(result.seconds - run.when(LAST_LINES[status]), limit, f"run {number + 1}\n{run.text()}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A host that nobody waits for is cut off, or its link is slow all of a sudden and it is passed over."""
+"""A host that nobody waits for is cut off, or its link is slow all of a sudden and it is passed over; a rank is killed."""
 
 import h5py
 
@@ -10,6 +10,9 @@ from lab_tests import main, sets
 class Faults(FaultRuns):
     def test_a_cut_host(self):
         self.check_cut(*sets(averager__staleness=-1))
+
+    def test_a_dead_rank(self):
+        self.check_deaths()
 
     def test_a_slow_host_is_passed_over(self):
         self.slow_down(*sets(averager__patience=0.05))

@@ -53,6 +53,29 @@ exec ip netns exec "$host" unshare --uts sh -c '{AS_HOST}' "$host" sh -c "exec $
 """
 
 Result = collections.namedtuple("Result", "status out err seconds")
+# An MPI: the words by which its launcher starts so many ranks on each of these hosts of a lab, and its environment.
+Mpi = collections.namedtuple("Mpi", "launcher environment")
+
+
+def hydra(mpiexec="mpiexec.mpich", environment=None):
+    """MPICH's launcher."""
+    def launcher(lab, hosts, ranks_per_host):
+        return [mpiexec, "-localhost", hosts[0], "-launcher", "ssh", "-launcher-exec", lab.remote_shell,
+                "-hosts", ",".join(hosts), "-ppn", str(ranks_per_host), "-n", str(ranks_per_host * len(hosts))]
+    return Mpi(launcher, environment or {})
+
+
+def mpich_below(prefix, netmod):
+    """Another MPICH than the one that the program was linked with; they share an ABI. `netmod`: ucx or ofi."""
+    return hydra(os.path.join(prefix, "bin", "mpiexec"), {
+        "LD_LIBRARY_PATH": os.path.join(prefix, "lib"), "MPIR_CVAR_CH4_NETMOD": netmod, "FI_PROVIDER": "tcp"})
+
+
+def open_mpi():
+    def launcher(lab, hosts, ranks_per_host):
+        return ["mpiexec.openmpi", "--mca", "plm_rsh_agent", lab.remote_shell, "--mca", "oob_tcp_if_include", "eth0",
+                "--host", ",".join(f"{host}:{ranks_per_host}" for host in hosts), "-n", str(ranks_per_host * len(hosts))]
+    return Mpi(launcher, {})
 
 
 class CannotRun(Exception):
@@ -111,7 +134,7 @@ class Lab:
     `rate_mbit`: Mbit/s of each host's interface, in each direction. `delay_ms`: by which what a host sends comes later;
     takes a kernel with netem. Throws CannotRun."""
 
-    def __init__(self, hosts, rate_mbit=1000, delay_ms=0):
+    def __init__(self, hosts, rate_mbit=1000, delay_ms=0, mpi=hydra()):
         if os.geteuid() != 0:
             raise CannotRun("network namespaces need root")
         for tool in TOOLS:
@@ -120,7 +143,7 @@ class Lab:
         self.names = [f"host{host + 1}" for host in range(hosts)]
         self.addresses = [f"10.77.0.{host + 1}" for host in range(hosts)]
         self.folder = tempfile.mkdtemp(prefix="halograd_lab_")
-        self.first, self.runs = None, []
+        self.first, self.runs, self.mpi = None, [], mpi
         try:
             self._start_first_process()
             self._inside("ip", "link", "add", "bridge", "type", "bridge")
@@ -220,23 +243,21 @@ class Lab:
         name = self.names[host]
         return self._entering("ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", AS_HOST, name, *words)
 
-    def mpich(self, words, ranks_per_host=1, hosts=None, mpiexec="mpiexec.mpich"):
-        """The command line by which MPICH's Hydra starts a program on the first `hosts` hosts, or on all; it is for the
+    def launched(self, words, ranks_per_host=1, hosts=None):
+        """The command line by which the MPI's launcher starts a program on the first `hosts` hosts, or on all; it is for the
         first one."""
-        names = self.names[:hosts]
-        return [mpiexec, "-localhost", names[0], "-launcher", "ssh", "-launcher-exec", self.remote_shell,
-                "-hosts", ",".join(names), "-ppn", str(ranks_per_host), "-n", str(ranks_per_host * len(names)), *words]
+        return [*self.mpi.launcher(self, self.names[:hosts], ranks_per_host), *words]
 
     def start(self, words, folder, environment=None, timeout=120, host=0):
         """Starts a command on a host, in a folder; it has ended after so many seconds."""
         bounded = ["timeout", f"--kill-after={GRACE}", str(timeout), "env", f"--chdir={folder}", *map(str, words)]
-        self.runs.append(Run(self.on_host(host, *bounded), environment or {}))
+        self.runs.append(Run(self.on_host(host, *bounded), {**self.mpi.environment, **(environment or {})}))
         return self.runs[-1]
 
     def run(self, words, ranks_per_host=1, folder=".", environment=None, timeout=120, hosts=None):
-        """Runs a program by MPICH's Hydra; what it leaves running has ended, too, when this returns."""
-        launch = self.mpich(words, ranks_per_host, hosts)
-        result = self.start(launch, os.path.abspath(folder), environment, timeout).wait()
+        """Runs a program by the MPI's launcher; what it leaves running has ended, too, when this returns."""
+        result = self.start(self.launched(words, ranks_per_host, hosts), os.path.abspath(folder), environment,
+                            timeout).wait()
         self.end_all()
         return result
 

@@ -3,11 +3,11 @@
 import os
 import sys
 
-from lab import CannotRun, Lab
+from lab import CannotRun, Lab, hydra, open_mpi
 
 SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "app"))
-from program import DIGITS, PROGRAM, SYNTHETIC, ProgramTest, main, read_metrics, sets  # noqa: E402, F401: for the tests as well
+from program import DIGITS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, main, read_metrics, sets  # noqa: E402, F401: for the tests as well
 
 SKIPPED = 77
 
@@ -15,7 +15,7 @@ SKIPPED = 77
 def cluster(hosts, **options):
     """A cluster; where this machine cannot have one, the test ends here, and ctest lists it as skipped."""
     try:
-        return Lab(hosts, **options)
+        return Lab(hosts, **{"mpi": open_mpi() if IS_OPEN_MPI else hydra(), **options})
     except CannotRun as reason:
         print(f"\n*** NETWORKS ARE NOT TESTED HERE: {reason} ***\n", flush=True)
         sys.exit(SKIPPED)
@@ -23,10 +23,11 @@ def cluster(hosts, **options):
 
 class LabTest(ProgramTest):
     HOSTS = 2
+    OPTIONS = {}  # of the cluster
 
     @classmethod
     def setUpClass(cls):
-        cls.lab = cluster(cls.HOSTS)
+        cls.lab = cluster(cls.HOSTS, **cls.OPTIONS)
         cls.addClassCleanup(cls.lab.close)
 
     def setUp(self):

@@ -59,7 +59,7 @@ class Check:
         with Lab(2, rate_mbit) as pair:
             words = [self.arguments.program, "simulate", "--ranks", "2", "--topology", "ring", "--threads", "1",
                      "--memory-gb", "10"]
-            run = pair.start(pair.mpich(words), self.folder, ENVIRONMENT, timeout=60)
+            run = pair.start(pair.launched(words), self.folder, ENVIRONMENT, timeout=60)
             run.until("^steps: until", timeout=60)
             pair.end_all()
             run.wait()
@@ -86,8 +86,8 @@ class Check:
         keys = [word for word in words if word.startswith("averager.") and "allreduce" not in word]
         subprocess.run([self.arguments.program, "simulate", "--ranks", str(self.hosts), "--topology",
                         row[1] if row[0] in ("neighbour", "push_sum") else "ring", "--compute-ms", str(compute_ms),
-                        "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb), "--parameters", str(self.parameters), "--threads", "1", "--csv", table,
-                        *sets(keys)],
+                        "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
+                        "--parameters", str(self.parameters), "--threads", "1", "--csv", table, *sets(keys)],
                        check=True, stdout=subprocess.DEVNULL, timeout=100, env={**os.environ, **ENVIRONMENT})
         with open(table, encoding="utf-8") as file:
             rows = {(each["averager"], each["topology"]): each for each in csv.DictReader(file)}
