@@ -44,10 +44,10 @@ def write_run_file(folder, network, shape, batch, steps):
     return path
 
 
-def train(lab, program, run_file, words, hosts=None, timeout=120):
-    """Trains with these keys on one rank per host. The standard output; raises RuntimeError where the run fails."""
-    result = lab.run([program, "train", run_file, "--overwrite", *sets(words)], folder=os.path.dirname(run_file),
-                     environment=ENVIRONMENT, timeout=timeout, hosts=hosts)
+def train(lab, program, run_file, words, hosts=None, timeout=120, ranks_per_host=1):
+    """Trains with these keys on the first `hosts` hosts, or on all. The standard output; raises RuntimeError where it fails."""
+    result = lab.run([program, "train", run_file, "--overwrite", *sets(words)], ranks_per_host, os.path.dirname(run_file),
+                     ENVIRONMENT, timeout, hosts)
     if result.status != 0:
         raise RuntimeError(f"{' '.join(words)}: status {result.status}\n{result.err}")
     return result.out
