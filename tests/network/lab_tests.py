@@ -1,6 +1,7 @@
 """What the tests beside this file have in common: a cluster for the tests of a class, a folder for each test."""
 
 import os
+import re
 import sys
 
 from lab import CannotRun, Lab, hydra, open_mpi
@@ -19,6 +20,11 @@ def cluster(hosts, **options):
     except CannotRun as reason:
         print(f"\n*** NETWORKS ARE NOT TESTED HERE: {reason} ***\n", flush=True)
         sys.exit(SKIPPED)
+
+
+def said_by_ranks(err):
+    """Standard error without what launchers say on a busy machine."""
+    return [line for line in err.splitlines() if not re.match(r"srun: |\[\S+\] plm:rsh: Warning", line)]
 
 
 class LabTest(ProgramTest):

@@ -33,9 +33,9 @@ def over(netmod):
             self.assertRegex(run.wait().out, "MPICH Version: 5")
 
         def test_ends(self):
-            self.check_ends(self.hydra, DONE, 0, runs=5)
-            self.check_ends(self.hydra, STOPPED, REQUEUE, runs=2, ranks_per_host=2)
-            self.check_ends(self.hydra, REFUSED, 1, runs=2, ranks_per_host=2)
+            self.check_ends(self.by_launcher, DONE, 0, runs=5)
+            self.check_ends(self.by_launcher, STOPPED, REQUEUE, runs=2, ranks_per_host=2)
+            self.check_ends(self.by_launcher, REFUSED, 1, runs=2, ranks_per_host=2)
 
     class Faults(FaultRuns):
         OPTIONS = {"mpi": mpi}

@@ -2,7 +2,7 @@
 
 import re
 
-from lab_tests import DIGITS, PROGRAM, LabTest, read_metrics, sets
+from lab_tests import DIGITS, PROGRAM, LabTest, read_metrics, said_by_ranks, sets
 
 # How each averager is run.
 AVERAGERS = {
@@ -39,7 +39,7 @@ class TrainingRuns(LabTest):
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         result = self.lab.run([PROGRAM, "train", DIGITS, *sets(name=name, output__print_steps=0), *words, "--overwrite"],
                               ranks_per_host, self.folder, hosts=hosts)
-        self.assertEqual((result.status, result.err), (0, ""), f"{settings} on {hosts} hosts\n{result.out}")
+        self.assertEqual((result.status, said_by_ranks(result.err)), (0, []), f"{settings} on {hosts} hosts\n{result.out}")
         return self.lab.sent_bytes(0) - before
 
     def accuracy(self, name):
