@@ -9,7 +9,7 @@ import sys
 from end_runs import DONE, REFUSED, REQUEUE, STOPPED, EndRuns
 from fault_runs import FaultRuns
 from lab import mpich_below
-from lab_tests import PROGRAM, SKIPPED, SOURCE, main
+from lab_tests import IS_OPEN_MPI, PROGRAM, SKIPPED, SOURCE, main
 from training_runs import AVERAGERS, TrainingRuns
 
 PREFIX = os.path.join(SOURCE, ".deps", "mpich5")
@@ -50,7 +50,7 @@ TrainingOverUcx, EndOverUcx, FaultsOverUcx = over("ucx")
 TrainingOverOfi, EndOverOfi, FaultsOverOfi = over("ofi")
 
 if __name__ == "__main__":
-    if not os.path.exists(PREFIX):
-        print("*** MPICH 5 IS NOT TESTED HERE: it takes bash jobscripts/setup-debian.sh --mpich5 ***")
+    if IS_OPEN_MPI or not os.path.exists(PREFIX):
+        print("*** MPICH 5 IS NOT TESTED HERE: it takes a program for MPICH and bash jobscripts/setup-debian.sh --mpich5 ***")
         sys.exit(SKIPPED)
     main()
