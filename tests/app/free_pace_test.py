@@ -47,12 +47,12 @@ class FreePace(ProgramTest):
 
     def test_each_averager_trains_on_each_image_once_an_epoch(self):
         for label, words in FREE.items():
-            out = self.train(*words, *slow_rank(1), *sets(training__epochs=8))
+            out = self.train(*words, *slow_rank(1, factor=16), *sets(training__epochs=8))
             self.assertRegex(out, r"pace +free", label)
             metrics = self.metrics()
             self.check_rows(metrics, 8, label)
             images = metrics["epoch/images"].sum(axis=0)
-            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
+            self.assertLess(images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is the smallest")
             self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
             self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
