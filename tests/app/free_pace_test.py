@@ -52,7 +52,7 @@ class FreePace(ProgramTest):
             metrics = self.metrics()
             self.check_rows(metrics, 8, label)
             images = metrics["epoch/images"].sum(axis=0)
-            self.assertLess(images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is the smallest")
+            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
             self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
             self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
