@@ -6,13 +6,20 @@
 #include "kernels/device/conv.hpp"
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
+#include "kernels/host/conv_bf16.hpp"
 #include "kernels/host/winograd.hpp"
 
 namespace halograd {
 
 bool computes_in(Precision precision) {
   if (precision == Precision::tf32) return accelerator_maker() == AcceleratorMaker::nvidia;
-  return precision == Precision::full || has_matrix_units();
+  if (precision == Precision::full || precision == Precision::automatic) return true;
+  return runs_on_host ? host::bf16::fast_unit() != nullptr : has_matrix_units();
+}
+
+Precision resolved(Precision precision) {
+  if (precision != Precision::automatic) return precision;
+  return computes_in(Precision::bf16) ? Precision::bf16 : Precision::full;
 }
 
 ConvShape ConvShape::with_batch(int size) const {
@@ -24,8 +31,14 @@ ConvShape ConvShape::with_batch(int size) const {
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if constexpr (runs_on_host) {
-    const std::size_t bytes = host::conv_workspace<T>(shape);
-    return host::winograd_applies(shape) ? std::max(bytes, host::winograd_workspace<T>(shape)) : bytes;
+    std::size_t bytes = host::conv_workspace<T>(shape);
+    if (host::winograd_applies(shape)) bytes = std::max(bytes, host::winograd_workspace<T>(shape));
+    const auto pays = [&](host::ConvPass pass) { return host::bf16::pays(shape, pass); };
+    const bool any = pays(host::ConvPass::forward) || pays(host::ConvPass::data) || pays(host::ConvPass::weights);
+    if (std::is_same_v<T, float> && any && host::bf16::fast_unit() != nullptr) {
+      bytes = std::max(bytes, host::bf16::conv_workspace(shape));
+    }
+    return bytes;
   } else {
     return device::conv_workspace<T>(shape);
   }
@@ -39,6 +52,11 @@ void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace)
                    " bytes is needed, ", workspace.size(), " given");
 }
 
+/// What a pass on cores multiplies bf16 with; null where it computes in full.
+const host::bf16::Unit* bf16_unit(const ConvShape& shape, host::ConvPass pass) {
+  return shape.precision == Precision::bf16 && host::bf16::pays(shape, pass) ? host::bf16::fast_unit() : nullptr;
+}
+
 }  // namespace
 
 template <class T>
@@ -46,6 +64,12 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
                   Vector<const T> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (const auto* unit = bf16_unit(shape, host::ConvPass::forward)) {
+        return host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
+                                   workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::forward);
     const auto pass = winograd ? host::winograd_forward<T> : host::conv_forward<T>;
     pass(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
@@ -59,6 +83,12 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                         Vector<const T> relu_output, Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (const auto* unit = bf16_unit(shape, host::ConvPass::data)) {
+        return host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
+                                         accumulate, workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::data);
     const auto pass = winograd ? host::winograd_backward_data<T> : host::conv_backward_data<T>;
     pass(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate, workspace.data());
@@ -72,6 +102,12 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
                            Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (const auto* unit = bf16_unit(shape, host::ConvPass::weights)) {
+        return host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
+                                            workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::weights);
     const auto pass = winograd ? host::winograd_backward_weights<T> : host::conv_backward_weights<T>;
     pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());

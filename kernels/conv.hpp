@@ -6,13 +6,17 @@ namespace halograd {
 
 /// What values are rounded to before they are multiplied; sums are not.
 enum class Precision {
-  full,  ///< not at all
-  tf32,  ///< 10 bits of fraction: NVIDIA's matrix units on floats
-  bf16   ///< 7 bits of fraction: matrix units of NVIDIA and AMD
+  full,      ///< not at all
+  tf32,      ///< 10 bits of fraction: NVIDIA's matrix units on floats
+  bf16,      ///< 7 bits of fraction: matrix units of NVIDIA and AMD; of cores with AMX, where a layer gains by it
+  automatic  ///< bf16 where the device in use multiplies so, else full
 };
 
 /// Whether the device in use multiplies so.
 bool computes_in(Precision precision);
+
+/// What automatic means on the device in use; others are what they are.
+Precision resolved(Precision precision);
 
 /// A convolution in up to three spatial dimensions: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K),
 /// y (N, D', H', W', K). A dense layer is the case where all extents and kernels are 1.

@@ -22,7 +22,7 @@ constexpr int strided_pixels = (simd_registers - 1) / (phases + 1);
 static_assert(table_pixels % strided_pixels == 0);
 /// Where less of dy is inside the image, tiles have the same pixels of many images, and skip what all of them have not.
 /// Row by row, dx is one stretch of memory.
-constexpr double least_inside_share = 0.8;
+constexpr double least_strided_inside_share = 0.8;
 
 /// A pixel of dy that taps of some phases read, relative to those of dx.
 struct Source {
@@ -221,8 +221,8 @@ void strided_product(const Exec& exec, const StridedProduct<T>& product, const S
   const ColumnBlocks<T>& blocks = product.blocks;
   const T* const dy = product.dy;
   const Target<T>& target = product.target;
-  const Lattice lattice =
-      ordered(map, Lattice{shape.batch, shape.extent, {product.depth_phase, 0, 0}, shape.stride}, least_inside_share);
+  const Lattice lattice = ordered(map, Lattice{shape.batch, shape.extent, {product.depth_phase, 0, 0}, shape.stride},
+                                  least_strided_inside_share);
   const long pixels = lattice.pixels(), pitch = shape.channels;
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   int with_taps = 0;

@@ -16,7 +16,7 @@ struct TrainingConfig {
   std::string shares = "equal";            ///< of a batch: equal, or in proportion to the ranks' measured speed
   std::string resumed_optimizer = "mean";  ///< on another number of ranks: mean of the replicas' states, or reset
   std::string non_finite = "stop";      ///< where a loss or gradient is not finite: stop, or skip (the rank's update)
-  std::string precision = "fp32";       ///< of matrix products: fp32; on devices tf32 (NVIDIA) and bf16
+  std::string precision = "fp32";       ///< of matrix products (nn/precisions.hpp)
   std::string step_recording = "auto";  ///< on devices: auto, where a step can be replayed; off
   double time_limit = 0;  ///< seconds a call of the program trains before it stops with a checkpoint; 0: none
   bool operator==(const TrainingConfig&) const = default;

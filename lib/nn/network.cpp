@@ -226,7 +226,7 @@ void Network::compute_in(Precision precision) {
                        ": expected \"", precisions().front().name, "\" on ", ExecutionSpace::name());
     }
   }
-  for (Node& node : nodes_) node.call.precision = precision;
+  for (Node& node : nodes_) node.call.precision = resolved(precision);
   steps_.clear();
 }
 

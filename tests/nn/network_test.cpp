@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/error.hpp"
+#include "kernels/float_bits.hpp"
 #include "nn/reference_networks.hpp"
 #include "run/read.hpp"
 #include "tests/kernels/buffers.hpp"
@@ -293,6 +294,42 @@ TEST(Network, BatchOutOfRangeIsRefused) {
   Network network(layers(R"({type="flatten"}, {type="dense", channels=3})"), {2, 2, 1}, 3, 2);
   const Images images(3, {2, 2, 1}, 3);
   EXPECT_THROW(network.evaluate(ExecutionSpace(), network.make_replica(1), images.batch(3)), Error);
+}
+
+// Batch-norm amplifies what rounding does to a gradient. How much, weights tell that are rounded before a step in full:
+// bf16 rounds what they are multiplied with, and the gradients, too.
+TEST(Network, GradientsInBf16DifferByItsRounding) {
+  if (!computes_in(Precision::bf16)) GTEST_SKIP() << "not on this device";
+  NetworkConfig config;
+  config.name = "resnet20";
+  constexpr int batch = 16;
+  const Images images(batch, {32, 32, 3}, 10);
+  const ExecutionSpace exec;
+  Network network(expand_network(config, 10), {32, 32, 3}, 10, batch);
+  const auto gradients = [&](Precision precision, bool round_weights) {
+    network.compute_in(precision);
+    const Replica replica = network.make_replica(1);
+    if (round_weights) {
+      std::vector<float> weights = to_host(replica.parameters);
+      for (float& weight : weights) weight = float_of_bf16(bf16_of(weight));
+      Kokkos::deep_copy(replica.parameters, to_device(weights));
+    }
+    network.train(exec, replica, images.batch(batch), 0);
+    return to_host(replica.gradients);
+  };
+  const std::vector<float> full = gradients(Precision::full, false), weights = gradients(Precision::full, true),
+                           all = gradients(Precision::bf16, false);
+  EXPECT_NE(full, all);
+  for (const NamedTensor& tensor : network.parameters()) {
+    const auto distance = [&](const std::vector<float>& values) {
+      double sum = 0;
+      for (std::size_t i = tensor.offset; i < tensor.offset + tensor.size(); ++i) {
+        sum += std::pow(static_cast<double>(values[i]) - full[i], 2);
+      }
+      return std::sqrt(sum);
+    };
+    EXPECT_LT(distance(all), 3 * distance(weights)) << tensor.layer << ' ' << tensor.name;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+#pragma once
+
+#include "kernels/host/bf16_tiles.hpp"
+#include "kernels/host/gather.hpp"
+
+/// How a convolution in bf16 cuts its work: into blocks of outputs with what they read, and those into strips.
+namespace halograd::host::bf16 {
+
+/// Outputs of a block, and where it begins.
+struct OutputBlock {
+  int image, images, plane, planes, row, rows;
+};
+
+/// The outputs of all images in blocks: some images, some planes of one, or some rows of one plane, always whole rows,
+/// such that what a block reads, in all its taps, stays in the second-level cache.
+struct OutputBlocks {
+  int batch;
+  ConvShape::Spatial count;              ///< outputs of an image
+  ConvShape::Spatial step;               ///< positions that are read for one output and for the next, apart
+  ConvShape::Spatial reach;              ///< from the first to the last position that an output reads
+  int images = 1, planes = 1, rows = 1;  ///< of a block, at most
+
+  /// `channels` of a position; at most `most_images` in a block.
+  OutputBlocks(int images_of_all, const ConvShape::Spatial& outputs, const ConvShape::Spatial& apart,
+               const ConvShape::Spatial& reached, int channels, int most_images)
+      : batch(images_of_all), count(outputs), step(apart), reach(reached) {
+    constexpr long most_values = 256L * 1024, most_outputs = 2048;
+    const auto fit = [&] {
+      return positions() * channels <= most_values &&
+             static_cast<long>(images) * planes * rows * count[2] <= most_outputs;
+    };
+    const auto grow = [&](int& size, int most) {
+      while (size < most) {
+        ++size;
+        if (!fit()) return --size < 0;
+      }
+      return true;
+    };
+    if (grow(rows, count[1]) && grow(planes, count[0])) grow(images, std::min(batch, most_images));
+  }
+
+  [[nodiscard]] int extent(int axis, int outputs) const { return (outputs - 1) * step[axis] + 1 + reach[axis]; }
+  /// That a whole block reads.
+  [[nodiscard]] long positions() const {
+    return static_cast<long>(images) * extent(0, planes) * extent(1, rows) * extent(2, count[2]);
+  }
+  [[nodiscard]] long number() const {
+    return static_cast<long>(pieces(batch, images)) * pieces(count[0], planes) * pieces(count[1], rows);
+  }
+  [[nodiscard]] OutputBlock block(long index) const {
+    const int row = static_cast<int>(index % pieces(count[1], rows)) * rows;
+    index /= pieces(count[1], rows);
+    const int plane = static_cast<int>(index % pieces(count[0], planes)) * planes;
+    const int image = static_cast<int>(index / pieces(count[0], planes)) * images;
+    return {image, std::min(images, batch - image), plane, std::min(planes, count[0] - plane),
+            row,   std::min(rows, count[1] - row)};
+  }
+  /// Strips of a whole block, at most.
+  [[nodiscard]] long strips(int width) const {
+    return static_cast<long>(images) * planes * rows * pieces(count[2], width);
+  }
+
+ private:
+  static int pieces(int all, int most) { return (all + most - 1) / most; }
+};
+
+/// Stretches of `width` positions, `unit` values apart, that cover rows of outputs: one goes on where a row ends and
+/// the next begins soon.
+template <int width>
+struct Strips {
+  long unit;
+  long* begin;  ///< (count): the first position
+  long* out;    ///< (count, width): the output there, or -1
+  int count = 0;
+
+  /// A row of outputs out, out + out_step, ... whose first one is at `at`: later than the rows before it.
+  void add_row(long at, int length, long first_out, long out_step) {
+    int done = 0;
+    if (count > 0 && (at - begin[count - 1]) % unit == 0) {
+      for (long i = (at - begin[count - 1]) / unit; i < width && done < length; ++i, ++done) {
+        out[(count - 1) * width + i] = first_out + done * out_step;
+      }
+    }
+    while (done < length) {
+      begin[count] = at + done * unit;
+      long* const outs = out + static_cast<long>(count++) * width;
+      for (int i = 0; i < width; ++i) outs[i] = done < length ? first_out + out_step * done++ : -1;
+    }
+  }
+};
+
+}  // namespace halograd::host::bf16

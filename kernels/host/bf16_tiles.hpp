@@ -1,0 +1,109 @@
+#pragma once
+
+#include "kernels/float_bits.hpp"
+#include "kernels/host/bf16_units.hpp"
+#include "kernels/host/simd.hpp"
+
+/// How floats become the tiles of bf16_units.hpp.
+namespace halograd::host::bf16 {
+
+typedef std::uint32_t Pairs __attribute__((vector_size(tile_width * sizeof(std::uint32_t))));
+
+/// Sixteen floats, rounded.
+inline void round_row(const float* from, std::uint16_t* to) {
+#if defined(__AVX512BF16__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+  const __m256bh rounded = _mm512_cvtneps_pbh(load_as<__m512>(from));
+  std::memcpy(to, &rounded, sizeof(rounded));
+#else
+  for (int i = 0; i < tile_width; ++i) to[i] = bf16_of(from[i]);
+#endif
+}
+
+/// Any number of them.
+inline void round_values(const float* from, long count, std::uint16_t* to) {
+  long i = 0;
+  for (; i + tile_width <= count; i += tile_width) round_row(from + i, to + i);
+  for (; i < count; ++i) to[i] = bf16_of(from[i]);
+}
+
+/// Twice sixteen floats, rounded, in pairs: first[0], second[0], first[1], ...
+inline void round_pairs(const float* first, const float* second, std::uint32_t* to) {
+#if defined(__AVX512BF16__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+  typedef std::uint16_t Shorts __attribute__((vector_size(tile_width * sizeof(std::uint16_t))));
+  const auto low = (Shorts)_mm512_cvtneps_pbh(load_as<__m512>(first));
+  const auto high = (Shorts)_mm512_cvtneps_pbh(load_as<__m512>(second));
+  const Pairs pairs = __builtin_convertvector(low, Pairs) | __builtin_convertvector(high, Pairs) << 16;
+  std::memcpy(to, &pairs, sizeof(pairs));
+#else
+  for (int i = 0; i < tile_width; ++i) {
+    to[i] = static_cast<std::uint32_t>(bf16_of(first[i])) | (static_cast<std::uint32_t>(bf16_of(second[i])) << 16U);
+  }
+#endif
+}
+
+/// A tile, given as 16 lines of 16 pairs, mirrored at its diagonal: the left form of what was made in the right one,
+/// and the other way round.
+inline void mirror_tile(const std::uint32_t* from, std::uint32_t* to) {
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+  using Line = Pairs;
+  Line line[16], turned[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) line[i] = load_as<Line>(from + 16 * i);
+    // Squares of 2 x 2, then of 4 x 4: each line has then one column of four lines in each quarter.
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    turned[i] = __builtin_shufflevector(line[i], line[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+    turned[i + 1] =
+        __builtin_shufflevector(line[i], line[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 4) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const Line above = turned[i + j], below = turned[i + 2 + j];
+      line[i + 2 * j] = __builtin_shufflevector(above, below, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      line[i + 2 * j + 1] =
+          __builtin_shufflevector(above, below, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  }
+  // Then the quarters themselves.
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto even = [](Line a, Line b) {
+      return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    };
+    const auto odd = [](Line a, Line b) {
+      return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    };
+    const Line first = even(line[i], line[4 + i]), first_after = even(line[8 + i], line[12 + i]);
+    const Line second = odd(line[i], line[4 + i]), second_after = odd(line[8 + i], line[12 + i]);
+    const Line turned_quarters[4] = {even(first, first_after), even(second, second_after), odd(first, first_after),
+                                     odd(second, second_after)};
+#pragma GCC unroll 4
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      std::memcpy(to + 16 * (4 * quarter + i), &turned_quarters[quarter], sizeof(Line));
+    }
+  }
+#else
+  for (int i = 0; i < tile_width; ++i) {
+    for (int j = 0; j < tile_width; ++j) to[16 * j + i] = from[16 * i + j];
+  }
+#endif
+}
+
+/// Rounded up to whole tiles.
+constexpr long whole_widths(long count) {
+  return (count + tile_width - 1) / tile_width * tile_width;
+}
+constexpr long whole_steps(long depth) {
+  return (depth + tile_depth - 1) / tile_depth;
+}
+
+/// The first `count` of sixteen floats, the others zero: `from` itself where it has all.
+inline const float* readable_row(const float* from, long count, float* copy) {
+  if (count >= tile_width) return from;
+  std::fill(std::copy(from, from + std::max(count, 0L), copy), copy + tile_width, 0.0F);
+  return copy;
+}
+
+}  // namespace halograd::host::bf16

@@ -1,0 +1,212 @@
+#include "kernels/host/bf16_units.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/float_bits.hpp"
+
+#if defined(__x86_64__) && defined(__linux__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define HALOGRAD_BF16_INSTRUCTIONS
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace halograd::host::bf16 {
+namespace {
+
+bool always() {
+  return true;
+}
+bool never() {
+  return false;
+}
+void nothing() {}
+
+void multiply_plainly(const Product& p) {
+  for (int row = 0; row < p.row_blocks * tile_width; ++row) {
+    const std::uint16_t* const line = p.left[row / tile_width] + row % tile_width * p.left_line;
+    for (int block = 0; block < p.column_blocks; ++block) {
+      const std::uint16_t* const right = p.right + block * p.right_pitch;
+      float* const to = p.sums + row * p.sums_pitch + static_cast<long>(block) * tile_width;
+      float sums[tile_width] = {};
+      if (p.accumulate) std::copy(to, to + tile_width, sums);
+      for (int step = 0; step < p.steps; ++step) {
+        const std::uint16_t* const left = line + p.left_step[step];
+        for (int d = 0; d < tile_depth; d += 2) {
+          const float first = float_of_bf16(left[d]), second = float_of_bf16(left[d + 1]);
+          const std::uint16_t* const pairs = right + step * tile_values + d * tile_width;
+          for (int c = 0; c < tile_width; ++c) {
+            sums[c] += first * float_of_bf16(pairs[2 * c]) + second * float_of_bf16(pairs[2 * c + 1]);
+          }
+        }
+      }
+      std::copy(sums, sums + tile_width, to);
+    }
+  }
+}
+
+#ifdef HALOGRAD_BF16_INSTRUCTIONS
+
+// AVX512_BF16 ---------------------------------------------------------------------------------------------------------
+
+bool has_dot_products() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+/// Rows whose sums fill the registers.
+constexpr int dot_rows = 8;
+
+template <int columns>
+__attribute__((target("avx512f,avx512bf16"))) void dot_products(const Product& p, const std::uint16_t* rows,
+                                                                const std::uint16_t* right, float* to) {
+  __m512 sums[dot_rows][columns];
+#pragma GCC unroll 8
+  for (int m = 0; m < dot_rows; ++m) {
+#pragma GCC unroll 2
+    for (int c = 0; c < columns; ++c) {
+      sums[m][c] = p.accumulate ? _mm512_loadu_ps(to + m * p.sums_pitch + c * tile_width) : _mm512_setzero_ps();
+    }
+  }
+  for (int step = 0; step < p.steps; ++step, right += tile_values) {
+    const std::uint16_t* const left = rows + p.left_step[step];
+    for (int pair = 0; pair < tile_depth / 2; ++pair) {
+      __m512 b[columns];
+#pragma GCC unroll 2
+      for (int c = 0; c < columns; ++c) b[c] = _mm512_loadu_ps(right + c * p.right_pitch + pair * tile_depth);
+#pragma GCC unroll 8
+      for (int m = 0; m < dot_rows; ++m) {
+        int both;
+        std::memcpy(&both, left + m * p.left_line + 2 * pair, sizeof(both));
+        const __m512 a = _mm512_castsi512_ps(_mm512_set1_epi32(both));
+#pragma GCC unroll 2
+        for (int c = 0; c < columns; ++c) sums[m][c] = _mm512_dpbf16_ps(sums[m][c], (__m512bh)a, (__m512bh)b[c]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < dot_rows; ++m) {
+#pragma GCC unroll 2
+    for (int c = 0; c < columns; ++c) _mm512_storeu_ps(to + m * p.sums_pitch + c * tile_width, sums[m][c]);
+  }
+}
+
+void multiply_by_dot_products(const Product& p) {
+  for (int block = 0; block < p.column_blocks; block += 2) {
+    const auto pass = p.column_blocks - block > 1 ? dot_products<2> : dot_products<1>;
+    for (int row = 0; row < p.row_blocks * tile_width; row += dot_rows) {
+      pass(p, p.left[row / tile_width] + row % tile_width * p.left_line, p.right + block * p.right_pitch,
+           p.sums + row * p.sums_pitch + static_cast<long>(block) * tile_width);
+    }
+  }
+}
+
+// AMX -----------------------------------------------------------------------------------------------------------------
+
+bool has_tiles() {
+  constexpr unsigned amx_bf16 = 1U << 22U, amx_tile = 1U << 24U;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
+  // Linux gives the state of tiles, 8 KiB a thread, to processes that ask.
+  constexpr long ask = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, ask, tile_data) == 0;
+}
+bool may_use_tiles() {
+  static const bool may = has_tiles();
+  return may;
+}
+
+/// Eight tiles of 16 rows of 64 bytes. Not a variable of the function: g++ 12's intrinsic says that it reads 8 bytes.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr TileConfig tile_config;
+
+__attribute__((target("amx-tile"))) void configure_tiles() {
+  _tile_loadconfig(&tile_config);
+}
+__attribute__((target("amx-tile"))) void release_tiles() {
+  _tile_release();
+}
+
+/// Sums of up to 2 x 2 tiles, in registers 0 to 3; left tiles in 4 and 5, right ones in 6 and 7. g++'s tile loads do
+/// not say that they read memory: what they read is written before a call through Unit, out of the compiler's
+/// sight.
+template <int rows, int columns>
+__attribute__((target("amx-tile,amx-bf16"))) void tile_products(const Product& p, const std::uint16_t* const* left,
+                                                                const std::uint16_t* right, float* to) {
+  constexpr long right_line = 64;
+  const long left_line = p.left_line * static_cast<long>(sizeof(std::uint16_t));
+  const long pitch = p.sums_pitch * static_cast<long>(sizeof(float));
+  float* const below = to + tile_width * p.sums_pitch;
+  if (p.accumulate) {
+    _tile_loadd(0, to, pitch);
+    if constexpr (columns > 1) _tile_loadd(1, to + tile_width, pitch);
+    if constexpr (rows > 1) _tile_loadd(2, below, pitch);
+    if constexpr (rows > 1 && columns > 1) _tile_loadd(3, below + tile_width, pitch);
+  } else {
+    _tile_zero(0);
+    if constexpr (columns > 1) _tile_zero(1);
+    if constexpr (rows > 1) _tile_zero(2);
+    if constexpr (rows > 1 && columns > 1) _tile_zero(3);
+  }
+  for (int step = 0; step < p.steps; ++step, right += tile_values) {
+    const long at = p.left_step[step];
+    _tile_loadd(6, right, right_line);
+    _tile_loadd(4, left[0] + at, left_line);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (columns > 1) {
+      _tile_loadd(7, right + p.right_pitch, right_line);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (rows > 1) {
+      _tile_loadd(5, left[1] + at, left_line);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (columns > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_stored(0, to, pitch);
+  if constexpr (columns > 1) _tile_stored(1, to + tile_width, pitch);
+  if constexpr (rows > 1) _tile_stored(2, below, pitch);
+  if constexpr (rows > 1 && columns > 1) _tile_stored(3, below + tile_width, pitch);
+}
+
+void multiply_by_tiles(const Product& p) {
+  for (int column = 0; column < p.column_blocks; column += 2) {
+    const bool two_columns = p.column_blocks - column > 1;
+    const auto pass = two_columns ? tile_products<2, 2> : tile_products<2, 1>;
+    const auto last = two_columns ? tile_products<1, 2> : tile_products<1, 1>;
+    const std::uint16_t* const right = p.right + column * p.right_pitch;
+    for (int row = 0; row < p.row_blocks; row += 2) {
+      (p.row_blocks - row > 1 ? pass : last)(p, p.left + row, right,
+                                             p.sums + tile_width * (row * p.sums_pitch + column));
+    }
+  }
+}
+
+#endif
+
+}  // namespace
+
+const std::vector<Unit>& units() {
+  static const std::vector<Unit> units{
+#ifdef HALOGRAD_BF16_INSTRUCTIONS
+      {"AMX", may_use_tiles, always, configure_tiles, multiply_by_tiles, release_tiles},
+      {"AVX512_BF16", has_dot_products, never, nothing, multiply_by_dot_products, nothing},
+#endif
+      {"plain", always, never, nothing, multiply_plainly, nothing}};
+  return units;
+}
+
+const Unit* fast_unit() {
+  static const Unit* const unit = [] {
+    const auto found =
+        std::find_if(units().begin(), units().end(), [](const Unit& each) { return each.present() && each.fast(); });
+    return found == units().end() ? nullptr : &*found;
+  }();
+  return unit;
+}
+
+}  // namespace halograd::host::bf16

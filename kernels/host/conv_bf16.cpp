@@ -1,0 +1,375 @@
+#include "kernels/host/conv_bf16.hpp"
+
+#include "kernels/host/bf16_blocks.hpp"
+#include "kernels/host/blocking.hpp"
+
+namespace halograd::host::bf16 {
+namespace {
+
+constexpr int two_blocks = 2 * tile_width;
+/// Strips that are multiplied between two looks at the result.
+constexpr int strips_at_once = 4;
+/// Bytes of weights from which on tasks share out the columns of a product, so that each reads only its own.
+constexpr long shared_weight_bytes = 1L << 20U;
+
+/// A step of depth: up to 32 values that taps with successive positions read, from `first` on behind the first of them.
+struct DepthStep {
+  int tap, first, count;
+};
+
+/// A product over one lattice of outputs.
+struct BlockProduct {
+  const ConvShape& shape;
+  const TapMap& map;
+  Lattice lattice;
+  bool transposed;
+  int channels;  ///< of a position that is read
+  int columns;
+  const float* in;
+  const float* weights;
+  Target<float> target;
+};
+
+ConvShape::Spatial lowest_offset(const TapMap& map) {
+  ConvShape::Spatial lowest = map.tap(0).offset;
+  for (int i = 1; i < map.taps(); ++i) {
+    for (int axis = 0; axis < 3; ++axis) lowest[axis] = std::min(lowest[axis], map.tap(i).offset[axis]);
+  }
+  return lowest;
+}
+
+OutputBlocks blocks_of(const TapMap& map, const Lattice& lattice, int channels) {
+  ConvShape::Spatial step, reach{0, 0, 0};
+  const ConvShape::Spatial lowest = lowest_offset(map);
+  for (int axis = 0; axis < 3; ++axis) {
+    step[axis] = map.step(lattice, axis);
+    for (int i = 0; i < map.taps(); ++i) reach[axis] = std::max(reach[axis], map.tap(i).offset[axis] - lowest[axis]);
+  }
+  const int most_images = std::max(1, lattice.batch / (4 * concurrency()));
+  return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, step, reach, channels,
+                      channels >= 256 ? lattice.batch : most_images);
+}
+
+/// Scratch of a product.
+struct BlockScratch {
+  std::uint16_t* right;
+  float* bias;
+  DepthStep* steps;
+  long* left_steps;
+  std::uint16_t* slabs;  ///< a task's: what a block reads
+  long slab_values;
+  long* begins;  ///< a task's strips
+  long* outs;
+  long strips;
+  BlockScratch(Scratch& scratch, const OutputBlocks& blocks, int taps, int channels, int columns) {
+    const long steps_most = taps * whole_steps(channels);
+    slab_values =
+        blocks.positions() * channels + tile_width * (static_cast<long>(blocks.step[2]) * channels) + tile_depth;
+    slab_values = whole_steps(slab_values) * tile_depth;
+    strips = blocks.strips(tile_width);
+    right = scratch.take<std::uint16_t>(steps_most * tile_depth * whole_widths(columns));
+    bias = scratch.take<float>(whole_widths(columns));
+    steps = scratch.take<DepthStep>(steps_most);
+    left_steps = scratch.take<long>(steps_most);
+    slabs = scratch.take<std::uint16_t>(concurrency() * slab_values);
+    begins = scratch.take<long>(concurrency() * strips);
+    outs = scratch.take<long>(concurrency() * strips * tile_width);
+  }
+};
+
+/// The steps of depth, and where in a whole block's slab a step reads for an output at 0.
+int list_steps(const BlockProduct& product, const OutputBlocks& blocks, const BlockScratch& scratch) {
+  const TapMap& map = product.map;
+  const ConvShape::Spatial lowest = lowest_offset(map);
+  const int channels = product.channels;
+  int count = 0;
+  const auto add = [&](int tap, int first, int end) {
+    const ConvShape::Spatial& offset = map.tap(tap).offset;
+    const long row = static_cast<long>(offset[0] - lowest[0]) * blocks.extent(1, blocks.rows) + offset[1] - lowest[1];
+    const long position = row * blocks.extent(2, blocks.count[2]) + offset[2] - lowest[2];
+    scratch.steps[count] = {tap, first, std::min(tile_depth, end - first)};
+    scratch.left_steps[count++] = position * channels + first;
+  };
+  if (channels % tile_depth == 0) {
+    // Some channels in all taps, then the next: what the taps read of a strip overlaps, and stays in the cache.
+    for (int first = 0; first < channels; first += tile_depth) {
+      for (int tap = 0; tap < map.taps(); ++tap) add(tap, first, channels);
+    }
+    return count;
+  }
+  for (int tap = 0; tap < map.taps();) {
+    int end = tap + 1;
+    const auto follows = [&] {
+      ConvShape::Spatial expected = map.tap(end - 1).offset;
+      ++expected[2];
+      return map.tap(end).offset == expected;
+    };
+    while (end < map.taps() && follows()) ++end;
+    const int depth = (end - tap) * channels;
+    for (int first = 0; first < depth; first += tile_depth) add(tap, first, depth);
+    tap = end;
+  }
+  return count;
+}
+
+/// The weights of `column` and 15 more at depth `d` of a step.
+const float* weights_row(const BlockProduct& product, const DepthStep& step, int d, long column, float* copy) {
+  const int at = step.first + d;
+  const Tap& tap = product.map.tap(step.tap + (d < step.count ? at / product.channels : 0));
+  const long row = static_cast<long>(tap.kernel_index) * product.channels + at % product.channels;
+  return readable_row(product.weights + row * product.columns + column, d < step.count ? product.columns - column : 0,
+                      copy);
+}
+
+/// The same for a transposed product, whose depth is contiguous: a step of one column.
+const float* weights_column(const BlockProduct& product, const DepthStep& step, long column, float* copy) {
+  const auto from = [&](int at) {
+    const Tap& tap = product.map.tap(step.tap + at / product.channels);
+    return product.weights + (static_cast<long>(tap.kernel_index) * product.columns + column) * product.channels +
+           at % product.channels;
+  };
+  if (column < product.columns && step.count == tile_depth &&
+      step.first % product.channels + tile_depth <= product.channels) {
+    return from(step.first);
+  }
+  std::fill_n(copy, tile_depth, 0.0F);
+  for (int d = 0; d < step.count && column < product.columns;) {
+    const int length = std::min(step.count - d, product.channels - (step.first + d) % product.channels);
+    std::copy_n(from(step.first + d), length, copy + d);
+    d += length;
+  }
+  return copy;
+}
+
+/// The weights as right operand, (block of columns, step).
+void pack_weights(const Exec& exec, const BlockProduct& product, int steps, const BlockScratch& scratch) {
+  const long blocks = whole_widths(product.columns) / tile_width;
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_bf16_pack", tasks, [&](int task) {
+    const Share share(blocks * steps, task, tasks);
+    float copies[2][tile_depth];
+    std::uint32_t tile[tile_values / 2];
+    for (long unit = share.begin; unit < share.end; ++unit) {
+      const long column = unit % blocks * tile_width;
+      const DepthStep& step = scratch.steps[unit / blocks];
+      auto* const to =
+          reinterpret_cast<std::uint32_t*>(scratch.right + (unit % blocks * steps + unit / blocks) * tile_values);
+      if (!product.transposed) {
+        for (int d = 0; d < tile_depth; d += 2) {
+          round_pairs(weights_row(product, step, d, column, copies[0]),
+                      weights_row(product, step, d + 1, column, copies[1]), to + d / 2 * tile_width);
+        }
+        continue;
+      }
+      // Packed as a left tile and mirrored.
+      for (int c = 0; c < tile_width; ++c) {
+        const float* const row = weights_column(product, step, column + c, copies[0]);
+        round_values(row, tile_depth, reinterpret_cast<std::uint16_t*>(tile + c * tile_width));
+      }
+      mirror_tile(tile, to);
+    }
+  });
+}
+
+/// What a block reads, rounded, with zeros around the image: (images, planes, rows, width, channels), laid out as for a
+/// whole block.
+void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
+               const ConvShape::Spatial& image, std::uint16_t* slab) {
+  const ConvShape::Spatial lowest = lowest_offset(product.map);
+  const int width = blocks.extent(2, blocks.count[2]), height = blocks.extent(1, blocks.rows),
+            depth = blocks.extent(0, blocks.planes);
+  const ConvShape::Spatial scaled = product.map.scaled(Pixel(product.lattice, 0));
+  const int first_plane = scaled[0] + block.plane * blocks.step[0] + lowest[0];
+  const int first_row = scaled[1] + block.row * blocks.step[1] + lowest[1];
+  const int first = scaled[2] + lowest[2];
+  const int begin = std::clamp(-first, 0, width), end = std::clamp(image[2] - first, begin, width);
+  const long channels = product.channels;
+  for (int n = 0; n < block.images; ++n) {
+    for (int d = 0; d < depth; ++d) {
+      for (int h = 0; h < height; ++h, slab += width * channels) {
+        const int plane = first_plane + d, row = first_row + h;
+        if (plane < 0 || plane >= image[0] || row < 0 || row >= image[1]) {
+          std::fill_n(slab, width * channels, std::uint16_t{0});
+          continue;
+        }
+        const long from = ((static_cast<long>(block.image + n) * image[0] + plane) * image[1] + row) * image[2];
+        std::fill_n(slab, begin * channels, std::uint16_t{0});
+        round_values(product.in + (from + first + begin) * channels, (end - begin) * channels, slab + begin * channels);
+        std::fill(slab + end * channels, slab + width * channels, std::uint16_t{0});
+      }
+    }
+  }
+}
+
+/// The outputs of a block in strips.
+void list_strips(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
+                 Strips<tile_width>& strips) {
+  const Lattice& lattice = product.lattice;
+  const long width = blocks.extent(2, blocks.count[2]), height = blocks.extent(1, blocks.rows),
+             depth = blocks.extent(0, blocks.planes);
+  for (int n = 0; n < block.images; ++n) {
+    for (int d = 0; d < block.planes; ++d) {
+      for (int h = 0; h < block.rows; ++h) {
+        const long at = ((n * depth + d * blocks.step[0]) * height + h * blocks.step[1]) * width * product.channels;
+        const long plane = lattice.start[0] + (block.plane + d) * static_cast<long>(lattice.step[0]);
+        const long row = lattice.start[1] + (block.row + h) * static_cast<long>(lattice.step[1]);
+        const long out = (((block.image + n) * static_cast<long>(lattice.image[0]) + plane) * lattice.image[1] + row) *
+                             lattice.image[2] +
+                         lattice.start[2];
+        strips.add_row(at, blocks.count[2], out * product.columns,
+                       static_cast<long>(lattice.step[2]) * product.columns);
+      }
+    }
+  }
+}
+
+/// The sums of some strips and up to 32 columns, to where they belong.
+void store_strips(const BlockProduct& product, const float* sums, const float* bias, const long* out, int rows,
+                  int column) {
+  const int wide = std::min(two_blocks, product.columns - column);
+  const auto for_each_pack = [&](const auto& store_pack) {
+    for (int m = 0; m < rows; ++m) {
+      if (out[m] < 0) continue;
+      for (int c = 0; c < wide; c += lanes<float>) {
+        store_pack(load<float>(sums + m * two_blocks + c) + load<float>(bias + column + c), out[m] + column + c,
+                   wide - c);
+      }
+    }
+  };
+  if (wide % lanes<float> == 0) {
+    product.target.store_whole(
+        [&](const auto& store_pack) { for_each_pack([&](const auto& pack, long at, int) { store_pack(pack, at); }); });
+  } else {
+    for_each_pack([&](const auto& pack, long at, int left) { product.target.store(pack, at, left); });
+  }
+}
+
+void block_product(const Exec& exec, const char* label, const Unit& unit, const BlockProduct& product,
+                   const float* bias, const ConvShape::Spatial& image, std::byte* workspace) {
+  if (product.lattice.pixels() == 0) return;
+  if (product.map.taps() == 0) return;
+  Scratch pieces(workspace);
+  const OutputBlocks blocks = blocks_of(product.map, product.lattice, product.channels);
+  const BlockScratch scratch(pieces, blocks, product.map.taps(), product.channels, product.columns);
+  std::fill_n(scratch.bias, whole_widths(product.columns), 0.0F);
+  if (bias != nullptr) std::copy(bias, bias + product.columns, scratch.bias);
+  const int steps = list_steps(product, blocks, scratch);
+  pack_weights(exec, product, steps, scratch);
+  const long column_pairs = (product.columns + two_blocks - 1) / two_blocks;
+  const long pitch = static_cast<long>(steps) * tile_values;
+  const int tasks = concurrency();
+  const bool by_columns = column_pairs >= tasks &&
+                          (blocks.number() < tasks || 2 * pitch * product.columns / tile_width > shared_weight_bytes);
+  parallel_tasks(exec, label, tasks, [&](int task) {
+    const Share share = by_columns ? Share(blocks.number(), 0, 1) : Share(blocks.number(), task, tasks);
+    const Share pairs = by_columns ? Share(column_pairs, task, tasks) : Share(column_pairs, 0, 1);
+    const Session session(unit);
+    std::uint16_t* const slab = scratch.slabs + task * scratch.slab_values;
+    // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
+    const long used = blocks.positions() * product.channels;
+    std::fill(slab + used, slab + scratch.slab_values, std::uint16_t{0});
+    alignas(64) float sums[strips_at_once * tile_width * two_blocks];
+    for (long index = share.begin; index < share.end; ++index) {
+      const OutputBlock block = blocks.block(index);
+      pack_slab(product, blocks, block, image, slab);
+      Strips<tile_width> strips{static_cast<long>(blocks.step[2]) * product.channels,
+                                scratch.begins + task * scratch.strips,
+                                scratch.outs + task * scratch.strips * tile_width};
+      list_strips(product, blocks, block, strips);
+      for (long pair = pairs.begin; pair < pairs.end; ++pair) {
+        const int column = static_cast<int>(pair) * two_blocks;
+        const int column_blocks =
+            static_cast<int>(whole_widths(std::min(two_blocks, product.columns - column))) / tile_width;
+        for (int strip = 0; strip < strips.count; strip += strips_at_once) {
+          const int count = std::min(strips_at_once, strips.count - strip);
+          const std::uint16_t* left[strips_at_once];
+          for (int i = 0; i < count; ++i) left[i] = slab + strips.begin[strip + i];
+          session.multiply({left, scratch.left_steps, strips.unit, count, scratch.right + column / tile_width * pitch,
+                            pitch, column_blocks, steps, sums, two_blocks, false});
+          store_strips(product, sums, scratch.bias, strips.out + static_cast<long>(strip) * tile_width,
+                       count * tile_width, column);
+        }
+      }
+    }
+  });
+}
+
+/// Input pixels that no tap reaches.
+void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const Target<float>& target) {
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_bf16_nothing", tasks, [&](int task) {
+    const Share share(lattice.pixels(), task, tasks);
+    for (long index = share.begin; index < share.end; ++index) {
+      const long at = Pixel(lattice, index).position(lattice) * columns;
+      for (int c = 0; c < columns; c += lanes<float>) target.store(Pack<float>{}, at + c, columns - c);
+    }
+  });
+}
+
+template <class Visit>
+void for_each_data_lattice(const ConvShape& shape, Tap* taps, const Visit& visit) {
+  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+    const TapMap map = TapMap::transposed(shape, phase, taps);
+    visit(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
+  });
+}
+
+}  // namespace
+
+bool pays(const ConvShape& shape, ConvPass pass) {
+  constexpr int fewest_channels = 16;
+  if (shape.groups != 1 || std::min(shape.channels, shape.filters) < fewest_channels) return false;
+  // Products for each value that is read or written, of those that tiles compute: what AMX gains over floats has to pay
+  // for the packing. Bounds from docs/measurements/kernels.md.
+  const auto whole = [](int channels) { return channels / static_cast<double>(whole_widths(channels)); };
+  const double products = static_cast<double>(shape.out_pixels()) * static_cast<double>(shape.weights());
+  const double values = static_cast<double>(shape.in_pixels()) * shape.channels +
+                        static_cast<double>(shape.out_pixels()) * shape.filters +
+                        static_cast<double>(shape.weights()) / 4;
+  const double intensity = products / values * whole(shape.channels) * whole(shape.filters);
+  constexpr double least_forward = 60, least_data = 65, least_weights = 180;
+  return intensity >= (pass == ConvPass::forward ? least_forward : pass == ConvPass::data ? least_data : least_weights);
+}
+
+std::size_t conv_workspace(const ConvShape& shape) {
+  std::vector<Tap> taps(static_cast<std::size_t>(shape.taps()));
+  std::size_t most = 0;
+  const auto add = [&](const TapMap& map, const Lattice& lattice, int channels, int columns) {
+    if (map.taps() == 0 || lattice.pixels() == 0) return;
+    Scratch scratch(nullptr);
+    BlockScratch(scratch, blocks_of(map, lattice, channels), map.taps(), channels, columns);
+    most = std::max(most, scratch.used());
+  };
+  add(TapMap::forward(shape, taps.data()), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);
+  for_each_data_lattice(shape, taps.data(), [&](const TapMap& map, const Lattice& lattice) {
+    add(map, lattice, shape.filters, shape.channels);
+  });
+  Scratch scratch(nullptr);
+  scratch.take<Tap>(shape.taps());
+  return std::max(scratch.used() + most, weights_workspace(shape));
+}
+
+void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const float* x, const float* weights,
+             const float* bias, bool relu, float* y, std::byte* workspace) {
+  Scratch pieces(workspace);
+  const TapMap map = TapMap::forward(shape, pieces.take<Tap>(shape.taps()));
+  block_product(exec, "halograd::conv_bf16_forward", unit,
+                {shape, map, Lattice{shape.batch, shape.out_extent()}, false, shape.channels, shape.filters, x, weights,
+                 Target<float>{y, nullptr, false, relu}},
+                bias, shape.extent, workspace + pieces.used());
+}
+
+void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const float* dy, const float* weights,
+                   const float* relu_output, float* dx, bool accumulate, std::byte* workspace) {
+  Scratch pieces(workspace);
+  Tap* const taps = pieces.take<Tap>(shape.taps());
+  const Target<float> target{dx, relu_output, accumulate, false};
+  for_each_data_lattice(shape, taps, [&](const TapMap& map, const Lattice& lattice) {
+    if (map.taps() == 0) return store_nothing(exec, lattice, shape.channels, target);
+    block_product(exec, "halograd::conv_bf16_data", unit,
+                  {shape, map, lattice, true, shape.filters, shape.channels, dy, weights, target}, nullptr,
+                  shape.out_extent(), workspace + pieces.used());
+  });
+}
+
+}  // namespace halograd::host::bf16

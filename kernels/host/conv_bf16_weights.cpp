@@ -1,0 +1,307 @@
+#include "kernels/host/bf16_blocks.hpp"
+#include "kernels/host/blocking.hpp"
+#include "kernels/host/conv_bf16.hpp"
+
+namespace halograd::host::bf16 {
+namespace {
+
+/// Values of the partial gradients at most, and their number.
+constexpr long most_partial_values = 1L << 18U;
+constexpr long most_parts = 16;
+/// Channels that a task takes at a time.
+constexpr int channels_at_once = 2 * tile_width;
+/// Steps of depth that all taps go through before the next ones.
+constexpr int steps_at_once = 32;
+
+/// What a tap reads along an axis: of each image the positions stride i + phase, from i = output + shift on.
+struct AxisTap {
+  int phase, shift;
+};
+AxisTap axis_tap(const ConvShape& shape, int axis, int index) {
+  const int offset = shape.axis(axis).offset(index), stride = shape.stride[axis];
+  const int phase = (offset % stride + stride) % stride;
+  return {phase, (offset - phase) / stride};
+}
+
+/// The lowest shift of any tap, and how much further the highest reaches.
+struct Shifts {
+  ConvShape::Spatial lowest, reach;
+  explicit Shifts(const ConvShape& shape) {
+    for (int axis = 0; axis < 3; ++axis) {
+      int low = axis_tap(shape, axis, 0).shift, high = low;
+      for (int i = 1; i < shape.kernel[axis]; ++i) {
+        low = std::min(low, axis_tap(shape, axis, i).shift);
+        high = std::max(high, axis_tap(shape, axis, i).shift);
+      }
+      lowest[axis] = low;
+      reach[axis] = high - low;
+    }
+  }
+};
+
+/// A function of the shape alone, as are the parts.
+OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts) {
+  const int most_images = shape.weights() * 2 <= most_partial_values ? std::max(1, shape.batch / 16) : shape.batch;
+  return OutputBlocks(shape.batch, shape.out_extent(), {1, 1, 1}, shifts.reach, channels_at_once, most_images);
+}
+
+/// The gradient is (taps, channels, filters), the last two padded to whole tiles where they are none.
+struct GradientScratch {
+  long channels, filters, values;
+  int parts;
+  long steps;      ///< of a block: strips of 32 positions
+  long positions;  ///< of a block, and those that strips read behind it
+  bool in_place;   ///< the sums are dweights
+  float* sums;     ///< (parts, values)
+  float* bias;     ///< (parts, filters)
+  float* zeros;
+  const float** sources;  ///< a task's (positions)
+  std::uint16_t* left;    ///< a task's (channels_at_once, positions): positions along the depth
+  std::uint16_t* right;   ///< a task's dy, (filters, steps)
+  long* begins;
+  long* outs;
+  GradientScratch(Scratch& scratch, const ConvShape& shape, const OutputBlocks& blocks)
+      : channels(whole_widths(shape.channels)),
+        filters(whole_widths(shape.filters)),
+        values(shape.taps() * channels * filters),
+        parts(
+            static_cast<int>(std::max<long>(1, std::min({most_parts, most_partial_values / values, blocks.number()})))),
+        steps(blocks.strips(tile_depth)),
+        positions((whole_steps(blocks.positions()) + 1) * tile_depth),
+        in_place(parts == 1 && channels == shape.channels && filters == shape.filters) {
+    if (positions % 512 == 0) positions += tile_depth;  // lines a power of two apart share a few sets of the cache
+    sums = scratch.take<float>(in_place ? 0 : parts * values);
+    bias = scratch.take<float>(parts * filters);
+    zeros = scratch.take<float>(std::max(channels, filters));
+    sources = scratch.take<const float*>(concurrency() * positions);
+    left = scratch.take<std::uint16_t>(concurrency() * channels_at_once * positions);
+    right = scratch.take<std::uint16_t>(concurrency() * filters * steps * tile_depth);
+    begins = scratch.take<long>(concurrency() * steps);
+    outs = scratch.take<long>(concurrency() * steps * tile_depth);
+  }
+};
+
+class WeightGradient {
+ public:
+  WeightGradient(const ConvShape& shape, const Shifts& shifts, const OutputBlocks& blocks,
+                 const GradientScratch& scratch, const float* x, const float* dy, float* sums)
+      : shape_(shape), shifts_(shifts), blocks_(blocks), scratch_(scratch), x_(x), dy_(dy), sums_(sums) {}
+
+  /// Channels [first, last) of the gradient of one part of the blocks, and its bias.
+  void compute(const Session& session, int part, long first, long last, bool with_bias, int task) const {
+    float* const bias = with_bias ? scratch_.bias + part * scratch_.filters : nullptr;
+    if (with_bias) std::fill_n(bias, scratch_.filters, 0.0F);
+    const Share share(blocks_.number(), part, scratch_.parts);
+    for (long index = share.begin; index < share.end; ++index) {
+      const OutputBlock block = blocks_.block(index);
+      Strips<tile_depth> strips{1, scratch_.begins + task * scratch_.steps,
+                                scratch_.outs + task * scratch_.steps * tile_depth};
+      list_strips(block, strips);
+      std::uint16_t* const right = scratch_.right + task * scratch_.filters * scratch_.steps * tile_depth;
+      pack_right(strips, bias, right);
+      for (long channel = first; channel < last; channel += channels_at_once) {
+        const long end = std::min(last, channel + channels_at_once);
+        for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
+          add_phase(session, block, phase, channel, end, strips, right, index > share.begin, part, task);
+        });
+      }
+    }
+  }
+
+ private:
+  void list_strips(const OutputBlock& block, Strips<tile_depth>& strips) const {
+    const long width = blocks_.extent(2, blocks_.count[2]), height = blocks_.extent(1, blocks_.rows),
+               depth = blocks_.extent(0, blocks_.planes);
+    for (int n = 0; n < block.images; ++n) {
+      for (int d = 0; d < block.planes; ++d) {
+        for (int h = 0; h < block.rows; ++h) {
+          const long out =
+              ((static_cast<long>(block.image + n) * blocks_.count[0] + block.plane + d) * blocks_.count[1] +
+               block.row + h) *
+              blocks_.count[2];
+          strips.add_row(((n * depth + d) * height + h) * width, blocks_.count[2], out, 1);
+        }
+      }
+    }
+  }
+
+  /// dy at the strips' positions, zero where there is no output; added to bias, where that is not null.
+  void pack_right(const Strips<tile_depth>& strips, float* bias, std::uint16_t* right) const {
+    const long filters = shape_.filters;
+    float copies[2][tile_width];
+    for (long block = 0; block < scratch_.filters / tile_width; ++block) {
+      const long filter = block * tile_width;
+      Pack<float> sums[tile_width / lanes<float>] = {};
+      for (int step = 0; step < strips.count; ++step) {
+        const long* const out = strips.out + static_cast<long>(step) * tile_depth;
+        auto* const tile = reinterpret_cast<std::uint32_t*>(right + (block * strips.count + step) * tile_values);
+        for (int p = 0; p < tile_depth; p += 2) {
+          const float* rows[2];
+          for (int i = 0; i < 2; ++i) {
+            rows[i] = out[p + i] < 0 ? scratch_.zeros
+                                     : readable_row(dy_ + out[p + i] * filters + filter, filters - filter, copies[i]);
+          }
+          round_pairs(rows[0], rows[1], tile + p / 2 * tile_width);
+          for (int i = 0; i < tile_width; i += lanes<float>) {
+            sums[i / lanes<float>] += load<float>(rows[0] + i) + load<float>(rows[1] + i);
+          }
+        }
+      }
+      if (bias == nullptr) continue;
+      for (int i = 0; i < tile_width; i += lanes<float>) {
+        store<float>(load<float>(bias + filter + i) + sums[i / lanes<float>], bias + filter + i);
+      }
+    }
+  }
+
+  /// Where each position of one phase of the input is, or zeros.
+  void list_sources(const OutputBlock& block, const ConvShape::Spatial& phase, const float** sources) const {
+    const int extents[3] = {blocks_.extent(0, blocks_.planes), blocks_.extent(1, blocks_.rows),
+                            blocks_.extent(2, blocks_.count[2])};
+    const int first[3] = {block.plane, block.row, 0};
+    const auto coordinate = [&](int axis, int i) {
+      return (first[axis] + i + shifts_.lowest[axis]) * shape_.stride[axis] + phase[axis];
+    };
+    const float** to = sources;
+    for (int n = 0; n < block.images; ++n) {
+      for (int i = 0; i < extents[0]; ++i) {
+        for (int j = 0; j < extents[1]; ++j) {
+          const int d = coordinate(0, i), h = coordinate(1, j);
+          const bool inside = d >= 0 && d < shape_.extent[0] && h >= 0 && h < shape_.extent[1];
+          const long row =
+              ((static_cast<long>(block.image + n) * shape_.extent[0] + d) * shape_.extent[1] + h) * shape_.extent[2];
+          for (int k = 0; k < extents[2]; ++k) {
+            const int w = coordinate(2, k);
+            *to++ = inside && w >= 0 && w < shape_.extent[2] ? x_ + (row + w) * shape_.channels : nullptr;
+          }
+        }
+      }
+    }
+    std::fill(to, sources + scratch_.positions, nullptr);
+  }
+
+  /// Channels [first, last) of the sources, positions along a line.
+  void pack_left(const float* const* sources, long first, long last, std::uint16_t* left) const {
+    float copies[2][tile_width];
+    std::uint32_t tile[tile_values / 2], mirrored[tile_values / 2];
+    for (long channel = first; channel < last; channel += tile_width, left += tile_width * scratch_.positions) {
+      for (long position = 0; position < scratch_.positions; position += tile_depth) {
+        for (int p = 0; p < tile_depth; p += 2) {
+          const float* rows[2];
+          for (int i = 0; i < 2; ++i) {
+            const float* const source = sources[position + p + i];
+            rows[i] = source == nullptr ? scratch_.zeros
+                                        : readable_row(source + channel, shape_.channels - channel, copies[i]);
+          }
+          round_pairs(rows[0], rows[1], tile + p / 2 * tile_width);
+        }
+        mirror_tile(tile, mirrored);
+        for (int c = 0; c < tile_width; ++c) {
+          const Pairs line = load_as<Pairs>(mirrored + c * tile_width);
+          std::memcpy(left + c * scratch_.positions + position, &line, sizeof(line));
+        }
+      }
+    }
+  }
+
+  /// Where a tap of that phase of the input reads for an output at position 0; or -1 where it is of another phase.
+  [[nodiscard]] long tap_shift(int tap, const ConvShape::Spatial& phase) const {
+    const int index[3] = {tap / (shape_.kernel[1] * shape_.kernel[2]), tap / shape_.kernel[2] % shape_.kernel[1],
+                          tap % shape_.kernel[2]};
+    long shift = 0;
+    for (int axis = 0; axis < 3; ++axis) {
+      const AxisTap at = axis_tap(shape_, axis, index[axis]);
+      if (at.phase != phase[axis]) return -1;
+      const int extents[3] = {0, blocks_.extent(1, blocks_.rows), blocks_.extent(2, blocks_.count[2])};
+      shift = shift * extents[axis] + at.shift - shifts_.lowest[axis];
+    }
+    return shift;
+  }
+
+  /// What the taps of one phase of the input add to channels [first, last).
+  void add_phase(const Session& session, const OutputBlock& block, const ConvShape::Spatial& phase, long first,
+                 long last, const Strips<tile_depth>& strips, const std::uint16_t* right, bool accumulate, int part,
+                 int task) const {
+    bool any = false;
+    for (int tap = 0; tap < shape_.taps() && !any; ++tap) any = tap_shift(tap, phase) >= 0;
+    if (!any) return;
+    const float** const sources = scratch_.sources + task * scratch_.positions;
+    list_sources(block, phase, sources);
+    std::uint16_t* const left = scratch_.left + task * channels_at_once * scratch_.positions;
+    pack_left(sources, first, last, left);
+    const int row_blocks = static_cast<int>((last - first) / tile_width);
+    // Some steps in all taps, then the next: what they read of both operands stays in the cache.
+    for (int step = 0; step < strips.count; step += steps_at_once) {
+      const int steps = std::min(steps_at_once, strips.count - step);
+      for (long filter = 0; filter < scratch_.filters; filter += 2 * tile_width) {
+        const long block_of_filters = filter / tile_width;
+        for (int tap = 0; tap < shape_.taps(); ++tap) {
+          const long shift = tap_shift(tap, phase);
+          if (shift < 0) continue;
+          const std::uint16_t* rows[channels_at_once / tile_width];
+          for (int i = 0; i < row_blocks; ++i) rows[i] = left + i * tile_width * scratch_.positions + shift;
+          session.multiply(
+              {rows, strips.begin + step, scratch_.positions, row_blocks,
+               right + (block_of_filters * strips.count + step) * tile_values,
+               static_cast<long>(strips.count) * tile_values,
+               static_cast<int>(std::min(2L, scratch_.filters / tile_width - block_of_filters)), steps,
+               sums_ + part * scratch_.values + (tap * scratch_.channels + first) * scratch_.filters + filter,
+               scratch_.filters, accumulate || step > 0});
+        }
+      }
+    }
+  }
+
+  const ConvShape& shape_;
+  const Shifts& shifts_;
+  const OutputBlocks& blocks_;
+  const GradientScratch& scratch_;
+  const float* x_;
+  const float* dy_;
+  float* sums_;
+};
+
+}  // namespace
+
+std::size_t weights_workspace(const ConvShape& shape) {
+  Scratch scratch(nullptr);
+  GradientScratch(scratch, shape, blocks_of(shape, Shifts(shape)));
+  return scratch.used();
+}
+
+void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const float* x, const float* dy,
+                      float* dweights, float* dbias, std::byte* workspace) {
+  const Shifts shifts(shape);
+  const OutputBlocks blocks = blocks_of(shape, shifts);
+  Scratch pieces(workspace);
+  const GradientScratch scratch(pieces, shape, blocks);
+  std::fill_n(scratch.zeros, std::max(scratch.channels, scratch.filters), 0.0F);
+  float* const sums = scratch.in_place ? dweights : scratch.sums;
+  const WeightGradient gradient(shape, shifts, blocks, scratch, x, dy, sums);
+  const long groups = (scratch.channels + channels_at_once - 1) / channels_at_once;
+  const int tasks = concurrency();
+  // A task owns a contiguous share of all channels of all parts.
+  parallel_tasks(exec, "halograd::conv_bf16_weights", tasks, [&](int task) {
+    const Share share(scratch.parts * groups, task, tasks);
+    const Session session(unit);
+    for (long at = share.begin; at < share.end;) {
+      const long part = at / groups, first = at % groups, last = std::min(groups, share.end - part * groups);
+      gradient.compute(session, static_cast<int>(part), first * channels_at_once,
+                       std::min(scratch.channels, last * channels_at_once), dbias != nullptr && first == 0, task);
+      at += last - first;
+    }
+  });
+  if (scratch.parts > 1) add_parts(exec, sums, scratch.parts, scratch.values, scratch.values, sums);
+  if (!scratch.in_place) {
+    for (long row = 0; row < static_cast<long>(shape.taps()) * shape.channels; ++row) {
+      const float* const from =
+          sums + (row / shape.channels * scratch.channels + row % shape.channels) * scratch.filters;
+      std::copy(from, from + shape.filters, dweights + row * shape.filters);
+    }
+  }
+  if (dbias == nullptr) return;
+  add_parts(exec, scratch.bias, scratch.parts, scratch.filters, scratch.filters, scratch.bias);
+  std::copy(scratch.bias, scratch.bias + shape.filters, dbias);
+}
+
+}  // namespace halograd::host::bf16
