@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training images/s of this program beside PyTorch, network by network, on one machine with nothing else running.
 
-One step is forward, cross-entropy (softmax of an image; in ffn3d binary, of each voxel), backward and SGD with momentum on one random batch. Product and peer take
+One step is forward, cross-entropy (softmax of an image; in unet2d and ffn3d binary, of each pixel), backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds.
 
 On cores (--device cpu) PyTorch's is the better of its two memory layouts, and of its versions where --python names several
@@ -14,7 +14,7 @@ layouts x variants, and the table says which: eager; graph, the whole step as on
 and backward; compile-graph, both; reduce-overhead and max-autotune, modes of torch.compile. From the second round on only
 those within 10 % of the strongest are measured again. A step ends when the device has done it; PyTorch's batch lies on the
 device. Memory is what is taken on the device: of PyTorch what its allocator has reserved at most. What fails is left out, with
-a line on stderr.
+a line on stderr. With several --precisions a second table holds each side's best against the other's.
 
     compare_pytorch.py --program build/openmp/halograd [--threads 1,2] [--networks lenet5,...] [--rounds 3] [--seconds 3]
     compare_pytorch.py --program build/cuda/halograd --device cuda [--batches 64,256,1024] [--precisions fp32,tf32,bf16]
@@ -33,9 +33,10 @@ import subprocess
 import sys
 import time
 
-from torch_networks import CLASSES, INPUTS, networks
+from torch_networks import CLASSES, INPUTS, OUTPUT_PER_PIXEL, networks
 
-BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32, "ffn3d": 8, "resnet50": 8}  # on cores
+BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32, "ffn3d": 8, "resnet50": 8, "mobilenet_v2": 16,
+           "unet2d": 8}  # on cores
 LAYOUTS = {"contiguous_format": "NCHW", "channels_last": "NHWC"}
 # Mode of torch.compile, and whether the step is captured as a whole.
 VARIANTS = {"eager": (None, False), "graph": (None, True), "compile": ("default", False),
@@ -85,14 +86,14 @@ def measure_pytorch(arguments):
     torch.backends.cudnn.benchmark = True
     allow_tf32(torch, arguments.precisions == "tf32")
     shape = INPUTS.get(name, (3, 32, 32))
-    volumes = len(shape) == 4
-    layout = "channels_last_3d" if volumes and arguments.layout == "channels_last" else arguments.layout
+    per_pixel = name in OUTPUT_PER_PIXEL
+    layout = "channels_last_3d" if len(shape) == 4 and arguments.layout == "channels_last" else arguments.layout
     memory_format = getattr(torch, layout)
     network = networks(torch)[name]().to(device=device, memory_format=memory_format)
     images = torch.randn(batch, *shape).to(device).contiguous(memory_format=memory_format)
     functional = torch.nn.functional
-    loss = functional.binary_cross_entropy_with_logits if volumes else functional.cross_entropy
-    labels = (torch.randint(0, 2, (batch, *shape)).float() if volumes else
+    loss = functional.binary_cross_entropy_with_logits if per_pixel else functional.cross_entropy
+    labels = (torch.randint(0, 2, (batch, *shape)).float() if per_pixel else
               torch.randint(0, CLASSES.get(name, 10), (batch,))).to(device)
     fused = {"fused": True} if not on_cores and "fused" in inspect.signature(torch.optim.SGD).parameters else {}
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, **fused)
@@ -243,6 +244,17 @@ def print_header(columns):
     print(f"images/s, PyTorch {peers}\n| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
 
 
+def print_best(rows):
+    """With several precisions: each side's best, network by network."""
+    print("\nimages/s, each side in its best precision\n| network | batch | threads | halograd | PyTorch | ratio |\n" + "|---" * 6 + "|")
+    for key in dict.fromkeys((row["network"], row["batch"], row["threads"]) for row in rows):
+        same = [row for row in rows if (row["network"], row["batch"], row["threads"]) == key]
+        ours = max((row["halograd"], row["precision"]) for row in same if row["halograd"])
+        theirs = max((rate, row["precision"]) for row in same for rate in row["pytorch"].values())
+        cells = [*key, f"{ours[0]:.1f} {ours[1]}", f"{theirs[0]:.1f} {theirs[1]}", f"{ours[0] / theirs[0]:.2f}"]
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", help="the halograd to measure")
@@ -294,6 +306,8 @@ def main():
                     print_row(rows[-1], columns)
     if arguments.json:
         print(json.dumps(rows, indent=1))
+    elif "," in arguments.precisions:
+        print_best(rows)
     if all(row["ratio"] is None for row in rows):
         sys.exit("nothing could be compared")
 

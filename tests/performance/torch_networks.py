@@ -1,14 +1,17 @@
 """The reference networks (lib/nn/reference_networks.cpp) in PyTorch: networks(torch)[name]()."""
 
-INPUTS = {"lenet5": (1, 28, 28), "resnet50": (3, 224, 224), "ffn3d": (1, 16, 16, 16)}  # of the others (3, 32, 32)
-CLASSES = {"resnet50": 1000}  # of the others 10
+INPUTS = {"lenet5": (1, 28, 28), "resnet50": (3, 224, 224), "mobilenet_v2": (3, 224, 224), "unet2d": (1, 128, 128),
+          "ffn3d": (1, 16, 16, 16)}  # of the others (3, 32, 32)
+CLASSES = {"resnet50": 1000, "mobilenet_v2": 1000}  # of the others 10
+OUTPUT_PER_PIXEL = ("unet2d", "ffn3d")
 
 
 def networks(torch):
     nn, functional = torch.nn, torch.nn.functional
 
-    def normalised(channels, filters, kernel, stride=1):
-        return [nn.Conv2d(channels, filters, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(filters)]
+    def normalised(channels, filters, kernel, stride=1, groups=1):
+        return [nn.Conv2d(channels, filters, kernel, stride, kernel // 2, groups=groups, bias=False),
+                nn.BatchNorm2d(filters)]
 
     class Residual(nn.Module):
         def __init__(self, main, channels, filters, stride):
@@ -47,6 +50,49 @@ def networks(torch):
         stem = [*normalised(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
         return residual(stem, 64, (256, 512, 1024, 2048), (3, 4, 6, 3), bottleneck, 1000)
 
+    class InvertedResidual(nn.Module):
+        def __init__(self, channels, filters, stride, expansion):
+            super().__init__()
+            width = channels * expansion
+            expand = [*normalised(channels, width, 1), nn.ReLU6()] if expansion > 1 else []
+            self.main = nn.Sequential(*expand, *normalised(width, width, 3, stride, groups=width), nn.ReLU6(),
+                                      *normalised(width, filters, 1))
+            self.adds = stride == 1 and channels == filters
+
+        def forward(self, x):
+            return self.main(x) + x if self.adds else self.main(x)
+
+    def mobilenet_v2():
+        layers, channels = [*normalised(3, 32, 3, 2), nn.ReLU6()], 32
+        for expansion, filters, blocks, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+                                                   (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+            for index in range(blocks):
+                layers.append(InvertedResidual(channels, filters, stride if index == 0 else 1, expansion))
+                channels = filters
+        return nn.Sequential(*layers, *normalised(320, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                             nn.Dropout(0.2), nn.Linear(1280, 1000))
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            twice = lambda channels, filters: nn.Sequential(*normalised(channels, filters, 3), nn.ReLU(),
+                                                            *normalised(filters, filters, 3), nn.ReLU())
+            self.down = nn.ModuleList([twice(1, 32), twice(32, 64), twice(64, 128)])
+            self.bottom = twice(128, 256)
+            self.grow = nn.ModuleList([nn.ConvTranspose2d(2 * filters, filters, 2, 2) for filters in (128, 64, 32)])
+            self.up = nn.ModuleList([twice(2 * filters, filters) for filters in (128, 64, 32)])
+            self.outputs = nn.Conv2d(32, 1, 1)
+
+        def forward(self, x):
+            kept = []
+            for down in self.down:
+                kept.append(down(x))
+                x = functional.max_pool2d(kept[-1], 2)
+            x = self.bottom(x)
+            for grow, up in zip(self.grow, self.up):
+                x = up(torch.cat([grow(x), kept.pop()], 1))
+            return self.outputs(x)
+
     class ResidualVolumes(nn.Module):
         def __init__(self, channels):
             super().__init__()
@@ -76,4 +122,4 @@ def networks(torch):
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4096, 256), nn.ReLU(), nn.Linear(256, 10))
 
     return {"lenet5": lenet5, "vgg_small": vgg_small, "resnet20": resnet20, "resnet18": resnet18,
-            "resnet50": resnet50, "ffn3d": ffn3d}
+            "resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "unet2d": UNet, "ffn3d": ffn3d}
