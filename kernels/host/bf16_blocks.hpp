@@ -30,9 +30,11 @@ struct OutputBlocks {
              static_cast<long>(images) * planes * rows * count[2] <= most_outputs;
     };
     const auto grow = [&](int& size, int most) {
-      while (size < most) {
+      for (; size < most; ++size) {
         ++size;
-        if (!fit()) return --size < 0;
+        const bool fits = fit();
+        --size;
+        if (!fits) return false;
       }
       return true;
     };

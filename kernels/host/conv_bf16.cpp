@@ -17,10 +17,33 @@ struct DepthStep {
   int tap, first, count;
 };
 
+/// Where the taps of an output read, along each axis: of a TapMap, without making one.
+struct Reads {
+  int taps = 1;
+  ConvShape::Spatial step, lowest{}, reach{};
+  Reads(const ConvShape& shape, bool transposed, const ConvShape::Spatial& phase)
+      : step(transposed ? ConvShape::Spatial{1, 1, 1} : shape.stride) {
+    for (int axis = 0; axis < 3; ++axis) {
+      int count = 0;
+      for (int i = 0; i < shape.kernel[axis]; ++i) {
+        const int offset = shape.axis(axis).offset(i), shift = phase[axis] - offset;
+        if (transposed && shift % shape.stride[axis] != 0) continue;
+        const int at = transposed ? shift / shape.stride[axis] : offset;
+        const int highest = count == 0 ? at : std::max(at, lowest[axis] + reach[axis]);
+        lowest[axis] = count == 0 ? at : std::min(at, lowest[axis]);
+        reach[axis] = highest - lowest[axis];
+        ++count;
+      }
+      taps *= count;
+    }
+  }
+};
+
 /// A product over one lattice of outputs.
 struct BlockProduct {
   const ConvShape& shape;
   const TapMap& map;
+  const Reads& reads;
   Lattice lattice;
   bool transposed;
   int channels;  ///< of a position that is read
@@ -30,24 +53,10 @@ struct BlockProduct {
   Target<float> target;
 };
 
-ConvShape::Spatial lowest_offset(const TapMap& map) {
-  ConvShape::Spatial lowest = map.tap(0).offset;
-  for (int i = 1; i < map.taps(); ++i) {
-    for (int axis = 0; axis < 3; ++axis) lowest[axis] = std::min(lowest[axis], map.tap(i).offset[axis]);
-  }
-  return lowest;
-}
-
-OutputBlocks blocks_of(const TapMap& map, const Lattice& lattice, int channels) {
-  ConvShape::Spatial step, reach{0, 0, 0};
-  const ConvShape::Spatial lowest = lowest_offset(map);
-  for (int axis = 0; axis < 3; ++axis) {
-    step[axis] = map.step(lattice, axis);
-    for (int i = 0; i < map.taps(); ++i) reach[axis] = std::max(reach[axis], map.tap(i).offset[axis] - lowest[axis]);
-  }
-  const int most_images = std::max(1, lattice.batch / (4 * concurrency()));
-  return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, step, reach, channels,
-                      channels >= 256 ? lattice.batch : most_images);
+OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
+  const int most_images = channels >= 256 ? lattice.batch : std::max(1, lattice.batch / (4 * concurrency()));
+  return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, reads.step, reads.reach,
+                      channels, most_images);
 }
 
 /// Scratch of a product.
@@ -80,7 +89,7 @@ struct BlockScratch {
 /// The steps of depth, and where in a whole block's slab a step reads for an output at 0.
 int list_steps(const BlockProduct& product, const OutputBlocks& blocks, const BlockScratch& scratch) {
   const TapMap& map = product.map;
-  const ConvShape::Spatial lowest = lowest_offset(map);
+  const ConvShape::Spatial& lowest = product.reads.lowest;
   const int channels = product.channels;
   int count = 0;
   const auto add = [&](int tap, int first, int end) {
@@ -175,7 +184,7 @@ void pack_weights(const Exec& exec, const BlockProduct& product, int steps, cons
 /// whole block.
 void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
                const ConvShape::Spatial& image, std::uint16_t* slab) {
-  const ConvShape::Spatial lowest = lowest_offset(product.map);
+  const ConvShape::Spatial& lowest = product.reads.lowest;
   const int width = blocks.extent(2, blocks.count[2]), height = blocks.extent(1, blocks.rows),
             depth = blocks.extent(0, blocks.planes);
   const ConvShape::Spatial scaled = product.map.scaled(Pixel(product.lattice, 0));
@@ -247,9 +256,8 @@ void store_strips(const BlockProduct& product, const float* sums, const float* b
 void block_product(const Exec& exec, const char* label, const Unit& unit, const BlockProduct& product,
                    const float* bias, const ConvShape::Spatial& image, std::byte* workspace) {
   if (product.lattice.pixels() == 0) return;
-  if (product.map.taps() == 0) return;
   Scratch pieces(workspace);
-  const OutputBlocks blocks = blocks_of(product.map, product.lattice, product.channels);
+  const OutputBlocks blocks = blocks_of(product.reads, product.lattice, product.channels);
   const BlockScratch scratch(pieces, blocks, product.map.taps(), product.channels, product.columns);
   std::fill_n(scratch.bias, whole_widths(product.columns), 0.0F);
   if (bias != nullptr) std::copy(bias, bias + product.columns, scratch.bias);
@@ -306,14 +314,6 @@ void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const 
   });
 }
 
-template <class Visit>
-void for_each_data_lattice(const ConvShape& shape, Tap* taps, const Visit& visit) {
-  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
-    const TapMap map = TapMap::transposed(shape, phase, taps);
-    visit(map, Lattice{shape.batch, shape.extent, phase, shape.stride});
-  });
-}
-
 }  // namespace
 
 bool pays(const ConvShape& shape, ConvPass pass) {
@@ -332,17 +332,17 @@ bool pays(const ConvShape& shape, ConvPass pass) {
 }
 
 std::size_t conv_workspace(const ConvShape& shape) {
-  std::vector<Tap> taps(static_cast<std::size_t>(shape.taps()));
   std::size_t most = 0;
-  const auto add = [&](const TapMap& map, const Lattice& lattice, int channels, int columns) {
-    if (map.taps() == 0 || lattice.pixels() == 0) return;
+  const auto add = [&](const Reads& reads, const Lattice& lattice, int channels, int columns) {
+    if (reads.taps == 0 || lattice.pixels() == 0) return;
     Scratch scratch(nullptr);
-    BlockScratch(scratch, blocks_of(map, lattice, channels), map.taps(), channels, columns);
+    BlockScratch(scratch, blocks_of(reads, lattice, channels), reads.taps, channels, columns);
     most = std::max(most, scratch.used());
   };
-  add(TapMap::forward(shape, taps.data()), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);
-  for_each_data_lattice(shape, taps.data(), [&](const TapMap& map, const Lattice& lattice) {
-    add(map, lattice, shape.filters, shape.channels);
+  add(Reads(shape, false, {}), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);
+  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+    add(Reads(shape, true, phase), Lattice{shape.batch, shape.extent, phase, shape.stride}, shape.filters,
+        shape.channels);
   });
   Scratch scratch(nullptr);
   scratch.take<Tap>(shape.taps());
@@ -353,9 +353,10 @@ void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const f
              const float* bias, bool relu, float* y, std::byte* workspace) {
   Scratch pieces(workspace);
   const TapMap map = TapMap::forward(shape, pieces.take<Tap>(shape.taps()));
+  const Reads reads(shape, false, {});
   block_product(exec, "halograd::conv_bf16_forward", unit,
-                {shape, map, Lattice{shape.batch, shape.out_extent()}, false, shape.channels, shape.filters, x, weights,
-                 Target<float>{y, nullptr, false, relu}},
+                {shape, map, reads, Lattice{shape.batch, shape.out_extent()}, false, shape.channels, shape.filters, x,
+                 weights, Target<float>{y, nullptr, false, relu}},
                 bias, shape.extent, workspace + pieces.used());
 }
 
@@ -364,10 +365,13 @@ void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, c
   Scratch pieces(workspace);
   Tap* const taps = pieces.take<Tap>(shape.taps());
   const Target<float> target{dx, relu_output, accumulate, false};
-  for_each_data_lattice(shape, taps, [&](const TapMap& map, const Lattice& lattice) {
+  for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
+    const TapMap map = TapMap::transposed(shape, phase, taps);
+    const Reads reads(shape, true, phase);
+    const Lattice lattice{shape.batch, shape.extent, phase, shape.stride};
     if (map.taps() == 0) return store_nothing(exec, lattice, shape.channels, target);
     block_product(exec, "halograd::conv_bf16_data", unit,
-                  {shape, map, lattice, true, shape.filters, shape.channels, dy, weights, target}, nullptr,
+                  {shape, map, reads, lattice, true, shape.filters, shape.channels, dy, weights, target}, nullptr,
                   shape.out_extent(), workspace + pieces.used());
   });
 }

@@ -197,7 +197,8 @@ class WeightGradient {
         }
         mirror_tile(tile, mirrored);
         for (int c = 0; c < tile_width; ++c) {
-          const Pairs line = load_as<Pairs>(mirrored + c * tile_width);
+          Pairs line;  // not the result of a call: vectors have another ABI on each vector unit
+          std::memcpy(&line, mirrored + c * tile_width, sizeof(line));
           std::memcpy(left + c * scratch_.positions + position, &line, sizeof(line));
         }
       }
