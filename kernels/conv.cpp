@@ -52,11 +52,6 @@ void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace)
                    " bytes is needed, ", workspace.size(), " given");
 }
 
-/// What a pass on cores multiplies bf16 with; null where it computes in full.
-const host::bf16::Unit* bf16_unit(const ConvShape& shape, host::ConvPass pass) {
-  return shape.precision == Precision::bf16 && host::bf16::pays(shape, pass) ? host::bf16::fast_unit() : nullptr;
-}
-
 }  // namespace
 
 template <class T>
@@ -65,7 +60,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
     if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = bf16_unit(shape, host::ConvPass::forward)) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
         return host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
                                    workspace.data());
       }
@@ -84,7 +79,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
     if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = bf16_unit(shape, host::ConvPass::data)) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
         return host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
                                          accumulate, workspace.data());
       }
@@ -103,7 +98,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   check_workspace<T>(shape, workspace);
   if constexpr (runs_on_host) {
     if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = bf16_unit(shape, host::ConvPass::weights)) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
         return host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
                                             workspace.data());
       }

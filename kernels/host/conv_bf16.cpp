@@ -331,6 +331,10 @@ bool pays(const ConvShape& shape, ConvPass pass) {
   return intensity >= (pass == ConvPass::forward ? least_forward : pass == ConvPass::data ? least_data : least_weights);
 }
 
+const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
+  return shape.precision == Precision::bf16 && pays(shape, pass) ? fast_unit() : nullptr;
+}
+
 std::size_t conv_workspace(const ConvShape& shape) {
   std::size_t most = 0;
   const auto add = [&](const Reads& reads, const Lattice& lattice, int channels, int columns) {

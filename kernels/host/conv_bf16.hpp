@@ -10,6 +10,9 @@ namespace halograd::host::bf16 {
 /// Whether a pass of this shape is faster so than in float.
 bool pays(const ConvShape& shape, ConvPass pass);
 
+/// What a pass multiplies with in the precision of its shape; null where it computes in full.
+const Unit* unit_for(const ConvShape& shape, ConvPass pass);
+
 /// Bytes of scratch of the three passes, for shapes of one group; does not shrink with the batch.
 std::size_t conv_workspace(const ConvShape& shape);
 
