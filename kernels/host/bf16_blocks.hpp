@@ -57,6 +57,22 @@ struct OutputBlocks {
     return {image, std::min(images, batch - image), plane, std::min(planes, count[0] - plane),
             row,   std::min(rows, count[1] - row)};
   }
+  /// Of an output's reads, from the first of a whole block on.
+  [[nodiscard]] long position(int plane, int row, int column) const {
+    return (static_cast<long>(plane) * extent(1, rows) + row) * extent(2, count[2]) + column;
+  }
+  /// Calls visit(position, image, plane, row) for each row of a block's outputs: where its first output reads first.
+  template <class Visit>
+  void for_each_row(const OutputBlock& block, const Visit& visit) const {
+    for (int n = 0; n < block.images; ++n) {
+      for (int d = 0; d < block.planes; ++d) {
+        for (int h = 0; h < block.rows; ++h) {
+          visit(position(n * extent(0, planes) + d * step[0], h * step[1], 0), block.image + n, block.plane + d,
+                block.row + h);
+        }
+      }
+    }
+  }
   /// Strips of a whole block, at most.
   [[nodiscard]] long strips(int width) const {
     return static_cast<long>(images) * planes * rows * pieces(count[2], width);

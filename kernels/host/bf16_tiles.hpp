@@ -45,10 +45,10 @@ inline void round_pairs(const float* first, const float* second, std::uint32_t* 
 /// and the other way round.
 inline void mirror_tile(const std::uint32_t* from, std::uint32_t* to) {
 #if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
-  using Line = Pairs;
-  Line line[16], turned[16];
+  // Vectors are never passed by value: that has another ABI on each vector unit.
+  Pairs line[16], turned[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) line[i] = load_as<Line>(from + 16 * i);
+  for (int i = 0; i < 16; ++i) std::memcpy(&line[i], from + 16 * i, sizeof(Pairs));
     // Squares of 2 x 2, then of 4 x 4: each line has then one column of four lines in each quarter.
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
@@ -60,28 +60,27 @@ inline void mirror_tile(const std::uint32_t* from, std::uint32_t* to) {
   for (int i = 0; i < 16; i += 4) {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      const Line above = turned[i + j], below = turned[i + 2 + j];
+      const Pairs &above = turned[i + j], &below = turned[i + 2 + j];
       line[i + 2 * j] = __builtin_shufflevector(above, below, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
       line[i + 2 * j + 1] =
           __builtin_shufflevector(above, below, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // Then the quarters themselves.
+  // Then the quarters themselves: the even ones of two lines, and the odd ones.
+  const auto halve = [](const Pairs& a, const Pairs& b, Pairs& even, Pairs& odd) {
+    even = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    odd = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  };
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const auto even = [](Line a, Line b) {
-      return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    };
-    const auto odd = [](Line a, Line b) {
-      return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-    };
-    const Line first = even(line[i], line[4 + i]), first_after = even(line[8 + i], line[12 + i]);
-    const Line second = odd(line[i], line[4 + i]), second_after = odd(line[8 + i], line[12 + i]);
-    const Line turned_quarters[4] = {even(first, first_after), even(second, second_after), odd(first, first_after),
-                                     odd(second, second_after)};
+    Pairs above[2], below[2], quarters[4];
+    halve(line[i], line[4 + i], above[0], above[1]);
+    halve(line[8 + i], line[12 + i], below[0], below[1]);
+    halve(above[0], below[0], quarters[0], quarters[2]);
+    halve(above[1], below[1], quarters[1], quarters[3]);
 #pragma GCC unroll 4
     for (int quarter = 0; quarter < 4; ++quarter) {
-      std::memcpy(to + 16 * (4 * quarter + i), &turned_quarters[quarter], sizeof(Line));
+      std::memcpy(to + 16 * (4 * quarter + i), &quarters[quarter], sizeof(Pairs));
     }
   }
 #else

@@ -19,9 +19,6 @@ namespace {
 bool always() {
   return true;
 }
-bool never() {
-  return false;
-}
 void nothing() {}
 
 void multiply_plainly(const Product& p) {
@@ -54,6 +51,7 @@ void multiply_plainly(const Product& p) {
 bool has_dot_products() {
   return __builtin_cpu_supports("avx512bf16") != 0;
 }
+
 /// Rows whose sums fill the registers.
 constexpr int dot_rows = 8;
 
@@ -193,17 +191,17 @@ void multiply_by_tiles(const Product& p) {
 const std::vector<Unit>& units() {
   static const std::vector<Unit> units{
 #ifdef HALOGRAD_BF16_INSTRUCTIONS
-      {"AMX", may_use_tiles, always, configure_tiles, multiply_by_tiles, release_tiles},
-      {"AVX512_BF16", has_dot_products, never, nothing, multiply_by_dot_products, nothing},
+      {"AMX", may_use_tiles, true, configure_tiles, multiply_by_tiles, release_tiles},
+      {"AVX512_BF16", has_dot_products, false, nothing, multiply_by_dot_products, nothing},
 #endif
-      {"plain", always, never, nothing, multiply_plainly, nothing}};
+      {"plain", always, false, nothing, multiply_plainly, nothing}};
   return units;
 }
 
 const Unit* fast_unit() {
   static const Unit* const unit = [] {
     const auto found =
-        std::find_if(units().begin(), units().end(), [](const Unit& each) { return each.present() && each.fast(); });
+        std::find_if(units().begin(), units().end(), [](const Unit& each) { return each.fast && each.present(); });
     return found == units().end() ? nullptr : &*found;
   }();
   return unit;

@@ -33,7 +33,7 @@ struct Product {
 struct Unit {
   const char* name;
   bool (*present)();  ///< in this CPU, and allowed to this process
-  bool (*fast)();     ///< and faster than floats in whole layers (docs/measurements/kernels.md)
+  bool fast;          ///< faster than floats in whole layers (docs/measurements/kernels.md)
   void (*begin)();    ///< before a thread's products
   void (*multiply)(const Product& product);
   void (*end)();

@@ -17,26 +17,25 @@ struct DepthStep {
   int tap, first, count;
 };
 
-/// Where the taps of an output read, along each axis: of a TapMap, without making one.
+/// What lies between the lowest and the highest tap of an output, along each axis: of a TapMap, without making one.
 struct Reads {
-  int taps = 1;
-  ConvShape::Spatial step, lowest{}, reach{};
+  ConvShape::Spatial step, lowest, reach;
+  /// reach is negative on an axis where no tap reaches outputs of that phase.
   Reads(const ConvShape& shape, bool transposed, const ConvShape::Spatial& phase)
       : step(transposed ? ConvShape::Spatial{1, 1, 1} : shape.stride) {
     for (int axis = 0; axis < 3; ++axis) {
-      int count = 0;
-      for (int i = 0; i < shape.kernel[axis]; ++i) {
-        const int offset = shape.axis(axis).offset(i), shift = phase[axis] - offset;
-        if (transposed && shift % shape.stride[axis] != 0) continue;
-        const int at = transposed ? shift / shape.stride[axis] : offset;
-        const int highest = count == 0 ? at : std::max(at, lowest[axis] + reach[axis]);
-        lowest[axis] = count == 0 ? at : std::min(at, lowest[axis]);
-        reach[axis] = highest - lowest[axis];
-        ++count;
+      const int stride = shape.stride[axis];
+      int low = shape.axis(axis).offset(0), high = shape.axis(axis).offset(shape.kernel[axis] - 1);
+      if (transposed) {  // the whole numbers between (phase - high) / stride and (phase - low) / stride
+        const int first = phase[axis] - high, last = phase[axis] - low;
+        low = first > 0 ? (first + stride - 1) / stride : first / stride;
+        high = last / stride;  // no offset(0) is positive
       }
-      taps *= count;
+      lowest[axis] = low;
+      reach[axis] = high - low;
     }
   }
+  [[nodiscard]] bool nothing() const { return *std::min_element(reach.begin(), reach.end()) < 0; }
 };
 
 /// A product over one lattice of outputs.
@@ -94,10 +93,9 @@ int list_steps(const BlockProduct& product, const OutputBlocks& blocks, const Bl
   int count = 0;
   const auto add = [&](int tap, int first, int end) {
     const ConvShape::Spatial& offset = map.tap(tap).offset;
-    const long row = static_cast<long>(offset[0] - lowest[0]) * blocks.extent(1, blocks.rows) + offset[1] - lowest[1];
-    const long position = row * blocks.extent(2, blocks.count[2]) + offset[2] - lowest[2];
     scratch.steps[count] = {tap, first, std::min(tile_depth, end - first)};
-    scratch.left_steps[count++] = position * channels + first;
+    scratch.left_steps[count++] =
+        blocks.position(offset[0] - lowest[0], offset[1] - lowest[1], offset[2] - lowest[2]) * channels + first;
   };
   if (channels % tile_depth == 0) {
     // Some channels in all taps, then the next: what the taps read of a strip overlaps, and stays in the cache.
@@ -214,22 +212,14 @@ void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const Ou
 void list_strips(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
                  Strips<tile_width>& strips) {
   const Lattice& lattice = product.lattice;
-  const long width = blocks.extent(2, blocks.count[2]), height = blocks.extent(1, blocks.rows),
-             depth = blocks.extent(0, blocks.planes);
-  for (int n = 0; n < block.images; ++n) {
-    for (int d = 0; d < block.planes; ++d) {
-      for (int h = 0; h < block.rows; ++h) {
-        const long at = ((n * depth + d * blocks.step[0]) * height + h * blocks.step[1]) * width * product.channels;
-        const long plane = lattice.start[0] + (block.plane + d) * static_cast<long>(lattice.step[0]);
-        const long row = lattice.start[1] + (block.row + h) * static_cast<long>(lattice.step[1]);
-        const long out = (((block.image + n) * static_cast<long>(lattice.image[0]) + plane) * lattice.image[1] + row) *
-                             lattice.image[2] +
-                         lattice.start[2];
-        strips.add_row(at, blocks.count[2], out * product.columns,
-                       static_cast<long>(lattice.step[2]) * product.columns);
-      }
-    }
-  }
+  blocks.for_each_row(block, [&](long position, int n, int d, int h) {
+    const long plane =
+        static_cast<long>(n) * lattice.image[0] + lattice.start[0] + static_cast<long>(d) * lattice.step[0];
+    const long row = plane * lattice.image[1] + lattice.start[1] + static_cast<long>(h) * lattice.step[1];
+    const long out = row * lattice.image[2] + lattice.start[2];
+    strips.add_row(position * product.channels, blocks.count[2], out * product.columns,
+                   static_cast<long>(lattice.step[2]) * product.columns);
+  });
 }
 
 /// The sums of some strips and up to 32 columns, to where they belong.
@@ -258,7 +248,7 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
   if (product.lattice.pixels() == 0) return;
   Scratch pieces(workspace);
   const OutputBlocks blocks = blocks_of(product.reads, product.lattice, product.channels);
-  const BlockScratch scratch(pieces, blocks, product.map.taps(), product.channels, product.columns);
+  const BlockScratch scratch(pieces, blocks, product.shape.taps(), product.channels, product.columns);
   std::fill_n(scratch.bias, whole_widths(product.columns), 0.0F);
   if (bias != nullptr) std::copy(bias, bias + product.columns, scratch.bias);
   const int steps = list_steps(product, blocks, scratch);
@@ -338,9 +328,9 @@ const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
 std::size_t conv_workspace(const ConvShape& shape) {
   std::size_t most = 0;
   const auto add = [&](const Reads& reads, const Lattice& lattice, int channels, int columns) {
-    if (reads.taps == 0 || lattice.pixels() == 0) return;
+    if (reads.nothing() || lattice.pixels() == 0) return;
     Scratch scratch(nullptr);
-    BlockScratch(scratch, blocks_of(reads, lattice, channels), reads.taps, channels, columns);
+    BlockScratch(scratch, blocks_of(reads, lattice, channels), shape.taps(), channels, columns);
     most = std::max(most, scratch.used());
   };
   add(Reads(shape, false, {}), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);

@@ -28,15 +28,16 @@ struct Shifts {
   ConvShape::Spatial lowest, reach;
   explicit Shifts(const ConvShape& shape) {
     for (int axis = 0; axis < 3; ++axis) {
-      int low = axis_tap(shape, axis, 0).shift, high = low;
-      for (int i = 1; i < shape.kernel[axis]; ++i) {
-        low = std::min(low, axis_tap(shape, axis, i).shift);
-        high = std::max(high, axis_tap(shape, axis, i).shift);
-      }
-      lowest[axis] = low;
-      reach[axis] = high - low;
+      lowest[axis] = axis_tap(shape, axis, 0).shift;
+      reach[axis] = axis_tap(shape, axis, shape.kernel[axis] - 1).shift - lowest[axis];
     }
   }
+};
+
+/// A tap of one phase of the input, and where it reads for an output at position 0.
+struct ShiftedTap {
+  int tap;
+  long shift;
 };
 
 /// A function of the shape alone, as are the parts.
@@ -51,7 +52,7 @@ struct GradientScratch {
   int parts;
   long steps;      ///< of a block: strips of 32 positions
   long positions;  ///< of a block, and those that strips read behind it
-  bool in_place;   ///< the sums are dweights
+  bool padded;     ///< (channels, filters) are more than those of the weights
   float* sums;     ///< (parts, values)
   float* bias;     ///< (parts, filters)
   float* zeros;
@@ -60,6 +61,7 @@ struct GradientScratch {
   std::uint16_t* right;   ///< a task's dy, (filters, steps)
   long* begins;
   long* outs;
+  ShiftedTap* taps;  ///< a task's (taps)
   GradientScratch(Scratch& scratch, const ConvShape& shape, const OutputBlocks& blocks)
       : channels(whole_widths(shape.channels)),
         filters(whole_widths(shape.filters)),
@@ -68,9 +70,9 @@ struct GradientScratch {
             static_cast<int>(std::max<long>(1, std::min({most_parts, most_partial_values / values, blocks.number()})))),
         steps(blocks.strips(tile_depth)),
         positions((whole_steps(blocks.positions()) + 1) * tile_depth),
-        in_place(parts == 1 && channels == shape.channels && filters == shape.filters) {
+        padded(channels > shape.channels || filters > shape.filters) {
     if (positions % 512 == 0) positions += tile_depth;  // lines a power of two apart share a few sets of the cache
-    sums = scratch.take<float>(in_place ? 0 : parts * values);
+    sums = scratch.take<float>(in_place() ? 0 : parts * values);
     bias = scratch.take<float>(parts * filters);
     zeros = scratch.take<float>(std::max(channels, filters));
     sources = scratch.take<const float*>(concurrency() * positions);
@@ -78,7 +80,10 @@ struct GradientScratch {
     right = scratch.take<std::uint16_t>(concurrency() * filters * steps * tile_depth);
     begins = scratch.take<long>(concurrency() * steps);
     outs = scratch.take<long>(concurrency() * steps * tile_depth);
+    taps = scratch.take<ShiftedTap>(static_cast<long>(concurrency()) * shape.taps());
   }
+  /// Whether the sums are dweights.
+  [[nodiscard]] bool in_place() const { return parts == 1 && !padded; }
 };
 
 class WeightGradient {
@@ -99,30 +104,29 @@ class WeightGradient {
       list_strips(block, strips);
       std::uint16_t* const right = scratch_.right + task * scratch_.filters * scratch_.steps * tile_depth;
       pack_right(strips, bias, right);
-      for (long channel = first; channel < last; channel += channels_at_once) {
-        const long end = std::min(last, channel + channels_at_once);
-        for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
-          add_phase(session, block, phase, channel, end, strips, right, index > share.begin, part, task);
-        });
-      }
+      float* const sums = sums_ + part * scratch_.values;
+      for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
+        const PhaseTaps taps = list_taps(phase, task);
+        if (taps.count == 0) return;
+        const float** const sources = scratch_.sources + task * scratch_.positions;
+        list_sources(block, phase, sources);
+        std::uint16_t* const left = scratch_.left + task * channels_at_once * scratch_.positions;
+        for (long channel = first; channel < last; channel += channels_at_once) {
+          const long end = std::min(last, channel + channels_at_once);
+          pack_left(sources, channel, end, left);
+          add_taps(session, taps, static_cast<int>((end - channel) / tile_width), left, strips, right,
+                   sums + channel * scratch_.filters, index > share.begin);
+        }
+      });
     }
   }
 
  private:
   void list_strips(const OutputBlock& block, Strips<tile_depth>& strips) const {
-    const long width = blocks_.extent(2, blocks_.count[2]), height = blocks_.extent(1, blocks_.rows),
-               depth = blocks_.extent(0, blocks_.planes);
-    for (int n = 0; n < block.images; ++n) {
-      for (int d = 0; d < block.planes; ++d) {
-        for (int h = 0; h < block.rows; ++h) {
-          const long out =
-              ((static_cast<long>(block.image + n) * blocks_.count[0] + block.plane + d) * blocks_.count[1] +
-               block.row + h) *
-              blocks_.count[2];
-          strips.add_row(((n * depth + d) * height + h) * width, blocks_.count[2], out, 1);
-        }
-      }
-    }
+    blocks_.for_each_row(block, [&](long position, int n, int d, int h) {
+      const long row = (static_cast<long>(n) * blocks_.count[0] + d) * blocks_.count[1] + h;
+      strips.add_row(position, blocks_.count[2], row * blocks_.count[2], 1);
+    });
   }
 
   /// dy at the strips' positions, zero where there is no output; added to bias, where that is not null.
@@ -205,49 +209,45 @@ class WeightGradient {
     }
   }
 
-  /// Where a tap of that phase of the input reads for an output at position 0; or -1 where it is of another phase.
-  [[nodiscard]] long tap_shift(int tap, const ConvShape::Spatial& phase) const {
-    const int index[3] = {tap / (shape_.kernel[1] * shape_.kernel[2]), tap / shape_.kernel[2] % shape_.kernel[1],
-                          tap % shape_.kernel[2]};
-    long shift = 0;
-    for (int axis = 0; axis < 3; ++axis) {
-      const AxisTap at = axis_tap(shape_, axis, index[axis]);
-      if (at.phase != phase[axis]) return -1;
-      const int extents[3] = {0, blocks_.extent(1, blocks_.rows), blocks_.extent(2, blocks_.count[2])};
-      shift = shift * extents[axis] + at.shift - shifts_.lowest[axis];
+  struct PhaseTaps {
+    const ShiftedTap* first;
+    int count;
+  };
+  [[nodiscard]] PhaseTaps list_taps(const ConvShape::Spatial& phase, int task) const {
+    ShiftedTap* const taps = scratch_.taps + static_cast<long>(task) * shape_.taps();
+    int count = 0;
+    for (int tap = 0; tap < shape_.taps(); ++tap) {
+      const int index[3] = {tap / (shape_.kernel[1] * shape_.kernel[2]), tap / shape_.kernel[2] % shape_.kernel[1],
+                            tap % shape_.kernel[2]};
+      bool same = true;
+      int shift[3];
+      for (int axis = 0; axis < 3; ++axis) {
+        const AxisTap at = axis_tap(shape_, axis, index[axis]);
+        same = same && at.phase == phase[axis];
+        shift[axis] = at.shift - shifts_.lowest[axis];
+      }
+      if (same) taps[count++] = {tap, blocks_.position(shift[0], shift[1], shift[2])};
     }
-    return shift;
+    return {taps, count};
   }
 
-  /// What the taps of one phase of the input add to channels [first, last).
-  void add_phase(const Session& session, const OutputBlock& block, const ConvShape::Spatial& phase, long first,
-                 long last, const Strips<tile_depth>& strips, const std::uint16_t* right, bool accumulate, int part,
-                 int task) const {
-    bool any = false;
-    for (int tap = 0; tap < shape_.taps() && !any; ++tap) any = tap_shift(tap, phase) >= 0;
-    if (!any) return;
-    const float** const sources = scratch_.sources + task * scratch_.positions;
-    list_sources(block, phase, sources);
-    std::uint16_t* const left = scratch_.left + task * channels_at_once * scratch_.positions;
-    pack_left(sources, first, last, left);
-    const int row_blocks = static_cast<int>((last - first) / tile_width);
+  /// What taps add to the sums of `row_blocks` tiles of channels.
+  void add_taps(const Session& session, const PhaseTaps& taps, int row_blocks, const std::uint16_t* left,
+                const Strips<tile_depth>& strips, const std::uint16_t* right, float* sums, bool accumulate) const {
+    const long filter_blocks = scratch_.filters / tile_width;
+    const long pitch = static_cast<long>(strips.count) * tile_values;
     // Some steps in all taps, then the next: what they read of both operands stays in the cache.
     for (int step = 0; step < strips.count; step += steps_at_once) {
       const int steps = std::min(steps_at_once, strips.count - step);
-      for (long filter = 0; filter < scratch_.filters; filter += 2 * tile_width) {
-        const long block_of_filters = filter / tile_width;
-        for (int tap = 0; tap < shape_.taps(); ++tap) {
-          const long shift = tap_shift(tap, phase);
-          if (shift < 0) continue;
-          const std::uint16_t* rows[channels_at_once / tile_width];
-          for (int i = 0; i < row_blocks; ++i) rows[i] = left + i * tile_width * scratch_.positions + shift;
-          session.multiply(
-              {rows, strips.begin + step, scratch_.positions, row_blocks,
-               right + (block_of_filters * strips.count + step) * tile_values,
-               static_cast<long>(strips.count) * tile_values,
-               static_cast<int>(std::min(2L, scratch_.filters / tile_width - block_of_filters)), steps,
-               sums_ + part * scratch_.values + (tap * scratch_.channels + first) * scratch_.filters + filter,
-               scratch_.filters, accumulate || step > 0});
+      for (long block = 0; block < filter_blocks; block += 2) {
+        for (int i = 0; i < taps.count; ++i) {
+          const auto [tap, shift] = taps.first[i];
+          const std::uint16_t* const rows[] = {left + shift, left + tile_width * scratch_.positions + shift};
+          session.multiply({rows, strips.begin + step, scratch_.positions, row_blocks,
+                            right + block * pitch + static_cast<long>(step) * tile_values, pitch,
+                            static_cast<int>(std::min(2L, filter_blocks - block)), steps,
+                            sums + tap * scratch_.channels * scratch_.filters + block * tile_width, scratch_.filters,
+                            accumulate || step > 0});
         }
       }
     }
@@ -277,7 +277,7 @@ void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape
   Scratch pieces(workspace);
   const GradientScratch scratch(pieces, shape, blocks);
   std::fill_n(scratch.zeros, std::max(scratch.channels, scratch.filters), 0.0F);
-  float* const sums = scratch.in_place ? dweights : scratch.sums;
+  float* const sums = scratch.in_place() ? dweights : scratch.sums;
   const WeightGradient gradient(shape, shifts, blocks, scratch, x, dy, sums);
   const long groups = (scratch.channels + channels_at_once - 1) / channels_at_once;
   const int tasks = concurrency();
@@ -292,8 +292,10 @@ void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape
       at += last - first;
     }
   });
-  if (scratch.parts > 1) add_parts(exec, sums, scratch.parts, scratch.values, scratch.values, sums);
-  if (!scratch.in_place) {
+  if (scratch.parts > 1) {
+    add_parts(exec, sums, scratch.parts, scratch.values, scratch.values, scratch.padded ? sums : dweights);
+  }
+  if (scratch.padded) {
     for (long row = 0; row < static_cast<long>(shape.taps()) * shape.channels; ++row) {
       const float* const from =
           sums + (row / shape.channels * scratch.channels + row % shape.channels) * scratch.filters;

@@ -246,11 +246,14 @@ def print_header(columns):
 
 def print_best(rows):
     """With several precisions: each side's best, network by network."""
-    print("\nimages/s, each side in its best precision\n| network | batch | threads | halograd | PyTorch | ratio |\n" + "|---" * 6 + "|")
+    print("\nimages/s, each side in its best precision\n| network | batch | threads | halograd | PyTorch | ratio |")
+    print("|---" * 6 + "|")
     for key in dict.fromkeys((row["network"], row["batch"], row["threads"]) for row in rows):
         same = [row for row in rows if (row["network"], row["batch"], row["threads"]) == key]
-        ours = max((row["halograd"], row["precision"]) for row in same if row["halograd"])
-        theirs = max((rate, row["precision"]) for row in same for rate in row["pytorch"].values())
+        ours = max(((row["halograd"], row["precision"]) for row in same if row["halograd"]), default=None)
+        theirs = max(((rate, row["precision"]) for row in same for rate in row["pytorch"].values()), default=None)
+        if not ours or not theirs:  # left out, with a line on stderr
+            continue
         cells = [*key, f"{ours[0]:.1f} {ours[1]}", f"{theirs[0]:.1f} {theirs[1]}", f"{ours[0] / theirs[0]:.2f}"]
         print("| " + " | ".join(map(str, cells)) + " |")
 
