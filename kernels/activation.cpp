@@ -2,6 +2,7 @@
 
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
+#include "kernels/pack.hpp"
 
 namespace halograd {
 
@@ -20,7 +21,10 @@ struct LeakyRelu {
 template <class T>
 struct Relu6 {
   static constexpr bool from_output = true;
-  KOKKOS_FUNCTION T value(T x) const { return x < T(0) ? T(0) : (x > T(6) ? T(6) : x); }
+  KOKKOS_FUNCTION T value(T x) const {
+    const T above = x < T(0) ? T(0) : x;
+    return above > T(6) ? T(6) : above;
+  }
   KOKKOS_FUNCTION T derivative(T y) const { return y > T(0) && y < T(6) ? T(1) : T(0); }
 };
 
@@ -82,15 +86,33 @@ void with_function(Activation function, double slope, const Body& body) {
   }
 }
 
+/// Values that a work item converts at a time, where they are not stored as it computes in.
+constexpr long block_length = 128;
+template <class T>
+constexpr bool stored_narrow = !std::is_same_v<T, Wide<T>>;
+
 /// Named types instead of lambdas: nvcc lets none stand in a generic lambda.
 template <class T, class Function>
 struct ActivationForward {
   Function function;
   const T* x;
   T* y;
-  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+  KOKKOS_FUNCTION void compute(const Wide<T>* from, Wide<T>* to, long count) const {
     HALOGRAD_IVDEP
-    for (long i = begin; i < end; ++i) y[i] = function.value(x[i]);
+    for (long i = 0; i < count; ++i) to[i] = function.value(from[i]);
+  }
+  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+    if constexpr (stored_narrow<T>) {
+      Wide<T> values[block_length];
+      for (long at = begin; at < end; at += block_length) {
+        const long count = end - at < block_length ? end - at : block_length;
+        copy_values(x + at, count, values);
+        compute(values, values, count);
+        copy_values(values, count, y + at);
+      }
+    } else {
+      compute(x + begin, y + begin, end - begin);
+    }
   }
 };
 
@@ -100,11 +122,26 @@ struct ActivationBackward {
   const T* known;
   const T* dy;
   T* dx;
-  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+  KOKKOS_FUNCTION void compute(const Wide<T>* values, const Wide<T>* from, Wide<T>* to, long count) const {
     HALOGRAD_IVDEP
-    for (long i = begin; i < end; ++i) {
-      const T gradient = dy[i] * function.derivative(known[i]);
-      dx[i] = Add ? dx[i] + gradient : gradient;
+    for (long i = 0; i < count; ++i) {
+      const Wide<T> gradient = from[i] * function.derivative(values[i]);
+      to[i] = Add ? to[i] + gradient : gradient;
+    }
+  }
+  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+    if constexpr (stored_narrow<T>) {
+      Wide<T> values[block_length], from[block_length], to[block_length];
+      for (long at = begin; at < end; at += block_length) {
+        const long count = end - at < block_length ? end - at : block_length;
+        copy_values(known + at, count, values);
+        copy_values(dy + at, count, from);
+        if constexpr (Add) copy_values(dx + at, count, to);
+        compute(values, from, to, count);
+        copy_values(to, count, dx + at);
+      }
+    } else {
+      compute(known + begin, dy + begin, dx + begin, end - begin);
     }
   }
 };
@@ -126,7 +163,7 @@ template <class T>
 void activation_forward(const ExecutionSpace& exec, Activation function, double slope, Vector<const T> x, Vector<T> y) {
   require_activation("activation_forward", slope, x.extent(0), y.extent(0));
   const long length = static_cast<long>(y.extent(0));
-  with_function<T>(function, slope, [&](auto f) {
+  with_function<Wide<T>>(function, slope, [&](auto f) {
     for_each_chunk(exec, "halograd::activation_forward", length,
                    ActivationForward<T, decltype(f)>{f, x.data(), y.data()});
   });
@@ -138,7 +175,7 @@ void activation_backward(const ExecutionSpace& exec, Activation function, double
   require_activation("activation_backward", slope, known.extent(0), dy.extent(0));
   require_activation("activation_backward", slope, dy.extent(0), dx.extent(0));
   const long length = static_cast<long>(dx.extent(0));
-  with_function<T>(function, slope, [&](auto f) {
+  with_function<Wide<T>>(function, slope, [&](auto f) {
     if (accumulate) {
       for_each_chunk(exec, "halograd::activation_backward_add", length,
                      ActivationBackward<T, decltype(f), true>{f, known.data(), dy.data(), dx.data()});
@@ -155,6 +192,7 @@ void activation_backward(const ExecutionSpace& exec, Activation function, double
                                        Vector<T>, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

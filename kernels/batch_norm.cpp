@@ -10,12 +10,12 @@ namespace {
 template <class T>
 struct MomentTerms {
   const T* x;
-  T shift[strip_width];
+  Wide<T> shift[strip_width];
   KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
     halograd::fetch_ahead(x + offset, count);
   }
-  KOKKOS_FORCEINLINE_FUNCTION Sums<T> at(long offset, int i) const {
-    const T value = x[offset] - shift[i];
+  KOKKOS_FORCEINLINE_FUNCTION Sums<Wide<T>> at(long offset, int i) const {
+    const Wide<T> value = x[offset] - shift[i];
     return {value, value * value};
   }
 };
@@ -34,7 +34,7 @@ struct BlockMoments {
     double* const means = workspace + strip.block * 2 * partition.channels + strip.channel;
     double* const squares = means + partition.channels;
     const double count = static_cast<double>(strip.end - strip.begin);
-    sum_strip<T>(strip, terms, [&](int c, const Sums<double>& sums) {
+    sum_strip<Wide<T>>(strip, terms, [&](int c, const Sums<double>& sums) {
       means[c] = static_cast<double>(terms.shift[c]) + sums.first / count;
       squares[c] = sums.second - sums.first * sums.first / count;
     });
@@ -63,23 +63,23 @@ template <class T, bool Add, bool Relu>
 struct Normalise {
   Partition partition;
   const T* x;
-  const T* scale;
-  const T* shift;
-  const T* mean;
-  const T* spread;
+  const Wide<T>* scale;
+  const Wide<T>* shift;
+  const Wide<T>* mean;
+  const Wide<T>* spread;
   bool spread_is_variance;
   double epsilon;
   const T* addend;
   T* y;
 
-  KOKKOS_FUNCTION T factor(int c) const {
+  KOKKOS_FUNCTION Wide<T> factor(int c) const {
     if (!spread_is_variance) return scale[c] * spread[c];
-    return static_cast<T>(static_cast<double>(scale[c]) / math::sqrt(static_cast<double>(spread[c]) + epsilon));
+    return static_cast<Wide<T>>(static_cast<double>(scale[c]) / math::sqrt(static_cast<double>(spread[c]) + epsilon));
   }
 
   KOKKOS_FUNCTION void operator()(const long item) const {
     const Strip strip(partition, item);
-    T centre[strip_width], slope[strip_width], lift[strip_width];
+    Wide<T> centre[strip_width], slope[strip_width], lift[strip_width];
     strip.repeat([this](int c) { return mean[c]; }, centre);
     strip.repeat([this](int c) { return factor(c); }, slope);
     strip.repeat([this](int c) { return shift[c]; }, lift);
@@ -93,9 +93,9 @@ struct Normalise {
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
         const long at = offset + i;
-        T value = (values[at] - centre[i]) * slope[i] + lift[i];
+        Wide<T> value = (values[at] - centre[i]) * slope[i] + lift[i];
         if constexpr (Add) value += terms[at];
-        if constexpr (Relu) value = value < T(0) ? T(0) : value;
+        if constexpr (Relu) value = value < 0 ? 0 : value;
         to[at] = value;
       }
     });
@@ -142,18 +142,19 @@ void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTrai
                        BlockMoments<T>{partition, call.x.data(), sums});
   const long rows = call.rows;
   const double epsilon = call.epsilon, momentum = call.momentum;
-  const Vector<T> running_mean = call.running_mean, running_var = call.running_var;
-  const Vector<T> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
+  const Vector<Wide<T>> running_mean = call.running_mean, running_var = call.running_var;
+  const Vector<Wide<T>> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
   Kokkos::parallel_for(
       label("halograd::batch_norm_statistics"), FlatRange(exec, 0, call.channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const Sums<double> moments = join_moments(partition, sums, c);
         const double mean = moments.first;
-        saved_mean(c) = static_cast<T>(mean);
-        saved_inverse_std(c) = static_cast<T>(1 / math::sqrt(moments.second / count + epsilon));
+        saved_mean(c) = static_cast<Wide<T>>(mean);
+        saved_inverse_std(c) = static_cast<Wide<T>>(1 / math::sqrt(moments.second / count + epsilon));
         const double unbiased = moments.second / (count - 1);
-        running_mean(c) = static_cast<T>((1 - momentum) * static_cast<double>(running_mean(c)) + momentum * mean);
-        running_var(c) = static_cast<T>((1 - momentum) * static_cast<double>(running_var(c)) + momentum * unbiased);
+        running_mean(c) = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_mean(c)) + momentum * mean);
+        running_var(c) =
+            static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_var(c)) + momentum * unbiased);
       });
   normalise<T>(exec, call.relu,
                {.partition = partition,
@@ -190,6 +191,7 @@ void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInf
   template void batch_norm_forward_inference<T>(const ExecutionSpace&, const BatchNormInference<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

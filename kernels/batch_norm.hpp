@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -13,16 +14,16 @@ namespace halograd {
 template <class T>
 struct BatchNormTraining {
   long rows = 0;
-  int channels = 0;                  ///< C
-  Vector<const T> x{};               ///< (rows, C)
-  Vector<const T> scale{}, shift{};  ///< (C)
+  int channels = 0;                        ///< C
+  Vector<const T> x{};                     ///< (rows, C)
+  Vector<const Wide<T>> scale{}, shift{};  ///< (C)
   double epsilon = 0;
-  double momentum = 0;            ///< how far the running statistics move towards the batch's
-  Vector<T> running_mean{};       ///< (C); moves towards the batch's mean
-  Vector<T> running_var{};        ///< (C); moves towards the batch's unbiased variance
-  Vector<T> saved_mean{};         ///< (C); written, for backward
-  Vector<T> saved_inverse_std{};  ///< (C); written, for backward
-  Vector<const T> addend{};       ///< (rows, C), or empty: nothing is added
+  double momentum = 0;                  ///< how far the running statistics move towards the batch's
+  Vector<Wide<T>> running_mean{};       ///< (C); moves towards the batch's mean
+  Vector<Wide<T>> running_var{};        ///< (C); moves towards the batch's unbiased variance
+  Vector<Wide<T>> saved_mean{};         ///< (C); written, for backward
+  Vector<Wide<T>> saved_inverse_std{};  ///< (C); written, for backward
+  Vector<const T> addend{};             ///< (rows, C), or empty: nothing is added
   bool relu = false;
   Vector<T> y{};               ///< (rows, C); may be the addend, and x where backward does not need x
   Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
@@ -36,12 +37,12 @@ void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTrai
 template <class T>
 struct BatchNormInference {
   long rows = 0;
-  int channels = 0;                  ///< C
-  Vector<const T> x{};               ///< (rows, C)
-  Vector<const T> scale{}, shift{};  ///< (C)
+  int channels = 0;                        ///< C
+  Vector<const T> x{};                     ///< (rows, C)
+  Vector<const Wide<T>> scale{}, shift{};  ///< (C)
   double epsilon = 0;
-  Vector<const T> running_mean{}, running_var{};  ///< (C)
-  Vector<const T> addend{};                       ///< (rows, C), or empty: nothing is added
+  Vector<const Wide<T>> running_mean{}, running_var{};  ///< (C)
+  Vector<const T> addend{};                             ///< (rows, C), or empty: nothing is added
   bool relu = false;
   Vector<T> y{};  ///< (rows, C); may be x or the addend
 };
@@ -52,14 +53,14 @@ void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInf
 template <class T>
 struct BatchNormBackward {
   long rows = 0;
-  int channels = 0;                     ///< C
-  Vector<const T> x{}, dy{};            ///< (rows, C)
-  Vector<const T> scale{};              ///< (C)
-  Vector<const T> saved_mean{};         ///< (C); as forward left it
-  Vector<const T> saved_inverse_std{};  ///< (C); as forward left it
-  Vector<T> dx{};                       ///< (rows, C), or empty: not computed; may be dy when not accumulating
-  Vector<T> dscale{}, dshift{};         ///< (C); overwritten
-  bool accumulate = false;              ///< adds to dx instead of overwriting it
+  int channels = 0;                           ///< C
+  Vector<const T> x{}, dy{};                  ///< (rows, C)
+  Vector<const Wide<T>> scale{};              ///< (C)
+  Vector<const Wide<T>> saved_mean{};         ///< (C); as forward left it
+  Vector<const Wide<T>> saved_inverse_std{};  ///< (C); as forward left it
+  Vector<T> dx{};                             ///< (rows, C), or empty: not computed; may be dy when not accumulating
+  Vector<Wide<T>> dscale{}, dshift{};         ///< (C); overwritten
+  bool accumulate = false;                    ///< adds to dx instead of overwriting it
   bool mask = false;           ///< x is the output of a ReLU: dx, sum included, is zero where x is not positive
   Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
 };

@@ -10,13 +10,13 @@ template <class T>
 struct GradientTerms {
   const T* x;
   const T* dy;
-  T mean[strip_width];
+  Wide<T> mean[strip_width];
   KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
     halograd::fetch_ahead(x + offset, count);
     halograd::fetch_ahead(dy + offset, count);
   }
-  KOKKOS_FORCEINLINE_FUNCTION Sums<T> at(long offset, int i) const {
-    const T gradient = dy[offset];
+  KOKKOS_FORCEINLINE_FUNCTION Sums<Wide<T>> at(long offset, int i) const {
+    const Wide<T> gradient = dy[offset];
     return {gradient, gradient * (x[offset] - mean[i])};
   }
 };
@@ -26,16 +26,16 @@ struct SumGradients {
   Partition partition;
   const T* x;
   const T* dy;
-  const T* mean;
+  const Wide<T>* mean;
   double* workspace;
   KOKKOS_FUNCTION void operator()(const long item) const {
     const Strip strip(partition, item);
-    const T* const means = mean;
+    const Wide<T>* const means = mean;
     GradientTerms<T> terms{x, dy, {}};
     strip.repeat([=](int c) { return means[c]; }, terms.mean);
     double* const totals = workspace + strip.block * 2 * partition.channels + strip.channel;
     double* const products = totals + partition.channels;
-    sum_strip<T>(strip, terms, [=](int c, const Sums<double>& sums) {
+    sum_strip<Wide<T>>(strip, terms, [=](int c, const Sums<double>& sums) {
       totals[c] = sums.first;
       products[c] = sums.second;
     });
@@ -49,20 +49,20 @@ struct InputGradient {
   Partition partition;
   const T* x;
   const T* dy;
-  const T* scale;
-  const T* mean;
-  const T* inverse_std;
+  const Wide<T>* scale;
+  const Wide<T>* mean;
+  const Wide<T>* inverse_std;
   const double* workspace;
   T* dx;
 
   KOKKOS_FUNCTION void operator()(const long item) const {
     const Strip strip(partition, item);
     const int channels = partition.channels;
-    T centre[strip_width], slope[strip_width], level[strip_width], tilt[strip_width];
+    Wide<T> centre[strip_width], slope[strip_width], level[strip_width], tilt[strip_width];
     strip.repeat([this](int c) { return mean[c]; }, centre);
     strip.repeat([this](int c) { return scale[c] * inverse_std[c]; }, slope);
-    strip.repeat([this](int c) { return static_cast<T>(workspace[c]); }, level);
-    strip.repeat([this, channels](int c) { return static_cast<T>(workspace[channels + c]); }, tilt);
+    strip.repeat([this](int c) { return static_cast<Wide<T>>(workspace[c]); }, level);
+    strip.repeat([this, channels](int c) { return static_cast<Wide<T>>(workspace[channels + c]); }, tilt);
     const T* const values = x;
     const T* const from = dy;
     T* const to = dx;
@@ -73,9 +73,9 @@ struct InputGradient {
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
         const long at = offset + i;
-        T gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
+        Wide<T> gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
         if constexpr (Add) gradient += to[at];
-        if constexpr (Mask) gradient = values[at] > T(0) ? gradient : T(0);
+        if constexpr (Mask) gradient = values[at] > 0 ? gradient : 0;
         to[at] = gradient;
       }
     });
@@ -104,16 +104,16 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
                        SumGradients<T>{partition, call.x.data(), call.dy.data(), call.saved_mean.data(), sums});
   const long rows = call.rows;
   const int channels = call.channels;
-  const Vector<const T> saved_inverse_std = call.saved_inverse_std;
-  const Vector<T> dscale = call.dscale, dshift = call.dshift;
+  const Vector<const Wide<T>> saved_inverse_std = call.saved_inverse_std;
+  const Vector<Wide<T>> dscale = call.dscale, dshift = call.dshift;
   Kokkos::parallel_for(
       label("halograd::batch_norm_parameters"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
         const double count = static_cast<double>(rows);
         const double inverse_std = static_cast<double>(saved_inverse_std(c));
         const double sum = sum_of_blocks(sums, partition.blocks, 2L * channels, c);
         const double products = sum_of_blocks(sums, partition.blocks, 2L * channels, channels + c);
-        dshift(c) = static_cast<T>(sum);
-        dscale(c) = static_cast<T>(products * inverse_std);
+        dshift(c) = static_cast<Wide<T>>(sum);
+        dscale(c) = static_cast<Wide<T>>(products * inverse_std);
         sums[c] = sum / count;
         sums[channels + c] = products * inverse_std * inverse_std / count;
       });
@@ -133,7 +133,11 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   }
 }
 
-template void batch_norm_backward<float>(const ExecutionSpace&, const BatchNormBackward<float>&);
-template void batch_norm_backward<double>(const ExecutionSpace&, const BatchNormBackward<double>&);
+#define HALOGRAD_INSTANTIATE(T) \
+  template void batch_norm_backward<T>(const ExecutionSpace&, const BatchNormBackward<T>&);
+HALOGRAD_INSTANTIATE(float)
+HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+#undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

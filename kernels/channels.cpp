@@ -37,13 +37,16 @@ struct CopyChannels {
     const T* const source = x + row * from.channels + from.first + channel;
     T* const target = y + row * to.channels + to.first + channel;
     HALOGRAD_IVDEP
-    for (int c = 0; c < count; ++c) target[c] = Add ? target[c] + source[c] : source[c];
+    for (int c = 0; c < count; ++c) {
+      const Wide<T> value = source[c];
+      target[c] = Add ? target[c] + value : value;
+    }
   }
 };
 
 template <class T>
 struct BroadcastChannels {
-  const T* bias;
+  const Wide<T>* bias;
   T* y;
   int channels;
   KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
@@ -98,7 +101,7 @@ struct Upsample {
         T* to = y + (first + t * copies.plane_step() + r * copies.row_step()) * channels + channel;
         for (int s = 0; s < copies.f[2]; ++s, to += channels) {
           HALOGRAD_IVDEP
-          for (int c = 0; c < count; ++c) to[c] = from[c];
+          for (int c = 0; c < count; ++c) to[c] = Wide<T>(from[c]);
         }
       }
     }
@@ -114,14 +117,29 @@ struct UpsampleGradient {
   bool accumulate;
   KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
     T* const to = dx + row * channels + channel;
-    const long first = copies.first(row);
+    const T* const from = dy + copies.first(row) * channels + channel;
+    if constexpr (std::is_same_v<Wide<T>, T>) {
+      sum_copies(from, count, to);
+    } else {  // rounds the sums alone
+      constexpr int width = 128;
+      Wide<T> sums[width];
+      for (int begin = 0; begin < count; begin += width) {
+        const int here = count - begin < width ? count - begin : width;
+        for (int c = 0; accumulate && c < here; ++c) sums[c] = to[begin + c];
+        sum_copies(from + begin, here, sums);
+        for (int c = 0; c < here; ++c) to[begin + c] = sums[c];
+      }
+    }
+  }
+
+  KOKKOS_FUNCTION void sum_copies(const T* first, int count, Wide<T>* to) const {
     bool add = accumulate;
     for (int t = 0; t < copies.f[0]; ++t) {
       for (int r = 0; r < copies.f[1]; ++r) {
-        const T* from = dy + (first + t * copies.plane_step() + r * copies.row_step()) * channels + channel;
+        const T* from = first + (t * copies.plane_step() + r * copies.row_step()) * channels;
         for (int s = 0; s < copies.f[2]; ++s, from += channels) {
           HALOGRAD_IVDEP
-          for (int c = 0; c < count; ++c) to[c] = add ? to[c] + from[c] : from[c];
+          for (int c = 0; c < count; ++c) to[c] = add ? to[c] + from[c] : Wide<T>(from[c]);
           add = true;
         }
       }
@@ -161,7 +179,7 @@ void copy_channels(const ExecutionSpace& exec, long rows, const ChannelRange& fr
 }
 
 template <class T>
-void broadcast_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> bias, Vector<T> y) {
+void broadcast_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const Wide<T>> bias, Vector<T> y) {
   require_values("broadcast_channels", "bias", bias.extent(0), channels);
   require_values("broadcast_channels", "y", y.extent(0), rows * channels);
   for_each_row(exec, "halograd::broadcast_channels", rows, channels,
@@ -173,7 +191,7 @@ std::size_t sum_channels_workspace(long rows, int channels) {
 }
 
 template <class T>
-void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<T> sum,
+void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<Wide<T>> sum,
                   Vector<double> workspace) {
   require_values("sum_channels", "x", x.extent(0), rows * channels);
   require_values("sum_channels", "sum", sum.extent(0), channels);
@@ -182,7 +200,7 @@ void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<co
   const double* sums = workspace.data();
   Kokkos::parallel_for(
       label("halograd::sum_channels_blocks"), FlatRange(exec, 0, channels),
-      KOKKOS_LAMBDA(const long c) { sum(c) = static_cast<T>(sum_of_blocks(sums, blocks, channels, c)); });
+      KOKKOS_LAMBDA(const long c) { sum(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, channels, c)); });
 }
 
 template <class T>
@@ -202,15 +220,16 @@ void upsample_backward(const ExecutionSpace& exec, const UpsampleShape& shape, V
                UpsampleGradient<T>{Copies(shape), shape.channels, dy.data(), dx.data(), accumulate});
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                \
-  template void copy_channels<T>(const ExecutionSpace&, long, const ChannelRange&, Vector<const T>,            \
-                                 const ChannelRange&, Vector<T>, bool);                                        \
-  template void broadcast_channels<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<T>);           \
-  template void sum_channels<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<T>, Vector<double>); \
-  template void upsample_forward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>);  \
+#define HALOGRAD_INSTANTIATE(T)                                                                                      \
+  template void copy_channels<T>(const ExecutionSpace&, long, const ChannelRange&, Vector<const T>,                  \
+                                 const ChannelRange&, Vector<T>, bool);                                              \
+  template void broadcast_channels<T>(const ExecutionSpace&, long, int, Vector<const Wide<T>>, Vector<T>);           \
+  template void sum_channels<T>(const ExecutionSpace&, long, int, Vector<const T>, Vector<Wide<T>>, Vector<double>); \
+  template void upsample_forward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>);        \
   template void upsample_backward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

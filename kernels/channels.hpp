@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -21,14 +22,14 @@ void copy_channels(const ExecutionSpace& exec, long rows, const ChannelRange& fr
 
 /// y (rows, C) = bias (C) in every row.
 template <class T>
-void broadcast_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> bias, Vector<T> y);
+void broadcast_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const Wide<T>> bias, Vector<T> y);
 
 /// The doubles of scratch that sum_channels needs for up to `rows` rows.
 [[nodiscard]] std::size_t sum_channels_workspace(long rows, int channels);
 
 /// sum (C) = the sum over the rows of x (rows, C), in double over a partition that depends on the shape alone.
 template <class T>
-void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<T> sum,
+void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<const T> x, Vector<Wide<T>> sum,
                   Vector<double> workspace);
 
 /// Each pixel of x (N, D, H, W, C) `factor` times along each axis: y (N, D factor[0], H factor[1], W factor[2], C).

@@ -7,6 +7,7 @@
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
 #include "kernels/host/conv_bf16.hpp"
+#include "kernels/host/conv_widened.hpp"
 #include "kernels/host/winograd.hpp"
 
 namespace halograd {
@@ -28,19 +29,19 @@ ConvShape ConvShape::with_batch(int size) const {
   return shape;
 }
 
+bool stores_bf16(Precision precision) {
+  return runs_on_host && resolved(precision) == Precision::bf16;
+}
+
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
-  if constexpr (runs_on_host) {
-    std::size_t bytes = host::conv_workspace<T>(shape);
-    if (host::winograd_applies(shape)) bytes = std::max(bytes, host::winograd_workspace<T>(shape));
-    const auto pays = [&](host::ConvPass pass) { return host::bf16::pays(shape, pass); };
-    const bool any = pays(host::ConvPass::forward) || pays(host::ConvPass::data) || pays(host::ConvPass::weights);
-    if (std::is_same_v<T, float> && any && host::bf16::fast_unit() != nullptr) {
-      bytes = std::max(bytes, host::bf16::conv_workspace(shape));
-    }
-    return bytes;
-  } else {
+  if constexpr (!runs_on_host) {
     return device::conv_workspace<T>(shape);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return std::max(host::bf16::conv_workspace(shape), host::widened::conv_workspace(shape));
+  } else {
+    const std::size_t bytes = host::conv_workspace<T>(shape);
+    return host::winograd_applies(shape) ? std::max(bytes, host::winograd_workspace<T>(shape)) : bytes;
   }
 }
 
@@ -55,72 +56,76 @@ void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace)
 }  // namespace
 
 template <class T>
-void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
+void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const Wide<T>> weights,
+                  Vector<const Wide<T>> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
-  if constexpr (runs_on_host) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
-        return host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
-                                   workspace.data());
-      }
+  if constexpr (!runs_on_host) {
+    device::conv_forward(exec, shape, x, weights, bias, relu, y);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
+      host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
+    } else {
+      host::widened::forward(exec, shape, x, weights, bias, relu, y, workspace);
     }
+  } else {
     const bool winograd = host::winograd_pays(shape, host::ConvPass::forward);
     const auto pass = winograd ? host::winograd_forward<T> : host::conv_forward<T>;
     pass(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
-  } else {
-    device::conv_forward(exec, shape, x, weights, bias, relu, y);
   }
 }
 
 template <class T>
-void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<const T> relu_output, Vector<T> dx, bool accumulate, Vector<std::byte> workspace) {
+void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy,
+                        Vector<const Wide<T>> weights, Vector<const T> relu_output, Vector<T> dx, bool accumulate,
+                        Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
-  if constexpr (runs_on_host) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
-        return host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
-                                         accumulate, workspace.data());
-      }
+  if constexpr (!runs_on_host) {
+    device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
+      host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
+                                accumulate, workspace.data());
+    } else {
+      host::widened::backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
     }
+  } else {
     const bool winograd = host::winograd_pays(shape, host::ConvPass::data);
     const auto pass = winograd ? host::winograd_backward_data<T> : host::conv_backward_data<T>;
     pass(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate, workspace.data());
-  } else {
-    device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
   }
 }
 
 template <class T>
 void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,
-                           Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace) {
+                           Vector<Wide<T>> dweights, Vector<Wide<T>> dbias, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
-  if constexpr (runs_on_host) {
-    if constexpr (std::is_same_v<T, float>) {
-      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
-        return host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
-                                            workspace.data());
-      }
+  if constexpr (!runs_on_host) {
+    device::conv_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
+      host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
+                                   workspace.data());
+    } else {
+      host::widened::backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
     }
+  } else {
     const bool winograd = host::winograd_pays(shape, host::ConvPass::weights);
     const auto pass = winograd ? host::winograd_backward_weights<T> : host::conv_backward_weights<T>;
     pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());
-  } else {
-    device::conv_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                     \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
-  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,          \
-                                Vector<const T>, bool, Vector<T>, Vector<std::byte>);                               \
-  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
-                                      Vector<const T>, Vector<T>, bool, Vector<std::byte>);                         \
-  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>, \
-                                         Vector<T>, Vector<T>, Vector<std::byte>);
+#define HALOGRAD_INSTANTIATE(T)                                                                                        \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                            \
+  template void conv_forward<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const Wide<T>>,       \
+                                Vector<const Wide<T>>, bool, Vector<T>, Vector<std::byte>);                            \
+  template void conv_backward_data<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const Wide<T>>, \
+                                      Vector<const T>, Vector<T>, bool, Vector<std::byte>);                            \
+  template void conv_backward_weights<T>(const ExecutionSpace&, const ConvShape&, Vector<const T>, Vector<const T>,    \
+                                         Vector<Wide<T>>, Vector<Wide<T>>, Vector<std::byte>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
 #include "kernels/random.hpp"
@@ -25,7 +26,8 @@ void relu_forward(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y) {
       exec, "halograd::relu_forward", static_cast<long>(y.extent(0)), KOKKOS_LAMBDA(const long begin, const long end) {
         HALOGRAD_IVDEP
         for (long i = begin; i < end; ++i) {
-          to[i] = from[i] < T(0) ? T(0) : from[i];  // a NaN stays one: a diverged run must show
+          const Wide<T> value = from[i];
+          to[i] = value < 0 ? 0 : value;  // a NaN stays one: a diverged run must show
         }
       });
 }
@@ -43,8 +45,8 @@ void relu_backward(const ExecutionSpace& exec, Vector<const T> y, Vector<const T
         exec, "halograd::relu_backward_add", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            const T gradient = from[i];
-            to[i] += output[i] > T(0) ? gradient : T(0);
+            const Wide<T> gradient = from[i];
+            to[i] = to[i] + (output[i] > 0 ? gradient : 0);
           }
         });
   } else {
@@ -52,8 +54,8 @@ void relu_backward(const ExecutionSpace& exec, Vector<const T> y, Vector<const T
         exec, "halograd::relu_backward", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            const T gradient = from[i];
-            to[i] = output[i] > T(0) ? gradient : T(0);
+            const Wide<T> gradient = from[i];
+            to[i] = output[i] > 0 ? gradient : 0;
           }
         });
   }
@@ -86,7 +88,7 @@ void copy_gradient(const ExecutionSpace& exec, Vector<const T> dy, Vector<T> dx,
         exec, "halograd::add_gradient", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            to[i] += from[i];
+            to[i] = to[i] + from[i];
           }
         });
   } else {
@@ -94,7 +96,7 @@ void copy_gradient(const ExecutionSpace& exec, Vector<const T> dy, Vector<T> dx,
         exec, "halograd::copy_gradient", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            to[i] = from[i];
+            to[i] = Wide<T>(from[i]);
           }
         });
   }
@@ -108,7 +110,7 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
                    " is not between 0 and 1");
   const T* from = x.data();
   T* to = y.data();
-  const T factor = probability < 1 ? T(1 / (1 - probability)) : T(0);
+  const auto factor = static_cast<Wide<T>>(probability < 1 ? 1 / (1 - probability) : 0);
   // random_uniform has 24 bits: comparing them as integers is the same test, without the conversion.
   const auto threshold = static_cast<std::uint64_t>(std::ceil(probability * 0x1p24));
   const long length = static_cast<long>(y.extent(0));
@@ -117,8 +119,8 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
         exec, "halograd::dropout_add", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            const T kept = from[i] * factor;
-            to[i] += (random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : T(0);
+            const Wide<T> kept = from[i] * factor;
+            to[i] = to[i] + ((random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : 0);
           }
         });
   } else {
@@ -126,11 +128,26 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
         exec, "halograd::dropout", length, KOKKOS_LAMBDA(const long begin, const long end) {
           HALOGRAD_IVDEP
           for (long i = begin; i < end; ++i) {
-            const T kept = from[i] * factor;
-            to[i] = (random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : T(0);
+            const Wide<T> kept = from[i] * factor;
+            to[i] = (random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : 0;
           }
         });
   }
+}
+
+template <class From, class To>
+void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To> y) {
+  require_equal_lengths("convert_values", x.extent(0), y.extent(0));
+  const From* from = x.data();
+  To* to = y.data();
+  for_each_chunk(
+      exec, "halograd::convert_values", static_cast<long>(y.extent(0)),
+      KOKKOS_LAMBDA(const long begin, const long end) {
+        HALOGRAD_IVDEP
+        for (long i = begin; i < end; ++i) {
+          to[i] = from[i];
+        }
+      });
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                             \
@@ -141,6 +158,13 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
   template void dropout<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, double, std::uint64_t, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
+
+#define HALOGRAD_INSTANTIATE_CONVERSIONS(T)                                                      \
+  template void convert_values<float, T>(const ExecutionSpace&, Vector<const float>, Vector<T>); \
+  template void convert_values<T, float>(const ExecutionSpace&, Vector<const T>, Vector<float>);
+HALOGRAD_INSTANTIATE_CONVERSIONS(bfloat16)
+#undef HALOGRAD_INSTANTIATE_CONVERSIONS
 
 }  // namespace halograd

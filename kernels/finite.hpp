@@ -5,6 +5,7 @@
 namespace halograd {
 
 /// How many of the values are infinite or NaN; one pass over memory; fences.
-long count_non_finite(const ExecutionSpace& exec, Vector<const float> values);
+template <class T>
+long count_non_finite(const ExecutionSpace& exec, Vector<const T> values);
 
 }  // namespace halograd

@@ -22,12 +22,18 @@ KOKKOS_INLINE_FUNCTION float float_of(std::uint32_t bits) {
   return both.number;
 }
 
-/// The upper half of a float (bfloat16: 7 bits of fraction), rounded to nearest, ties to even; a NaN stays one.
+/// The upper half of a float (bfloat16: 7 bits of fraction), rounded to nearest, ties to even; a NaN stays one. `bits`
+/// are a float's or a vector of them.
+template <class Bits>
+KOKKOS_FORCEINLINE_FUNCTION void round_to_bf16(Bits& bits) {
+  const Bits rounded = bits + 0x7fffU + ((bits >> 16U) & 1U);
+  const auto nan = (bits & 0x7fffffffU) > 0x7f800000U;
+  bits = (nan ? bits | 0x400000U : rounded) >> 16U;
+}
 KOKKOS_INLINE_FUNCTION std::uint16_t bf16_of(float value) {
-  const std::uint32_t bits = bits_of(value);
-  const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16U) & 1U);
-  const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
-  return static_cast<std::uint16_t>((nan ? bits | 0x400000U : rounded) >> 16U);
+  std::uint32_t bits = bits_of(value);
+  round_to_bf16(bits);
+  return static_cast<std::uint16_t>(bits);
 }
 KOKKOS_INLINE_FUNCTION float float_of_bf16(std::uint32_t bits) {
   return float_of(bits << 16U);

@@ -85,12 +85,12 @@ template <class T>
 struct GradientMoments {
   const T* x;
   const T* dy;
-  const T* scale;
-  const T* mean;
+  const Wide<T>* scale;
+  const Wide<T>* mean;
   int groups, width;
   KOKKOS_FUNCTION void add(long sample, int group, long at, int count, double& sum, double& products) const {
     const double centre = static_cast<double>(mean[sample * groups + group]);
-    const T* const factors = scale + static_cast<long>(group) * width;
+    const Wide<T>* const factors = scale + static_cast<long>(group) * width;
     for (int c = 0; c < count; ++c) {
       const double gradient = static_cast<double>(factors[c]) * static_cast<double>(dy[at + c]);
       sum += gradient;
@@ -105,8 +105,8 @@ struct ParameterTerms {
   static constexpr int sums = 2;
   const T* x;
   const T* dy;
-  const T* mean;
-  const T* inverse_std;
+  const Wide<T>* mean;
+  const Wide<T>* inverse_std;
   long rows;
   int channels, groups, width;
   KOKKOS_FUNCTION void add_row(long row, int first, int last, double* totals) const {
@@ -143,17 +143,17 @@ template <class T>
 struct Normalise {
   Blocks all;
   const T* x;
-  const T* scale;
-  const T* shift;
-  const T* mean;
-  const T* inverse_std;
+  const Wide<T>* scale;
+  const Wide<T>* shift;
+  const Wide<T>* mean;
+  const Wide<T>* inverse_std;
   T* y;
   KOKKOS_FUNCTION void operator()(const long item) const {
     const Block block(all, item);
     for (long row = block.first_row; row < block.last_row; ++row) {
       for (int g = block.first_group; g < block.last_group; ++g) {
         const long statistic = block.sample * all.shape.groups + g;
-        const T centre = mean[statistic], spread = inverse_std[statistic];
+        const Wide<T> centre = mean[statistic], spread = inverse_std[statistic];
         const int first = g * all.width;
         const long at = row * all.shape.channels;
         HALOGRAD_IVDEP
@@ -172,9 +172,9 @@ struct InputGradient {
   Blocks all;
   const T* x;
   const T* dy;
-  const T* scale;
-  const T* mean;
-  const T* inverse_std;
+  const Wide<T>* scale;
+  const Wide<T>* mean;
+  const Wide<T>* inverse_std;
   const double* workspace;
   T* dx;
   KOKKOS_FUNCTION void operator()(const long item) const {
@@ -183,13 +183,13 @@ struct InputGradient {
       for (int g = block.first_group; g < block.last_group; ++g) {
         const long statistic = block.sample * all.shape.groups + g;
         const double* const means = workspace + 2 * (block.sample * all.blocks * all.shape.groups + g);
-        const T centre = mean[statistic], spread = inverse_std[statistic];
-        const T level = static_cast<T>(means[0]), tilt = static_cast<T>(means[1]);
+        const Wide<T> centre = mean[statistic], spread = inverse_std[statistic];
+        const auto level = static_cast<Wide<T>>(means[0]), tilt = static_cast<Wide<T>>(means[1]);
         const int first = g * all.width;
         const long at = row * all.shape.channels;
         HALOGRAD_IVDEP
         for (int c = first; c < first + all.width; ++c) {
-          const T gradient = spread * (scale[c] * dy[at + c] - level - (x[at + c] - centre) * tilt);
+          const Wide<T> gradient = spread * (scale[c] * dy[at + c] - level - (x[at + c] - centre) * tilt);
           dx[at + c] = Add ? dx[at + c] + gradient : gradient;
         }
       }
@@ -221,7 +221,7 @@ template <class T>
 void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& call) {
   const GroupNormShape& shape = call.shape;
   const double epsilon = call.epsilon;
-  const Vector<T> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
+  const Vector<Wide<T>> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
   require_shape("group_norm_forward", shape, call.x.extent(0), call.y.extent(0), call.workspace.extent(0));
   const Blocks all(shape);
   const Moments<T> moments{call.x.data(), shape.rows, shape.channels, all.width};
@@ -234,8 +234,8 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& c
         const double offset = group_sum(sums, all, i, 0) / count;
         const double variance = group_sum(sums, all, i, 1) / count - offset * offset;
         const double centre = moments.shift(i / all.shape.groups, static_cast<int>(i % all.shape.groups));
-        saved_mean(i) = static_cast<T>(centre + offset);
-        saved_inverse_std(i) = static_cast<T>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
+        saved_mean(i) = static_cast<Wide<T>>(centre + offset);
+        saved_inverse_std(i) = static_cast<Wide<T>>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
       });
   Kokkos::parallel_for(label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
                        Normalise<T>{all, call.x.data(), call.scale.data(), call.shift.data(), saved_mean.data(),
@@ -245,8 +245,9 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& c
 template <class T>
 void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>& call) {
   const GroupNormShape& shape = call.shape;
-  const Vector<const T> saved_inverse_std = call.saved_inverse_std;
-  const Vector<T> dx = call.dx, dscale = call.dscale, dshift = call.dshift;
+  const Vector<const Wide<T>> saved_inverse_std = call.saved_inverse_std;
+  const Vector<T> dx = call.dx;
+  const Vector<Wide<T>> dscale = call.dscale, dshift = call.dshift;
   require_shape("group_norm_backward", shape, call.x.extent(0), call.dy.extent(0), call.workspace.extent(0));
   const Blocks all(shape);
   const int channels = shape.channels;
@@ -259,8 +260,8 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
   const long blocks = column_blocks(rows);
   Kokkos::parallel_for(
       label("halograd::group_norm_parameter_blocks"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
-        dshift(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, c));
-        dscale(c) = static_cast<T>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
+        dshift(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, 2 * channels, c));
+        dscale(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
       });
   if (dx.extent(0) == 0) return;
   HALOGRAD_REQUIRE(dx.extent(0) >= call.dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
@@ -296,6 +297,7 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
   template void group_norm_backward<T>(const ExecutionSpace&, const GroupNormBackward<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -22,13 +23,13 @@ struct GroupNormShape {
 template <class T>
 struct GroupNormForward {
   GroupNormShape shape;
-  Vector<const T> x{};               ///< (samples, rows, C)
-  Vector<const T> scale{}, shift{};  ///< (C)
+  Vector<const T> x{};                     ///< (samples, rows, C)
+  Vector<const Wide<T>> scale{}, shift{};  ///< (C)
   double epsilon = 0;
-  Vector<T> saved_mean{};         ///< (samples, groups); written, for backward
-  Vector<T> saved_inverse_std{};  ///< (samples, groups); written, for backward
-  Vector<T> y{};                  ///< (samples, rows, C); may be x, where backward does not need x
-  Vector<double> workspace{};     ///< group_norm_workspace(shape)
+  Vector<Wide<T>> saved_mean{};         ///< (samples, groups); written, for backward
+  Vector<Wide<T>> saved_inverse_std{};  ///< (samples, groups); written, for backward
+  Vector<T> y{};                        ///< (samples, rows, C); may be x, where backward does not need x
+  Vector<double> workspace{};           ///< group_norm_workspace(shape)
 };
 /// Sums are in double over a partition that depends on the shape alone. Throws Error for buffers that are too short.
 template <class T>
@@ -37,14 +38,14 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& c
 template <class T>
 struct GroupNormBackward {
   GroupNormShape shape;
-  Vector<const T> x{}, dy{};            ///< (samples, rows, C)
-  Vector<const T> scale{};              ///< (C)
-  Vector<const T> saved_mean{};         ///< (samples, groups); as forward left it
-  Vector<const T> saved_inverse_std{};  ///< (samples, groups); as forward left it
-  Vector<T> dx{};                       ///< (samples, rows, C), or empty: not computed; may be dy when not accumulating
-  Vector<T> dscale{}, dshift{};         ///< (C); overwritten
-  bool accumulate = false;              ///< adds to dx instead of overwriting it
-  Vector<double> workspace{};           ///< group_norm_workspace(shape)
+  Vector<const T> x{}, dy{};                  ///< (samples, rows, C)
+  Vector<const Wide<T>> scale{};              ///< (C)
+  Vector<const Wide<T>> saved_mean{};         ///< (samples, groups); as forward left it
+  Vector<const Wide<T>> saved_inverse_std{};  ///< (samples, groups); as forward left it
+  Vector<T> dx{};                      ///< (samples, rows, C), or empty: not computed; may be dy when not accumulating
+  Vector<Wide<T>> dscale{}, dshift{};  ///< (C); overwritten
+  bool accumulate = false;             ///< adds to dx instead of overwriting it
+  Vector<double> workspace{};          ///< group_norm_workspace(shape)
 };
 /// Throws Error for buffers that are too short.
 template <class T>

@@ -3,7 +3,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/chunks.hpp"
+
+#if defined(__AVX512F__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#include <immintrin.h>
+#endif
 
 namespace halograd {
 
@@ -31,6 +36,7 @@ struct Pack {
   typedef Integer Index __attribute__((vector_size(lanes * sizeof(T))));
   typedef std::uint8_t Bytes __attribute__((vector_size(lanes)));
   typedef std::uint16_t Shorts __attribute__((vector_size(2 * lanes)));
+  typedef std::uint32_t Words __attribute__((vector_size(4 * lanes)));
 };
 
 /// Between bytes and integers, by way of 16 bits: g++ converts at once by taking the lanes apart.
@@ -40,6 +46,57 @@ KOKKOS_FORCEINLINE_FUNCTION void convert_pack(const From& from, To& to) {
     to = static_cast<To>(from);
   } else {
     to = __builtin_convertvector(__builtin_convertvector(from, Shorts), To);
+  }
+}
+
+/// Between 16 and 32 bits: g++ takes vectors of AVX-512 apart. It also warns of the intrinsics that have no mask.
+template <class From, class To>
+KOKKOS_FORCEINLINE_FUNCTION void resize_lanes(const From& from, To& to) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(To) == 64) {
+    to = reinterpret_cast<To>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(from)));
+    return;
+  } else if constexpr (sizeof(From) == 64) {
+    to = reinterpret_cast<To>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(from)));
+    return;
+  }
+#endif
+  to = __builtin_convertvector(from, To);
+}
+
+/// Floats from and to where they are stored as bfloat16, their upper halves.
+template <class Floats>
+KOKKOS_FORCEINLINE_FUNCTION void load_pack(const bfloat16* from, Floats& to) {
+  if constexpr (std::is_arithmetic_v<Floats>) {
+    to = *from;
+  } else {
+    using Types = Pack<float, sizeof(Floats) / sizeof(float)>;
+    typename Types::Shorts halves;
+    typename Types::Words bits;
+    std::memcpy(&halves, from, sizeof(halves));
+    resize_lanes(halves, bits);
+    to = reinterpret_cast<Floats>(bits << 16U);
+  }
+}
+
+template <class Floats>
+KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Floats& from, bfloat16* to) {
+  if constexpr (std::is_arithmetic_v<Floats>) {
+    *to = from;
+  } else {
+    using Types = Pack<float, sizeof(Floats) / sizeof(float)>;
+    typename Types::Shorts halves;
+#if defined(__AVX512BF16__)
+    if constexpr (sizeof(Floats) == 64) {
+      halves = reinterpret_cast<typename Types::Shorts>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(from)));
+    } else
+#endif
+    {
+      auto bits = reinterpret_cast<typename Types::Words>(from);
+      round_to_bf16(bits);
+      resize_lanes(bits, halves);
+    }
+    std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
   }
 }
 #else
@@ -96,6 +153,16 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_pack(int count, const Body& body) {
     }
   }
   for (; index < count; ++index) body(index, Lanes<1>());
+}
+
+/// Stored values to what a kernel computes in, or back.
+template <class From, class To>
+KOKKOS_FORCEINLINE_FUNCTION void copy_values(const From* from, long count, To* to) {
+  for_each_pack<false>(static_cast<int>(count), [=](int i, auto lanes) {
+    typename Pack<Wide<From>, lanes>::Value pack;
+    load_pack(from + i, pack);
+    store_pack(pack, to + i);
+  });
 }
 
 }  // namespace halograd

@@ -46,9 +46,9 @@ struct MaxPoolForward {
     const T* const below = from + windows.input(0, 1, 0);
     const T* const last = from + windows.input(0, 1, 1);
     for_each_pack<true>(count, [=](int c, auto lanes) {
-      typename Pack<T, lanes>::Value best, value;
-      typename Pack<T, lanes>::Index winner{};
-      typename Pack<T, lanes>::Bytes bytes;
+      typename Pack<Wide<T>, lanes>::Value best, value;
+      typename Pack<Wide<T>, lanes>::Index winner{};
+      typename Pack<Wide<T>, lanes>::Bytes bytes;
       load_pack(from + c, best);
       load_pack(right + c, value);
       take_larger(value, 1, best, winner);
@@ -58,7 +58,7 @@ struct MaxPoolForward {
       take_larger(value, 3, best, winner);
       store_pack(best, to + c);
       mask(best, winner);
-      convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
+      convert_pack<typename Pack<Wide<T>, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
   }
@@ -68,10 +68,10 @@ struct MaxPoolForward {
                                int count) const {
     const PoolWindows w = windows;
     for_each_pack<true>(count, [=](int c, auto lanes) {
-      typename Pack<T, lanes>::Value best, value;
-      typename Pack<T, lanes>::Index winner =
-          typename Pack<T, lanes>::Index{} + w.place(planes.begin, rows.begin, columns.begin);
-      typename Pack<T, lanes>::Bytes bytes;
+      typename Pack<Wide<T>, lanes>::Value best, value;
+      typename Pack<Wide<T>, lanes>::Index winner =
+          typename Pack<Wide<T>, lanes>::Index{} + w.place(planes.begin, rows.begin, columns.begin);
+      typename Pack<Wide<T>, lanes>::Bytes bytes;
       load_pack(from + c, best);
       for (int t = planes.begin; t < planes.end; ++t) {
         for (int r = rows.begin; r < rows.end; ++r) {
@@ -83,7 +83,7 @@ struct MaxPoolForward {
       }
       store_pack(best, to + c);
       mask(best, winner);
-      convert_pack<typename Pack<T, lanes>::Shorts>(winner, bytes);
+      convert_pack<typename Pack<Wide<T>, lanes>::Shorts>(winner, bytes);
       store_pack(bytes, place + c);
     });
   }
@@ -98,13 +98,14 @@ struct AvgPoolForward {
   KOKKOS_FUNCTION void operator()(int plane, int p, int q, int channel, int count) const {
     const WindowAxis::Reach planes = windows.depth.reach(plane % windows.depth.outputs);
     const WindowAxis::Reach rows = windows.height.reach(p), columns = windows.width.reach(q);
-    const T share = T(1) / T(static_cast<long>(windows.depth.kernel) * windows.height.kernel * windows.width.kernel);
+    const auto share = Wide<T>(1) / static_cast<Wide<T>>(static_cast<long>(windows.depth.kernel) *
+                                                         windows.height.kernel * windows.width.kernel);
     const long first = static_cast<long>(plane / windows.depth.outputs) * windows.depth.extent + planes.first();
     const T* const from = x + windows.input(first, rows.first(), columns.first()) + channel;
     T* const to = y + windows.output(plane, p, q) + channel;
     const PoolWindows w = windows;
     for_each_pack<true>(count, [=](int c, auto lanes) {
-      typename Pack<T, lanes>::Value sum{}, value;
+      typename Pack<Wide<T>, lanes>::Value sum{}, value;
       for (int t = 0; t < planes.count(); ++t) {
         for (int r = 0; r < rows.count(); ++r) {
           for (int column = 0; column < columns.count(); ++column) {
@@ -155,6 +156,7 @@ void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector
   template void avg_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -12,16 +12,16 @@ struct MaxShare {
   const std::uint8_t* which;
   template <int lanes>
   struct Output {
-    typename Pack<T, lanes>::Value gradient;
-    typename Pack<T, lanes>::Index winner;
+    typename Pack<Wide<T>, lanes>::Value gradient;
+    typename Pack<Wide<T>, lanes>::Index winner;
     KOKKOS_FORCEINLINE_FUNCTION void load(const MaxShare& share, long output) {
-      typename Pack<T, lanes>::Bytes bytes;
+      typename Pack<Wide<T>, lanes>::Bytes bytes;
       load_pack(share.dy + output, gradient);
       load_pack(share.which + output, bytes);
-      convert_pack<typename Pack<T, lanes>::Shorts>(bytes, winner);
+      convert_pack<typename Pack<Wide<T>, lanes>::Shorts>(bytes, winner);
     }
-    KOKKOS_FORCEINLINE_FUNCTION void add_to(int place, typename Pack<T, lanes>::Value& sum) const {
-      sum += winner == place ? gradient : typename Pack<T, lanes>::Value{};
+    KOKKOS_FORCEINLINE_FUNCTION void add_to(int place, typename Pack<Wide<T>, lanes>::Value& sum) const {
+      sum += winner == place ? gradient : typename Pack<Wide<T>, lanes>::Value{};
     }
   };
 };
@@ -30,22 +30,22 @@ struct MaxShare {
 template <class T>
 struct AvgShare {
   const T* dy;
-  T factor;
+  Wide<T> factor;
   template <int lanes>
   struct Output {
-    typename Pack<T, lanes>::Value gradient;
+    typename Pack<Wide<T>, lanes>::Value gradient;
     KOKKOS_FORCEINLINE_FUNCTION void load(const AvgShare& share, long output) {
       load_pack(share.dy + output, gradient);
       gradient *= share.factor;
     }
-    KOKKOS_FORCEINLINE_FUNCTION void add_to(int, typename Pack<T, lanes>::Value& sum) const { sum += gradient; }
+    KOKKOS_FORCEINLINE_FUNCTION void add_to(int, typename Pack<Wide<T>, lanes>::Value& sum) const { sum += gradient; }
   };
 };
 
 /// Writes or adds what a window's `place` gets.
 template <class T, int lanes, bool Add, class Output>
 KOKKOS_FORCEINLINE_FUNCTION void give(const Output& output, int place, T* to) {
-  typename Pack<T, lanes>::Value sum{};
+  typename Pack<Wide<T>, lanes>::Value sum{};
   if constexpr (Add) load_pack(to, sum);
   output.add_to(place, sum);
   store_pack(sum, to);
@@ -66,7 +66,7 @@ struct GatherBackward {
     T* const to = dx + windows.input(plane, row, column) + channel;
     const GatherBackward local = *this;
     for_each_pack<!Add>(count, [=](int c, auto lanes) {
-      typename Pack<T, lanes>::Value sum{};
+      typename Pack<Wide<T>, lanes>::Value sum{};
       typename Share::template Output<lanes> given;
       if constexpr (Add) load_pack(to + c, sum);
       const PoolWindows& w = local.windows;
@@ -204,7 +204,8 @@ template <class T>
 void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vector<const T> dy, Vector<T> dx,
                        bool accumulate) {
   require_pool_shape("avg_pool_backward", shape, dx.extent(0), dy.extent(0));
-  const T share = T(1) / T(static_cast<long>(shape.kernel[0]) * shape.kernel[1] * shape.kernel[2]);
+  const auto share =
+      Wide<T>(1) / static_cast<Wide<T>>(static_cast<long>(shape.kernel[0]) * shape.kernel[1] * shape.kernel[2]);
   pool_backward(exec, "halograd::avg_pool_backward", shape, AvgShare<T>{dy.data(), share}, dx.data(), accumulate);
 }
 
@@ -214,6 +215,7 @@ void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vecto
   template void avg_pool_backward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

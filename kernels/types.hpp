@@ -36,6 +36,22 @@ auto slice(const View& view, std::size_t begin, std::size_t length) {
   return Range(view.data() + begin, length);
 }
 
+/// A range of bytes as the values of type T that it holds.
+template <class T>
+Vector<T> values_of(const Vector<std::byte>& bytes) {
+  return Vector<T>(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T));
+}
+template <class T>
+Vector<const T> values_of(const Vector<const std::byte>& bytes) {
+  return Vector<const T>(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T));
+}
+
+/// The bytes of a range of values.
+template <class T>
+Vector<const std::byte> bytes_of(const Vector<const T>& values) {
+  return Vector<const std::byte>(reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T));
+}
+
 /// `count` values of type T from byte `offset` of a range of bytes on.
 template <class T>
 Vector<T> values_at(const Vector<std::byte>& bytes, std::size_t offset, std::size_t count) {

@@ -1,23 +1,61 @@
 #pragma once
 
-#include "kernels/float_bits.hpp"
+#include "kernels/bfloat16.hpp"
 #include "kernels/host/bf16_units.hpp"
 #include "kernels/host/simd.hpp"
+#include "kernels/pack.hpp"
 
-/// How floats become the tiles of bf16_units.hpp.
+/// How floats and stored values become the tiles of bf16_units.hpp.
 namespace halograd::host::bf16 {
 
 typedef std::uint32_t Pairs __attribute__((vector_size(tile_width * sizeof(std::uint32_t))));
 
+typedef Simd<float, tile_width * sizeof(float)>::Pack Row;
+/// Never the result of a call: such vectors have another ABI on each vector unit.
+inline void load_row(const float* from, Row& to) {
+  std::memcpy(&to, from, sizeof(to));
+}
+
+// Written as vectors: g++ takes loops over sixteen values apart before it would see vectors in them.
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 /// Sixteen floats, rounded.
 inline void round_row(const float* from, std::uint16_t* to) {
-#if defined(__AVX512BF16__) && !defined(__CUDACC__) && !defined(__HIPCC__)
-  const __m256bh rounded = _mm512_cvtneps_pbh(load_as<__m512>(from));
-  std::memcpy(to, &rounded, sizeof(rounded));
-#else
-  for (int i = 0; i < tile_width; ++i) to[i] = bf16_of(from[i]);
-#endif
+  Row row;
+  load_row(from, row);
+  store_pack(row, reinterpret_cast<bfloat16*>(to));
 }
+
+/// Sixteen stored values as floats.
+inline void widen_row(const bfloat16* from, Row& to) {
+  load_pack(from, to);
+}
+
+/// Twice sixteen stored values in pairs: first[0], second[0], first[1], ...
+inline void pair_rows(const void* first, const void* second, std::uint32_t* to) {
+  typedef std::uint16_t Halves __attribute__((vector_size(tile_width * sizeof(std::uint16_t))));
+  Halves halves[2];
+  Pairs low, high;
+  std::memcpy(&halves[0], first, sizeof(Halves));
+  std::memcpy(&halves[1], second, sizeof(Halves));
+  resize_lanes(halves[0], low);
+  resize_lanes(halves[1], high);
+  low |= high << 16U;
+  std::memcpy(to, &low, sizeof(low));
+}
+#else
+inline void round_row(const float* from, std::uint16_t* to) {
+  for (int i = 0; i < tile_width; ++i) to[i] = bf16_of(from[i]);
+}
+inline void widen_row(const bfloat16* from, Row& to) {
+  for (int i = 0; i < tile_width; ++i) to[i] = from[i];
+}
+inline void pair_rows(const void* first, const void* second, std::uint32_t* to) {
+  std::uint16_t low[tile_width], high[tile_width];
+  std::memcpy(low, first, sizeof(low));
+  std::memcpy(high, second, sizeof(high));
+  for (int i = 0; i < tile_width; ++i) to[i] = low[i] | static_cast<std::uint32_t>(high[i]) << 16U;
+}
+#endif
 
 /// Any number of them.
 inline void round_values(const float* from, long count, std::uint16_t* to) {
@@ -26,19 +64,12 @@ inline void round_values(const float* from, long count, std::uint16_t* to) {
   for (; i < count; ++i) to[i] = bf16_of(from[i]);
 }
 
-/// Twice sixteen floats, rounded, in pairs: first[0], second[0], first[1], ...
+/// Twice sixteen floats, rounded, in pairs.
 inline void round_pairs(const float* first, const float* second, std::uint32_t* to) {
-#if defined(__AVX512BF16__) && !defined(__CUDACC__) && !defined(__HIPCC__)
-  typedef std::uint16_t Shorts __attribute__((vector_size(tile_width * sizeof(std::uint16_t))));
-  const auto low = (Shorts)_mm512_cvtneps_pbh(load_as<__m512>(first));
-  const auto high = (Shorts)_mm512_cvtneps_pbh(load_as<__m512>(second));
-  const Pairs pairs = __builtin_convertvector(low, Pairs) | __builtin_convertvector(high, Pairs) << 16;
-  std::memcpy(to, &pairs, sizeof(pairs));
-#else
-  for (int i = 0; i < tile_width; ++i) {
-    to[i] = static_cast<std::uint32_t>(bf16_of(first[i])) | (static_cast<std::uint32_t>(bf16_of(second[i])) << 16U);
-  }
-#endif
+  std::uint16_t low[tile_width], high[tile_width];
+  round_row(first, low);
+  round_row(second, high);
+  pair_rows(low, high, to);
 }
 
 /// A tile, given as 16 lines of 16 pairs, mirrored at its diagonal: the left form of what was made in the right one,
@@ -98,10 +129,11 @@ constexpr long whole_steps(long depth) {
   return (depth + tile_depth - 1) / tile_depth;
 }
 
-/// The first `count` of sixteen floats, the others zero: `from` itself where it has all.
-inline const float* readable_row(const float* from, long count, float* copy) {
+/// The first `count` of sixteen values, the others zero: `from` itself where it has all.
+template <class T>
+inline const T* readable_row(const T* from, long count, T* copy) {
   if (count >= tile_width) return from;
-  std::fill(std::copy(from, from + std::max(count, 0L), copy), copy + tile_width, 0.0F);
+  std::fill(std::copy(from, from + std::max(count, 0L), copy), copy + tile_width, T(0.0F));
   return copy;
 }
 

@@ -9,6 +9,8 @@ namespace {
 constexpr int two_blocks = 2 * tile_width;
 /// Strips that are multiplied between two looks at the result.
 constexpr int strips_at_once = 4;
+/// Bytes of weights that stay in the second-level cache beside a block.
+constexpr long cached_weight_bytes = 256L << 10U;
 /// Bytes of weights from which on tasks share out the columns of a product, so that each reads only its own.
 constexpr long shared_weight_bytes = 1L << 20U;
 
@@ -38,6 +40,55 @@ struct Reads {
   [[nodiscard]] bool nothing() const { return *std::min_element(reach.begin(), reach.end()) < 0; }
 };
 
+/// Where sums go as stored values, rounded once, and what follows them first (target.hpp).
+struct StoredTarget {
+  bfloat16* out;
+  const bfloat16* relu_output;
+  bool accumulate;
+  bool relu;
+
+  /// Sixteen sums and as many terms, of which the first `count` are stored at out + at.
+  template <bool add, bool mask>
+  void store(const float* sums, const float* bias, long at, int count) const {
+    bfloat16 copies[2][tile_width];
+    Row row, before;
+    load_row(sums, row);
+    load_row(bias, before);
+    row += before;
+    if constexpr (add) {
+      widen_row(readable_row(out + at, count, copies[0]), before);
+      row += before;
+    }
+    const Row floor = Row{} + (relu ? 0 : -std::numeric_limits<float>::infinity());
+    row = row < floor ? floor : row;
+    if constexpr (mask) {
+      widen_row(readable_row(relu_output + at, count, copies[1]), before);
+      row = before > Row{} ? row : Row{};
+    }
+    std::uint16_t rounded[tile_width];
+    round_row(reinterpret_cast<const float*>(&row), rounded);
+    if (count >= tile_width) {
+      std::memcpy(out + at, rounded, sizeof(rounded));
+    } else {
+      std::memcpy(out + at, rounded, sizeof(bfloat16) * static_cast<std::size_t>(count));
+    }
+  }
+  /// Calls write(store) with the store that this target needs: asked once, not for every row.
+  template <class Write>
+  void with_store(const Write& write) const {
+    const auto with = [&](auto add, auto mask) {
+      write([this](const float* sums, const float* bias, long at, int count) {
+        store<decltype(add)::value, decltype(mask)::value>(sums, bias, at, count);
+      });
+    };
+    if (accumulate) {
+      relu_output != nullptr ? with(std::true_type(), std::true_type()) : with(std::true_type(), std::false_type());
+    } else {
+      relu_output != nullptr ? with(std::false_type(), std::true_type()) : with(std::false_type(), std::false_type());
+    }
+  }
+};
+
 /// A product over one lattice of outputs.
 struct BlockProduct {
   const ConvShape& shape;
@@ -47,9 +98,9 @@ struct BlockProduct {
   bool transposed;
   int channels;  ///< of a position that is read
   int columns;
-  const float* in;
+  const bfloat16* in;
   const float* weights;
-  Target<float> target;
+  StoredTarget target;
 };
 
 OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
@@ -178,7 +229,7 @@ void pack_weights(const Exec& exec, const BlockProduct& product, int steps, cons
   });
 }
 
-/// What a block reads, rounded, with zeros around the image: (images, planes, rows, width, channels), laid out as for a
+/// What a block reads, with zeros around the image: (images, planes, rows, width, channels), laid out as for a
 /// whole block.
 void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
                const ConvShape::Spatial& image, std::uint16_t* slab) {
@@ -201,7 +252,8 @@ void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const Ou
         }
         const long from = ((static_cast<long>(block.image + n) * image[0] + plane) * image[1] + row) * image[2];
         std::fill_n(slab, begin * channels, std::uint16_t{0});
-        round_values(product.in + (from + first + begin) * channels, (end - begin) * channels, slab + begin * channels);
+        std::memcpy(slab + begin * channels, product.in + (from + first + begin) * channels,
+                    sizeof(bfloat16) * static_cast<std::size_t>((end - begin) * channels));
         std::fill(slab + end * channels, slab + width * channels, std::uint16_t{0});
       }
     }
@@ -226,21 +278,14 @@ void list_strips(const BlockProduct& product, const OutputBlocks& blocks, const 
 void store_strips(const BlockProduct& product, const float* sums, const float* bias, const long* out, int rows,
                   int column) {
   const int wide = std::min(two_blocks, product.columns - column);
-  const auto for_each_pack = [&](const auto& store_pack) {
+  product.target.with_store([&](const auto& store) {
     for (int m = 0; m < rows; ++m) {
       if (out[m] < 0) continue;
-      for (int c = 0; c < wide; c += lanes<float>) {
-        store_pack(load<float>(sums + m * two_blocks + c) + load<float>(bias + column + c), out[m] + column + c,
-                   wide - c);
+      for (int c = 0; c < wide; c += tile_width) {
+        store(sums + m * two_blocks + c, bias + column + c, out[m] + column + c, wide - c);
       }
     }
-  };
-  if (wide % lanes<float> == 0) {
-    product.target.store_whole(
-        [&](const auto& store_pack) { for_each_pack([&](const auto& pack, long at, int) { store_pack(pack, at); }); });
-  } else {
-    for_each_pack([&](const auto& pack, long at, int left) { product.target.store(pack, at, left); });
-  }
+  });
 }
 
 void block_product(const Exec& exec, const char* label, const Unit& unit, const BlockProduct& product,
@@ -256,8 +301,11 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
   const long column_pairs = (product.columns + two_blocks - 1) / two_blocks;
   const long pitch = static_cast<long>(steps) * tile_values;
   const int tasks = concurrency();
-  const bool by_columns = column_pairs >= tasks &&
-                          (blocks.number() < tasks || 2 * pitch * product.columns / tile_width > shared_weight_bytes);
+  // Few weights stay in the cache while whole rows of outputs are written; of many, a part goes through the whole
+  // block.
+  const long weight_bytes = 2 * pitch * product.columns / tile_width;
+  const bool whole_rows = weight_bytes <= cached_weight_bytes;
+  const bool by_columns = column_pairs >= tasks && (blocks.number() < tasks || weight_bytes > shared_weight_bytes);
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share = by_columns ? Share(blocks.number(), 0, 1) : Share(blocks.number(), task, tasks);
     const Share pairs = by_columns ? Share(column_pairs, task, tasks) : Share(column_pairs, 0, 1);
@@ -274,18 +322,25 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
                                 scratch.begins + task * scratch.strips,
                                 scratch.outs + task * scratch.strips * tile_width};
       list_strips(product, blocks, block, strips);
-      for (long pair = pairs.begin; pair < pairs.end; ++pair) {
+      const auto multiply = [&](long pair, int strip) {
         const int column = static_cast<int>(pair) * two_blocks;
         const int column_blocks =
             static_cast<int>(whole_widths(std::min(two_blocks, product.columns - column))) / tile_width;
+        const int count = std::min(strips_at_once, strips.count - strip);
+        const std::uint16_t* left[strips_at_once];
+        for (int i = 0; i < count; ++i) left[i] = slab + strips.begin[strip + i];
+        session.multiply({left, scratch.left_steps, strips.unit, count, scratch.right + column / tile_width * pitch,
+                          pitch, column_blocks, steps, sums, two_blocks, false});
+        store_strips(product, sums, scratch.bias, strips.out + static_cast<long>(strip) * tile_width,
+                     count * tile_width, column);
+      };
+      if (whole_rows) {
         for (int strip = 0; strip < strips.count; strip += strips_at_once) {
-          const int count = std::min(strips_at_once, strips.count - strip);
-          const std::uint16_t* left[strips_at_once];
-          for (int i = 0; i < count; ++i) left[i] = slab + strips.begin[strip + i];
-          session.multiply({left, scratch.left_steps, strips.unit, count, scratch.right + column / tile_width * pitch,
-                            pitch, column_blocks, steps, sums, two_blocks, false});
-          store_strips(product, sums, scratch.bias, strips.out + static_cast<long>(strip) * tile_width,
-                       count * tile_width, column);
+          for (long pair = pairs.begin; pair < pairs.end; ++pair) multiply(pair, strip);
+        }
+      } else {
+        for (long pair = pairs.begin; pair < pairs.end; ++pair) {
+          for (int strip = 0; strip < strips.count; strip += strips_at_once) multiply(pair, strip);
         }
       }
     }
@@ -293,36 +348,38 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
 }
 
 /// Input pixels that no tap reaches.
-void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const Target<float>& target) {
+void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const StoredTarget& target) {
+  if (lattice.pixels() == 0) return;
+  const float zeros[tile_width] = {};
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_bf16_nothing", tasks, [&](int task) {
-    const Share share(lattice.pixels(), task, tasks);
-    for (long index = share.begin; index < share.end; ++index) {
-      const long at = Pixel(lattice, index).position(lattice) * columns;
-      for (int c = 0; c < columns; c += lanes<float>) target.store(Pack<float>{}, at + c, columns - c);
-    }
+    const long length = lattice.count(2), step = static_cast<long>(lattice.step[2]) * columns;
+    const Share share(lattice.pixels() / length, task, tasks);
+    target.with_store([&](const auto& store) {
+      for (long row = share.begin; row < share.end; ++row) {
+        const long at = Pixel(lattice, row * length).position(lattice) * columns;
+        for (long i = 0; i < length; ++i) {
+          for (int c = 0; c < columns; c += tile_width) store(zeros, zeros, at + i * step + c, columns - c);
+        }
+      }
+    });
   });
 }
 
 }  // namespace
 
 bool pays(const ConvShape& shape, ConvPass pass) {
-  constexpr int fewest_channels = 16;
-  if (shape.groups != 1 || std::min(shape.channels, shape.filters) < fewest_channels) return false;
-  // Products for each value that is read or written, of those that tiles compute: what AMX gains over floats has to pay
-  // for the packing. Bounds from docs/measurements/kernels.md.
+  if (shape.groups != 1) return false;
+  // Bounds from docs/measurements/kernels.md.
   const auto whole = [](int channels) { return channels / static_cast<double>(whole_widths(channels)); };
-  const double products = static_cast<double>(shape.out_pixels()) * static_cast<double>(shape.weights());
-  const double values = static_cast<double>(shape.in_pixels()) * shape.channels +
-                        static_cast<double>(shape.out_pixels()) * shape.filters +
-                        static_cast<double>(shape.weights()) / 4;
-  const double intensity = products / values * whole(shape.channels) * whole(shape.filters);
-  constexpr double least_forward = 60, least_data = 65, least_weights = 180;
-  return intensity >= (pass == ConvPass::forward ? least_forward : pass == ConvPass::data ? least_data : least_weights);
+  constexpr double least_whole = 0.7;
+  constexpr long fewest_pixels = 32;  // for which weights are turned over
+  if (pass == ConvPass::weights) return whole(shape.channels) * whole(shape.filters) >= least_whole;
+  return pass == ConvPass::forward || shape.out_pixels() >= fewest_pixels;
 }
 
 const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
-  return shape.precision == Precision::bf16 && pays(shape, pass) ? fast_unit() : nullptr;
+  return pays(shape, pass) ? fast_unit() : nullptr;
 }
 
 std::size_t conv_workspace(const ConvShape& shape) {
@@ -343,22 +400,22 @@ std::size_t conv_workspace(const ConvShape& shape) {
   return std::max(scratch.used() + most, weights_workspace(shape));
 }
 
-void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const float* x, const float* weights,
-             const float* bias, bool relu, float* y, std::byte* workspace) {
+void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* x, const float* weights,
+             const float* bias, bool relu, bfloat16* y, std::byte* workspace) {
   Scratch pieces(workspace);
   const TapMap map = TapMap::forward(shape, pieces.take<Tap>(shape.taps()));
   const Reads reads(shape, false, {});
   block_product(exec, "halograd::conv_bf16_forward", unit,
                 {shape, map, reads, Lattice{shape.batch, shape.out_extent()}, false, shape.channels, shape.filters, x,
-                 weights, Target<float>{y, nullptr, false, relu}},
+                 weights, StoredTarget{y, nullptr, false, relu}},
                 bias, shape.extent, workspace + pieces.used());
 }
 
-void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const float* dy, const float* weights,
-                   const float* relu_output, float* dx, bool accumulate, std::byte* workspace) {
+void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* dy, const float* weights,
+                   const bfloat16* relu_output, bfloat16* dx, bool accumulate, std::byte* workspace) {
   Scratch pieces(workspace);
   Tap* const taps = pieces.take<Tap>(shape.taps());
-  const Target<float> target{dx, relu_output, accumulate, false};
+  const StoredTarget target{dx, relu_output, accumulate, false};
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
     const TapMap map = TapMap::transposed(shape, phase, taps);
     const Reads reads(shape, true, phase);

@@ -33,6 +33,18 @@ enum class Mask {
   sum   ///< that and what other layers gave before
 };
 
+/// What a network stores its values in: activations and their gradients.
+enum class ValueType { float32, bf16 };
+
+/// body(a value of that type), which is there for its type alone.
+template <class Body>
+decltype(auto) with_value_type(ValueType type, const Body& body) {
+  if constexpr (runs_on_host) {
+    if (type == ValueType::bf16) return body(bfloat16());
+  }
+  return body(float());
+}
+
 /// What the planner needs to know to place a layer's buffers.
 struct LayerNeeds {
   bool backward_reads_input = true;
@@ -45,25 +57,44 @@ struct LayerNeeds {
   std::size_t workspace_bytes = 0;  ///< scratch within one call
 };
 
-/// A layer's buffers for one call. `batch` images are valid in each.
+/// A layer's buffers for one call. `batch` images are valid in each. Values are bytes here: a layer asks for them by
+/// x<T> and so on, T being the type of all.
 struct LayerCall {
+  ValueType type = ValueType::float32;
   int batch = 0;
   bool training = false;
   Precision precision = Precision::full;
   std::uint64_t random_key = 0;  ///< differs by seed, step, rank and layer
-  std::vector<Vector<const float>> inputs;
-  Vector<float> output;
+  std::vector<Vector<const std::byte>> inputs;
+  Vector<std::byte> output;
   std::vector<Vector<const float>> parameters;  ///< in the order of Layer::parameters
   std::vector<Vector<float>> statistics;        ///< in the order of Layer::statistics
   Vector<std::byte> saved;
   Vector<std::byte> workspace;
   // backward only
-  Vector<const float> output_gradient;         ///< already taken back through the epilogue
-  std::vector<Vector<float>> input_gradients;  ///< empty where nobody needs it
-  std::vector<bool> accumulate;                ///< add to input_gradients[i] instead of overwriting
+  Vector<std::byte> output_gradient;               ///< already taken back through the epilogue
+  std::vector<Vector<std::byte>> input_gradients;  ///< empty where nobody needs it
+  std::vector<bool> accumulate;                    ///< add to input_gradients[i] instead of overwriting
   bool mask =
       false;  ///< take the first input's gradient back through the ReLU that made that input (set for forward too)
   std::vector<Vector<float>> parameter_gradients;  ///< overwritten
+
+  template <class T>
+  [[nodiscard]] Vector<const T> x(std::size_t i) const {
+    return values_of<T>(inputs[i]);
+  }
+  template <class T>
+  [[nodiscard]] Vector<T> y() const {
+    return values_of<T>(output);
+  }
+  template <class T>
+  [[nodiscard]] Vector<const T> dy() const {
+    return values_of<T>(output_gradient);
+  }
+  template <class T>
+  [[nodiscard]] Vector<T> dx(std::size_t i) const {
+    return values_of<T>(input_gradients[i]);
+  }
 };
 
 /// One node of a network. Made by make_layer, which is told the shapes of its inputs.
@@ -73,10 +104,25 @@ class Layer {
   [[nodiscard]] virtual Shape output_shape() const = 0;
   [[nodiscard]] virtual std::vector<TensorSpec> parameters() const { return {}; }
   [[nodiscard]] virtual std::vector<TensorSpec> statistics() const { return {}; }
-  [[nodiscard]] virtual LayerNeeds needs(int largest_batch) const = 0;
+  [[nodiscard]] virtual LayerNeeds needs(int largest_batch, ValueType type) const = 0;
   [[nodiscard]] virtual double forward_flops() const { return 0; }  ///< an image
   virtual void forward(const ExecutionSpace& exec, const LayerCall& call) = 0;
   virtual void backward(const ExecutionSpace& exec, const LayerCall& call) = 0;
+};
+
+/// A layer by its passes for values of any type: Derived has forward_as<T>(exec, call) and backward_as<T>(exec, call).
+template <class Derived>
+class LayerOf : public Layer {
+ public:
+  void forward(const ExecutionSpace& exec, const LayerCall& call) final {
+    with_value_type(call.type, [&](auto value) { derived().template forward_as<decltype(value)>(exec, call); });
+  }
+  void backward(const ExecutionSpace& exec, const LayerCall& call) final {
+    with_value_type(call.type, [&](auto value) { derived().template backward_as<decltype(value)>(exec, call); });
+  }
+
+ private:
+  Derived& derived() { return static_cast<Derived&>(*this); }
 };
 
 /// A layer of the type that `config` names (layer_types), for inputs of these shapes. Throws Error with the layer's

@@ -17,11 +17,30 @@
 
 namespace halograd {
 
-Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused)
+namespace {
+
+/// What automatic means here. Throws Error where this build's devices do not compute so.
+Precision possible(Precision precision) {
+  if (!computes_in(precision)) {
+    for (const PrecisionName& row : precisions()) {
+      HALOGRAD_REQUIRE(*row.precision != precision, "training.precision = \"", row.name, "\" needs ", row.needs,
+                       ": expected \"", precisions().front().name, "\" on ", ExecutionSpace::name());
+    }
+  }
+  return resolved(precision);
+}
+
+}  // namespace
+
+Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch,
+                 Precision precision, bool fused)
     : config_(expand_network(config, outputs_of(target))),
       target_(target),
       largest_batch_(largest_batch),
       input_shape_(input),
+      precision_(possible(precision)),
+      type_(stores_bf16(precision_) ? ValueType::bf16 : ValueType::float32),
+      value_size_(with_value_type(type_, [](auto value) { return sizeof(value); })),
       batches_(input, target, largest_batch) {
   build_nodes(fused);
   const Node& last = nodes_.back();
@@ -41,7 +60,7 @@ void Network::build_nodes(bool fused) {
     for (const int value : node_config.inputs) input_shapes.push_back(shapes[value]);
     node.layer = make_layer(layer_config, input_shapes, node_config.epilogue);
     node.shape = node.layer->output_shape();
-    node.needs = node.layer->needs(largest_batch_);
+    node.needs = node.layer->needs(largest_batch_, type_);
     node.first_parameter = static_cast<int>(parameters_.size());
     node.first_statistic = static_cast<int>(statistics_.size());
     const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<NamedTensor>& tensors,
@@ -109,15 +128,21 @@ void Network::place_masks(const Consumers& consumers) {
   }
 }
 
+/// How many values `batch` images have.
+std::size_t Network::value_count(int index, int batch) const {
+  const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1].shape;
+  return static_cast<std::size_t>(shape.values() * batch);
+}
+
 std::size_t Network::value_bytes(int value) const {
-  const Shape& shape = value == 0 ? input_shape_ : nodes_[value - 1].shape;
-  return static_cast<std::size_t>(shape.values() * largest_batch_) * sizeof(float);
+  return value_count(value, largest_batch_) * value_size_;
 }
 
 /// From its producer to the last node that reads it, forward or backward.
 Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) const {
   const int count = static_cast<int>(nodes_.size()), producer = value - 1;
-  Lifetime life{value == 0 ? 0 : value_bytes(value), producer, value == count ? count : producer};
+  const bool elsewhere = value == 0 && type_ == ValueType::float32;
+  Lifetime life{elsewhere ? 0 : value_bytes(value), producer, value == count ? count : producer};
   for (const int consumer : consumers) {
     const Node& node = nodes_[consumer];
     const bool overwritten = node.needs.in_place && node.config.inputs[node.needs.in_place_input] == value;
@@ -168,6 +193,9 @@ void Network::place_buffers() {
   }
   std::size_t workspace_bytes = 0;
   for (const Node& node : nodes_) workspace_bytes = std::max(workspace_bytes, node.needs.workspace_bytes);
+  if (type_ != ValueType::float32) {
+    workspace_bytes = std::max(workspace_bytes, value_count(count, largest_batch_) * sizeof(float));  // for the loss
+  }
 
   const ArenaPlan plan = plan_arena(lives.buffers);
   require_kernel_memory(static_cast<double>(plan.bytes + workspace_bytes),
@@ -201,34 +229,23 @@ void Network::prepare_calls() {
     node.call.parameters.resize(parameters);
     node.call.parameter_gradients.resize(parameters);
     node.call.statistics.resize(node.layer->statistics().size());
+    node.call.type = type_;
+    node.call.precision = precision_;
     node.call.saved = slice(arena_, node.saved_offset, node.needs.saved_bytes);
     node.call.workspace = workspace_;
   }
 }
 
-Vector<float> Network::value(int index, int batch) const {
-  return values_at<float>(arena_, value_offset_[index],
-                          static_cast<std::size_t>(nodes_[index - 1].shape.values() * batch));
+Vector<std::byte> Network::value(int index, int batch) const {
+  return slice(arena_, value_offset_[index], value_count(index, batch) * value_size_);
 }
 
-Vector<float> Network::gradient(int index, int batch) const {
+Vector<std::byte> Network::gradient(int index, int batch) const {
   if (index == 0) return {};
-  return values_at<float>(arena_, gradient_offset_[index],
-                          static_cast<std::size_t>(nodes_[index - 1].shape.values() * batch));
+  return slice(arena_, gradient_offset_[index], value_count(index, batch) * value_size_);
 }
 
 // Settings and initial weights ----------------------------------------------------------------------------------------
-
-void Network::compute_in(Precision precision) {
-  if (!computes_in(precision)) {
-    for (const PrecisionName& row : precisions()) {
-      HALOGRAD_REQUIRE(*row.precision != precision, "training.precision = \"", row.name, "\" needs ", row.needs,
-                       ": expected \"", precisions().front().name, "\" on ", ExecutionSpace::name());
-    }
-  }
-  for (Node& node : nodes_) node.call.precision = resolved(precision);
-  steps_.clear();
-}
 
 void Network::replay_steps(bool on) {
   const bool random = std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.needs.random; });
@@ -258,6 +275,10 @@ Replica Network::make_replica(std::uint64_t seed) const {
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
   batch_ = batches_.load(exec, batch);
+  if (type_ == ValueType::float32) return;
+  if constexpr (runs_on_host) {
+    convert_values<float, bfloat16>(exec, batch_.images, values_of<bfloat16>(value(0, batch.size)));
+  }
 }
 
 void Network::forward(const ExecutionSpace& exec, const Replica& replica, int batch, bool training,
@@ -274,8 +295,8 @@ void Network::forward_node(const ExecutionSpace& exec, const Replica& replica, s
   call.training = training;
   call.random_key = random_bits(random_key, static_cast<std::uint64_t>(node.config.index));
   for (std::size_t j = 0; j < node.config.inputs.size(); ++j) {
-    call.inputs[j] =
-        node.config.inputs[j] == 0 ? batch_.images : Vector<const float>(value(node.config.inputs[j], batch));
+    const int input = node.config.inputs[j];
+    call.inputs[j] = input == 0 && type_ == ValueType::float32 ? bytes_of(batch_.images) : value(input, batch);
   }
   call.output = value(static_cast<int>(i) + 1, batch);
   for (std::size_t j = 0; j < call.parameters.size(); ++j) {
@@ -306,8 +327,10 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
     }
     const Region region(node.config.layer.name);
     if (node.mask_gradient) {
-      const Vector<float> masked = gradient(static_cast<int>(i) + 1, batch);
-      relu_backward<float>(exec, call.output, masked, masked, false);
+      with_value_type(type_, [&](auto value) {
+        using T = decltype(value);
+        relu_backward<T>(exec, call.y<T>(), call.dy<T>(), values_of<T>(call.output_gradient), false);
+      });
     }
     node.layer->backward(exec, call);
     // Parameters lie in the order of the nodes, so what is complete is a tail of the buffer.
@@ -315,18 +338,32 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
   }
 }
 
-void Network::loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient) {
+/// In floats, whatever the network stores: the outputs are then converted, and their gradient back.
+void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
   const Region region("loss");
   const int last = static_cast<int>(nodes_.size());
+  const Vector<std::byte> stored = value(last, batch), stored_gradient = gradient(last, batch);
+  Vector<float> floats = values_of<float>(stored), gradients = values_of<float>(stored_gradient);
+  if constexpr (runs_on_host) {
+    if (type_ == ValueType::bf16) {
+      floats = gradients = values_at<float>(workspace_, 0, value_count(last, batch));
+      convert_values<bfloat16, float>(exec, values_of<bfloat16>(stored), floats);
+    }
+  }
   const long rows = batch * target_.labels_per_image;
   const LossBatch<float> outputs{.rows = rows,
                                  .width = nodes_.back().shape.channels,
-                                 .outputs = value(last, batch),
+                                 .outputs = floats,
                                  .labels = batch_.labels,
                                  .scale = 1.0 / static_cast<double>(rows),
-                                 .gradient = gradient};
+                                 .gradient = with_gradient ? gradients : Vector<float>()};
   loss_named(target_.loss.name)
       .launch({exec, outputs, target_.target_values > 0, batch_.targets, target_.loss.label_smoothing, loss_});
+  if constexpr (runs_on_host) {
+    if (type_ == ValueType::bf16 && with_gradient) {
+      convert_values<float, bfloat16>(exec, gradients, values_of<bfloat16>(stored_gradient));
+    }
+  }
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
@@ -334,7 +371,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   load(exec, batch);
   const auto launch = [&](const ExecutionSpace& on) {
     forward(on, replica, batch.size, true, random_key);
-    loss(on, batch.size, gradient(static_cast<int>(nodes_.size()), batch.size));
+    loss(on, batch.size, true);
     backward(on, replica, batch.size, ready);
   };
   if (replays_steps_ && !ready) {
@@ -353,7 +390,7 @@ LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, co
                           const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  loss(exec, batch.size, {});
+  loss(exec, batch.size, false);
   batches_.prefetch(next);
   return read_loss(exec, target_, loss_);
 }
@@ -361,18 +398,21 @@ LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, co
 std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                       std::uint64_t random_key) {
   load(exec, batch);
-  if (count_non_finite(exec, batch_.images) > 0) return "the images";
+  if (count_non_finite<float>(exec, batch_.images) > 0) return "the images";
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     forward_node(exec, replica, i, batch.size, true, random_key);
-    if (count_non_finite(exec, value(static_cast<int>(i) + 1, batch.size)) > 0) {
+    const auto count = [&](auto value) {
+      return count_non_finite<decltype(value)>(exec, nodes_[i].call.y<decltype(value)>());
+    };
+    if (with_value_type(type_, count) > 0) {
       return "the output of layer " + nodes_[i].config.output;
     }
   }
-  loss(exec, batch.size, {});
+  loss(exec, batch.size, false);
   if (!std::isfinite(read_loss(exec, target_, loss_).loss)) return "the loss";
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     const auto& tensor = parameters_[i];
-    if (count_non_finite(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {
+    if (count_non_finite<float>(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {
       return "the gradient of layer " + tensor.layer;
     }
   }

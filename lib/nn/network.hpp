@@ -42,9 +42,10 @@ struct NodeInfo {
 class Network {
  public:
   /// The layers of `config`, or the reference network that it names. Throws Error naming the layer where shapes do not
-  /// chain, a name is unknown, or the last layer's outputs do not fit the target. `fused` as in make_nodes; without it
-  /// every layer is a node of its own, for comparison.
-  Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch, bool fused = true);
+  /// chain, a name is unknown, or the last layer's outputs do not fit the target, and where this build's devices do not
+  /// compute in `precision`. `fused` as in make_nodes; without it every layer is a node of its own, for comparison.
+  Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch,
+          Precision precision = Precision::full, bool fused = true);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -59,9 +60,6 @@ class Network {
   [[nodiscard]] const Target& target() const { return target_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
-
-  /// What its layers multiply in from now on; full at first. Throws Error where this build's devices do not.
-  void compute_in(Precision precision);
 
   /// On devices: whether train gives steps to the device as a graph, recorded once (StepRecorder); off at first. It
   /// does where no layer is random and nobody is to be told of gradients during backward.
@@ -125,14 +123,18 @@ class Network {
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                     std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready);
-  void loss(const ExecutionSpace& exec, int batch, const Vector<float>& gradient);
-  [[nodiscard]] Vector<float> value(int index, int batch) const;
-  [[nodiscard]] Vector<float> gradient(int index, int batch) const;
+  void loss(const ExecutionSpace& exec, int batch, bool with_gradient);
+  [[nodiscard]] std::size_t value_count(int index, int batch) const;
+  [[nodiscard]] Vector<std::byte> value(int index, int batch) const;
+  [[nodiscard]] Vector<std::byte> gradient(int index, int batch) const;
 
   NetworkConfig config_;
   Target target_;
   int largest_batch_;
   Shape input_shape_;
+  Precision precision_;
+  ValueType type_;
+  std::size_t value_size_;  ///< bytes of one
   std::vector<Node> nodes_;
   std::vector<NamedTensor> parameters_, statistics_;
   std::vector<TensorSpec> parameter_specs_, statistic_specs_;
@@ -145,8 +147,8 @@ class Network {
   LossMemory loss_;
   StepRecorder steps_;
   bool replays_steps_ = false;
-  // Values: 0 is the input, which lies in batches_, i + 1 the output of node i. Several may share a place (in-place
-  // layers).
+  // Values: 0 is the input, which lies in batches_ where floats are stored, i + 1 the output of node i. Several may
+  // share a place (in-place layers).
   std::vector<std::size_t> value_offset_, gradient_offset_;
 };
 

@@ -9,8 +9,8 @@ const std::vector<PrecisionName>& precisions() {
       {"fp32", "floats", Precision::full, "any device"},
       {"tf32", "floats rounded to 10 bits of fraction, on NVIDIA devices", Precision::tf32, "an NVIDIA device"},
       {"bf16",
-       "floats rounded to 7 bits of fraction, on NVIDIA devices, AMD Instinct from MI100 on and, in layers that gain "
-       "by it, cores with AMX",
+       "floats rounded to 7 bits of fraction, on NVIDIA devices, AMD Instinct from MI100 on and cores with AMX, which "
+       "also store activations so",
        Precision::bf16, "an NVIDIA device, an AMD Instinct from MI100 on or cores with AMX"},
       {"auto", "bf16 where it can be, else fp32", Precision::automatic, "any device"}};
   return rows;

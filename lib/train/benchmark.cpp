@@ -44,12 +44,11 @@ class Steps {
   explicit Steps(const BenchmarkCase& benchmark)
       : network_(build_model(benchmark.run, benchmark.input,
                              Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
-                             benchmark.run.training.batch)),
+                             benchmark.run.training.batch, precision_named(benchmark.run.training.precision))),
         replica_(network_->make_replica(1)),
         optimizer_(make_optimizer(benchmark.run.optimizer, network_->parameter_count())),
         rate_(benchmark.run.optimizer.learning_rate) {
     const int batch = benchmark.run.training.batch;
-    network_->compute_in(precision_named(benchmark.run.training.precision));
     network_->replay_steps(true);
     images_.resize(static_cast<std::size_t>(batch * benchmark.input.values()));
     labels_.resize(static_cast<std::size_t>(batch * benchmark.labels_per_image));

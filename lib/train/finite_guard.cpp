@@ -28,7 +28,7 @@ void FiniteGuard::keep(const ExecutionSpace& exec) {
 }
 
 bool FiniteGuard::finite(const ExecutionSpace& exec, double loss) const {
-  return std::isfinite(loss) && count_non_finite(exec, replica_.gradients) == 0;
+  return std::isfinite(loss) && count_non_finite<float>(exec, replica_.gradients) == 0;
 }
 
 std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,

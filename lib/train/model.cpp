@@ -11,13 +11,14 @@ Target target_of(const Dataset& data, const LossConfig& loss) {
   return target;
 }
 
-std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch) {
-  return build_model(config, data.shape(), target_of(data, config.loss), largest_batch);
+std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,
+                                     Precision precision) {
+  return build_model(config, data.shape(), target_of(data, config.loss), largest_batch, precision);
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, const Target& target,
-                                     int largest_batch) {
-  return std::make_unique<Network>(config.network, input, target, largest_batch);
+                                     int largest_batch, Precision precision) {
+  return std::make_unique<Network>(config.network, input, target, largest_batch, precision);
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch) {

@@ -9,18 +9,19 @@
 #include "nn/network.hpp"
 
 /// From a run file, its data and its checkpoints to a network: for training, evaluation and conversion alike. What is
-/// built computes in full precision until Network::compute_in says otherwise.
+/// built computes in full precision unless a precision is named.
 namespace halograd {
 
 /// The labels of this set, and how outputs are compared with them.
 Target target_of(const Dataset& data, const LossConfig& loss);
 
 /// The run file's network for these data. Throws Error where they do not fit each other.
-std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch);
+std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,
+                                     Precision precision = Precision::full);
 
 /// The same for images of this shape and their labels.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, const Target& target,
-                                     int largest_batch);
+                                     int largest_batch, Precision precision = Precision::full);
 
 /// The run file's network without its data: the target is what its outputs fit. `classes` are a reference network's.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch);

@@ -90,8 +90,7 @@ NoiseScale measure_noise_scale(const RunConfig& config, int warm_up_steps) {
   HALOGRAD_REQUIRE(batches >= NoiseScaleSums::least_batches, "the gradient noise scale needs ",
                    NoiseScaleSums::least_batches, " batches or more, but the ", data->size(), " training images are ",
                    batches, " of training.batch = ", config.training.batch, "; choose a smaller batch");
-  const auto network = build_model(config, *data, loader.largest_batch());
-  network->compute_in(precision_named(config.training.precision));
+  const auto network = build_model(config, *data, loader.largest_batch(), precision_named(config.training.precision));
   const auto optimizer = make_optimizer(config.optimizer, network->parameter_count());
   const Replica replica = network->make_replica(config.training.seed);
   const ExecutionSpace exec;

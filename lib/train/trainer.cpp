@@ -58,10 +58,10 @@ void open_data(TrainingSetup& setup) {
 
 void make_model(TrainingSetup& setup) {
   RunConfig& config = setup.config;
-  setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch());
+  setup.network =
+      build_model(config, *setup.train_set, setup.loader->largest_batch(), precision_named(config.training.precision));
   Network& network = *setup.network;
   config.network = network.config();
-  network.compute_in(precision_named(config.training.precision));
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
   network.replay_steps(records_steps(config.training) && !called_during);
   const auto parameters = static_cast<double>(network.parameter_count());

@@ -72,6 +72,33 @@ TEST(ActivationTest, BackwardAgreesWithCentralDifferences) {
   }
 }
 
+TEST(ActivationTest, ValuesStoredAsBf16AreRoundedOnce) {
+  using T = CoreBf16;
+  const auto wide = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
+  const auto expect_near = [](T found, double expected) {
+    ASSERT_NEAR(found, expected, 4e-6 + storage_rounding<T> * std::abs(expected));
+  };
+  for (const Case& c : cases) {
+    const auto x = noise<T>(5000, 5, -8, 8), dy = noise<T>(x.size(), 6), before = noise<T>(x.size(), 7);
+    const auto y = forward(c.function, x);
+    const auto known = differentiates_output(c.function) ? y : x;
+    const auto dx = to_device(dy), added = to_device(before);
+    const Buffer<double> gradient("gradient", x.size());
+    const auto wide_known = to_device(wide(known)), wide_dy = to_device(wide(dy));
+    activation_backward<T>(ExecutionSpace(), c.function, slope, to_device(known), to_device(dy), added, true);
+    activation_backward<T>(ExecutionSpace(), c.function, slope, to_device(known), dx, dx, false);
+    activation_backward<double>(ExecutionSpace(), c.function, slope, wide_known, wide_dy, gradient, false);
+    ExecutionSpace().fence();
+    const auto found = to_host(dx), sum = to_host(added);
+    const auto expected = to_host(gradient);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      expect_near(y[i], c.value(x[i]));
+      expect_near(found[i], expected[i]);
+      expect_near(sum[i], before[i] + expected[i]);
+    }
+  }
+}
+
 TEST(ActivationTest, FarOutNothingOverflowsAndNotANumberShows) {
   for (const Case& c : cases) {
     const auto y = forward<float>(c.function, {-1e30F, 1e30F, -200.0F, 200.0F, std::nanf("")});

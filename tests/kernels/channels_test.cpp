@@ -2,66 +2,79 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
 
 namespace halograd::channels_test {
 namespace {
 
-TEST(ChannelsTest, RangesAreCopiedAndAdded) {
+template <class T>
+class ChannelsTest : public ::testing::Test {};
+using Stored = ::testing::Types<double, CoreBf16>;
+TYPED_TEST_SUITE(ChannelsTest, Stored);
+
+TYPED_TEST(ChannelsTest, RangesAreCopiedAndAdded) {
+  using T = TypeParam;
   const long rows = 37;
   const ChannelRange from{5, 1, 3}, to{7, 4, 3};
-  const auto x = noise<double>(rows * 5, 1), before = noise<double>(rows * 7, 2);
+  const auto x = noise<T>(rows * 5, 1), before = noise<T>(rows * 7, 2);
   const auto copied = to_device(before), added = to_device(before);
-  copy_channels<double>(ExecutionSpace(), rows, from, to_device(x), to, copied, false);
-  copy_channels<double>(ExecutionSpace(), rows, from, to_device(x), to, added, true);
+  copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, copied, false);
+  copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, added, true);
   ExecutionSpace().fence();
   const auto y = to_host(copied), sum = to_host(added);
   for (long row = 0; row < rows; ++row)
     for (int c = 0; c < 7; ++c) {
       const bool inside = c >= 4;
-      const double value = inside ? x[row * 5 + 1 + c - 4] : 0;
+      const T value = inside ? x[row * 5 + 1 + c - 4] : T(0);
       ASSERT_EQ(y[row * 7 + c], inside ? value : before[row * 7 + c]);
-      ASSERT_EQ(sum[row * 7 + c], before[row * 7 + c] + value);
+      ASSERT_EQ(sum[row * 7 + c], T(before[row * 7 + c] + value));
     }
-  EXPECT_THROW(copy_channels<double>(ExecutionSpace(), rows, {5, 3, 3}, to_device(x), to, copied, false), Error);
-  EXPECT_THROW(copy_channels<double>(ExecutionSpace(), rows, {5, 1, 2}, to_device(x), to, copied, false), Error);
-  EXPECT_THROW(copy_channels<double>(ExecutionSpace(), rows + 1, from, to_device(x), to, copied, false), Error);
+  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows, {5, 3, 3}, to_device(x), to, copied, false), Error);
+  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows, {5, 1, 2}, to_device(x), to, copied, false), Error);
+  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows + 1, from, to_device(x), to, copied, false), Error);
 }
 
-TEST(ChannelsTest, SumsAndBroadcastsAreEachOthersTransposes) {
+TYPED_TEST(ChannelsTest, SumsAndBroadcastsAreEachOthersTransposes) {
+  using T = TypeParam;
   for (const long rows : {1L, 7L, 300L, 5000L}) {
     const int channels = 19;
-    const auto x = noise<double>(rows * channels, 1), bias = noise<double>(channels, 2);
-    const Buffer<double> sum("sum", channels), y("y", rows * channels);
-    sum_channels<double>(ExecutionSpace(), rows, channels, to_device(x), sum,
-                         Buffer<double>("workspace", sum_channels_workspace(rows, channels)));
-    broadcast_channels<double>(ExecutionSpace(), rows, channels, to_device(bias), y);
+    const auto x = noise<T>(rows * channels, 1);
+    const auto bias = noise<Wide<T>>(channels, 2);
+    const Buffer<Wide<T>> sum("sum", channels);
+    const Buffer<T> y("y", rows * channels);
+    sum_channels<T>(ExecutionSpace(), rows, channels, to_device(x), sum,
+                    Buffer<double>("workspace", sum_channels_workspace(rows, channels)));
+    broadcast_channels<T>(ExecutionSpace(), rows, channels, to_device(bias), y);
     ExecutionSpace().fence();
     const auto found = to_host(sum), wide = to_host(y);
     for (int c = 0; c < channels; ++c) {
       double expected = 0;
       for (long row = 0; row < rows; ++row) {
         expected += x[row * channels + c];
-        ASSERT_EQ(wide[row * channels + c], bias[c]);
+        ASSERT_EQ(wide[row * channels + c], T(bias[c]));
       }
-      EXPECT_NEAR(found[c], expected, 1e-11);
+      EXPECT_NEAR(found[c], expected, 1e-11 + tolerance<T> * std::abs(expected));
     }
   }
-  EXPECT_THROW(sum_channels<double>(ExecutionSpace(), 4, 2, Buffer<double>("x", 8), Buffer<double>("sum", 2),
-                                    Buffer<double>("short", 1)),
-               Error);
+  EXPECT_THROW(
+      sum_channels<T>(ExecutionSpace(), 4, 2, Buffer<T>("x", 8), Buffer<Wide<T>>("sum", 2), Buffer<double>("short", 1)),
+      Error);
 }
 
-TEST(ChannelsTest, UpsampleCopiesPixelsAndSumsTheirGradients) {
-  const UpsampleShape s{2, {2, 3, 4}, 5, {3, 1, 2}};
-  const std::size_t in = 2 * 2 * 3 * 4 * 5, out = in * 6;
-  const auto x = noise<double>(in, 1), dy = noise<double>(out, 2), before = noise<double>(in, 3);
-  const Buffer<double> y("y", out), dx("dx", in);
+TYPED_TEST(ChannelsTest, UpsampleCopiesPixelsAndSumsTheirGradients) {
+  using T = TypeParam;
+  constexpr int channels = 133;  // more than are summed at once
+  const UpsampleShape s{2, {2, 3, 4}, channels, {3, 1, 2}};
+  const std::size_t in = 2 * 2 * 3 * 4 * channels, out = in * 6;
+  const auto x = noise<T>(in, 1), dy = noise<T>(out, 2), before = noise<T>(in, 3);
+  const Buffer<T> y("y", out), dx("dx", in);
   const auto added = to_device(before);
-  upsample_forward<double>(ExecutionSpace(), s, to_device(x), y);
-  upsample_backward<double>(ExecutionSpace(), s, to_device(dy), dx, false);
-  upsample_backward<double>(ExecutionSpace(), s, to_device(dy), added, true);
+  upsample_forward<T>(ExecutionSpace(), s, to_device(x), y);
+  upsample_backward<T>(ExecutionSpace(), s, to_device(dy), dx, false);
+  upsample_backward<T>(ExecutionSpace(), s, to_device(dy), added, true);
   ExecutionSpace().fence();
   const auto found = to_host(y), gradient = to_host(dx), sum = to_host(added);
   std::vector<double> expected(in);
@@ -70,16 +83,17 @@ TEST(ChannelsTest, UpsampleCopiesPixelsAndSumsTheirGradients) {
     for (int d = 0; d < 6; ++d)
       for (int h = 0; h < 3; ++h)
         for (int w = 0; w < 8; ++w)
-          for (int c = 0; c < 5; ++c, ++at) {
-            const std::size_t source = (((n * 2 + d / 3) * 3 + h) * 4 + w / 2) * 5UL + c;
+          for (int c = 0; c < channels; ++c, ++at) {
+            const std::size_t source = (((n * 2 + d / 3) * 3 + h) * 4 + w / 2) * std::size_t{channels} + c;
             ASSERT_EQ(found[at], x[source]) << at;
             expected[source] += dy[at];
           }
   for (std::size_t i = 0; i < in; ++i) {
-    ASSERT_NEAR(gradient[i], expected[i], 1e-13);
-    ASSERT_NEAR(sum[i], before[i] + expected[i], 1e-13);
+    const double total = before[i] + expected[i];
+    ASSERT_NEAR(gradient[i], expected[i], tolerance<T> + storage_rounding<T> * std::abs(expected[i]));
+    ASSERT_NEAR(sum[i], total, tolerance<T> + storage_rounding<T> * std::abs(total));
   }
-  EXPECT_THROW(upsample_forward<double>(ExecutionSpace(), s, y, dx), Error);
+  EXPECT_THROW(upsample_forward<T>(ExecutionSpace(), s, y, dx), Error);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 class ElementwiseTest : public ::testing::Test {};
-using Reals = ::testing::Types<float, double>;
+using Reals = ::testing::Types<float, double, CoreBf16>;
 TYPED_TEST_SUITE(ElementwiseTest, Reals);
 
 const std::size_t lengths[] = {0, 1, 3, 17, 4095, 4096, 4097, 10000};
@@ -40,7 +40,7 @@ TYPED_TEST(ElementwiseTest, ReluForwardIsTheMaximumWithZero) {
 TYPED_TEST(ElementwiseTest, ReluKeepsNotANumber) {
   using T = TypeParam;
   const ExecutionSpace exec;
-  const auto x = to_device(std::vector<T>{std::numeric_limits<T>::quiet_NaN(), T(-1)});
+  const auto x = to_device(std::vector<T>{std::nanf(""), T(-1)});
   relu_forward<T>(exec, x, x);
   exec.fence();
   EXPECT_TRUE(std::isnan(to_host(x)[0]));
@@ -69,7 +69,7 @@ TYPED_TEST(ElementwiseTest, ReluBackwardPassesWhereTheOutputIsPositive) {
     for (std::size_t i = 0; i < n; ++i) {
       const T expected = y[i] > 0 ? dy[i] : T(0);
       ASSERT_EQ(result[i], expected);
-      ASSERT_EQ(sum[i], before[i] + expected);
+      ASSERT_EQ(sum[i], T(before[i] + expected));
       ASSERT_EQ(in_place[i], expected);
     }
   }
@@ -94,7 +94,7 @@ TYPED_TEST(ElementwiseTest, AddAndCopyGradient) {
     const auto results = {to_host(z), to_host(device_x), to_host(added)};
     const auto copy = to_host(copied);
     for (std::size_t i = 0; i < n; ++i) {
-      for (const auto& result : results) ASSERT_EQ(result[i], x[i] + y[i]);
+      for (const auto& result : results) ASSERT_EQ(result[i], T(x[i] + y[i]));
       ASSERT_EQ(copy[i], y[i]);
     }
   }
@@ -120,9 +120,10 @@ TYPED_TEST(ElementwiseTest, DropoutKeepsWhatTheRandomNumbersSay) {
       for (std::size_t i = 0; i < n; ++i) {
         const bool kept = static_cast<double>(random_uniform(99, i)) >= probability;
         const double expected = kept ? static_cast<double>(x[i]) / (1 - probability) : 0.0;
-        ASSERT_NEAR(result[i], expected, 8 * tolerance<T>);
+        ASSERT_NEAR(result[i], expected, 8 * tolerance<T> + storage_rounding<T> * expected);
         ASSERT_EQ(in_place[i], result[i]);
-        ASSERT_NEAR(sum[i], before[i] + expected, 8 * tolerance<T>);
+        const double total = before[i] + expected;
+        ASSERT_NEAR(sum[i], total, 8 * tolerance<T> + storage_rounding<T> * std::abs(total));
       }
     }
   }
@@ -174,7 +175,7 @@ TYPED_TEST(ElementwiseTest, DropoutBackwardUsesTheForwardMask) {
 TYPED_TEST(ElementwiseTest, DropoutOfEverythingIsZero) {
   using T = TypeParam;
   const ExecutionSpace exec;
-  const auto x = to_device(std::vector<T>(100, std::numeric_limits<T>::infinity()));
+  const auto x = to_device(std::vector<T>(100, T(std::numeric_limits<float>::infinity())));
   dropout<T>(exec, x, x, 1.0, 5, false);
   exec.fence();
   for (const T value : to_host(x)) EXPECT_EQ(value, T(0));
@@ -192,6 +193,44 @@ TYPED_TEST(ElementwiseTest, RefusesRangesOfDifferentLength) {
   EXPECT_THROW(add_forward<T>(exec, shorter, longer, longer), Error);
   EXPECT_THROW(copy_gradient<T>(exec, longer, shorter, false), Error);
   EXPECT_THROW(dropout<T>(exec, longer, shorter, 0.5, 1, false), Error);
+}
+
+template <class T>
+void check_conversions() {
+  if constexpr (std::is_same_v<T, float>) {
+    GTEST_SKIP() << "kernels run on a device";
+  } else {
+    const ExecutionSpace exec;
+    for (const std::size_t n : lengths) {
+      const auto x = noise<float>(n, 10, -100, 100);
+      const Buffer<T> stored("stored", n);
+      const Buffer<float> back("back", n);
+      convert_values<float, T>(exec, to_device(x), stored);
+      convert_values<T, float>(exec, stored, back);
+      exec.fence();
+      const auto found = to_host(back);
+      for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(found[i], x[i], 0x1p-8 * std::abs(x[i])) << i << " of " << n;
+    }
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const std::vector<float> special{1 + 0x1p-8F, 1 + 0x1.8p-7F, 1 + 0x1.02p-8F, -0.0F, infinity, 0x1.fffffep127F},
+        expected{1, 1 + 0x1p-6F, 1 + 0x1p-7F, -0.0F, infinity, infinity};  // ties go to the even neighbour
+    const Buffer<T> stored("stored", special.size());
+    const Buffer<float> back("back", special.size());
+    convert_values<float, T>(exec, to_device(special), stored);
+    convert_values<T, float>(exec, stored, back);
+    exec.fence();
+    EXPECT_EQ(to_host(back), expected);
+    const auto nan = to_device(std::vector<float>{float_of(0x7f800001U), float_of(0x7fffffffU)});
+    const Buffer<T> kept("kept", 2);
+    convert_values<float, T>(exec, nan, kept);
+    exec.fence();
+    for (const float value : to_host(kept)) EXPECT_TRUE(std::isnan(value));
+    EXPECT_THROW((convert_values<float, T>(exec, nan, stored)), Error);
+  }
+}
+
+TEST(ConversionTest, RoundsToNearestAndBackIsExact) {
+  check_conversions<CoreBf16>();
 }
 
 }  // namespace

@@ -19,16 +19,18 @@ std::size_t values_of(const GroupNormShape& s) {
 
 template <class T>
 struct Result {
-  std::vector<T> y, dx, added, dscale, dshift;
+  std::vector<T> y, dx, added;
+  std::vector<Wide<T>> dscale, dshift;
 };
 
 template <class T>
-Result<T> run(const GroupNormShape& s, const std::vector<T>& x, const std::vector<T>& scale,
-              const std::vector<T>& shift, const std::vector<T>& dy, const std::vector<T>& before) {
+Result<T> run(const GroupNormShape& s, const std::vector<T>& x, const std::vector<Wide<T>>& scale,
+              const std::vector<Wide<T>>& shift, const std::vector<T>& dy, const std::vector<T>& before) {
   const ExecutionSpace exec;
   const auto dx = to_device(dy), added = to_device(before), in = to_device(x), factors = to_device(scale);
-  const Buffer<T> y("y", x.size()), mean("mean", s.statistics()), spread("spread", s.statistics()),
-      dscale("dscale", s.channels), dshift("dshift", s.channels);
+  const Buffer<T> y("y", x.size());
+  const Buffer<Wide<T>> mean("mean", s.statistics()), spread("spread", s.statistics()), dscale("dscale", s.channels),
+      dshift("dshift", s.channels);
   const Buffer<double> workspace("workspace", group_norm_workspace(s));
   const auto terms = to_device(shift), gradient = to_device(dy);
   group_norm_forward<T>(exec, {.shape = s,
@@ -105,6 +107,29 @@ TEST_P(GroupNormTest, BackwardAgreesWithCentralDifferences) {
   expect_gradient([&](const auto& v) { return dot(dy, plain_forward(s, x, v, shift)); }, scale, found.dscale, 2e-6);
   expect_gradient([&](const auto& v) { return dot(dy, plain_forward(s, x, scale, v)); }, shift, found.dshift, 2e-6);
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found.added[i], before[i] + found.dx[i], 1e-12) << i;
+}
+
+template <class T>
+void expect_near(const std::vector<T>& found, const std::vector<double>& expected, const char* what) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double size = std::abs(expected[i]);
+    ASSERT_NEAR(found[i], expected[i], 2e-5 * (1 + size) + storage_rounding<T> * size) << what << " " << i;
+  }
+}
+
+TEST_P(GroupNormTest, ValuesStoredAsBf16AreRoundedOnce) {
+  const GroupNormShape& s = GetParam();
+  const auto x = noise<CoreBf16>(values_of(s), 10, -1, 3), dy = noise<CoreBf16>(x.size(), 11),
+             before = noise<CoreBf16>(x.size(), 12);
+  const auto scale = noise<float>(s.channels, 13, 0.5, 2), shift = noise<float>(s.channels, 14);
+  const auto wide = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
+  const auto found = run<CoreBf16>(s, x, scale, shift, dy, before);
+  const auto expected = run<double>(s, wide(x), wide(scale), wide(shift), wide(dy), wide(before));
+  expect_near(found.y, plain_forward(s, wide(x), wide(scale), wide(shift)), "y");
+  expect_near(found.dx, expected.dx, "dx");
+  expect_near(found.added, expected.added, "added");
+  expect_near(found.dscale, expected.dscale, "dscale");
+  expect_near(found.dshift, expected.dshift, "dshift");
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GroupNormTest,

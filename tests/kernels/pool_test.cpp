@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ostream>
@@ -76,7 +77,7 @@ struct PlainMax {
 
 template <class T>
 PlainMax<T> plain_max(const PoolShape& s, const std::vector<T>& x) {
-  PlainMax<T> result{std::vector<T>(output_size(s), -std::numeric_limits<T>::infinity()),
+  PlainMax<T> result{std::vector<T>(output_size(s), T(-std::numeric_limits<float>::infinity())),
                      std::vector<std::uint8_t>(output_size(s)), std::vector<std::size_t>(output_size(s))};
   visit_windows(s, [&](std::size_t output, std::size_t input, int place) {
     if (x[input] > result.y[output]) {
@@ -89,6 +90,11 @@ PlainMax<T> plain_max(const PoolShape& s, const std::vector<T>& x) {
 }
 
 class PoolTest : public ::testing::TestWithParam<PoolShape> {};
+
+template <class T>
+void expect_near(T found, double expected, std::size_t i) {
+  EXPECT_NEAR(found, expected, 4 * tolerance<T> + storage_rounding<T> * std::abs(expected)) << i;
+}
 
 template <class T>
 void check_max(const PoolShape& s) {
@@ -115,8 +121,8 @@ void check_max(const PoolShape& s) {
   const auto dx = to_host(overwritten);
   const auto sum = to_host(added);
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    ASSERT_NEAR(dx[i], expected[i], 4 * tolerance<T>) << i;
-    ASSERT_NEAR(sum[i], before[i] + expected[i], 4 * tolerance<T>) << i;
+    expect_near(dx[i], expected[i], i);
+    expect_near(sum[i], before[i] + expected[i], i);
   }
 }
 
@@ -144,21 +150,23 @@ void check_avg(const PoolShape& s) {
   const auto found = to_host(y);
   const auto dx = to_host(overwritten);
   const auto sum = to_host(added);
-  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected_y[i], 4 * tolerance<T>) << i;
+  for (std::size_t i = 0; i < found.size(); ++i) expect_near(found[i], expected_y[i], i);
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    ASSERT_NEAR(dx[i], expected_dx[i], 4 * tolerance<T>) << i;
-    ASSERT_NEAR(sum[i], before[i] + expected_dx[i], 4 * tolerance<T>) << i;
+    expect_near(dx[i], expected_dx[i], i);
+    expect_near(sum[i], before[i] + expected_dx[i], i);
   }
 }
 
 TEST_P(PoolTest, MaxAgreesWithAPlainLoop) {
   check_max<float>(GetParam());
   check_max<double>(GetParam());
+  check_max<CoreBf16>(GetParam());
 }
 
 TEST_P(PoolTest, AvgAgreesWithAPlainLoop) {
   check_avg<float>(GetParam());
   check_avg<double>(GetParam());
+  check_avg<CoreBf16>(GetParam());
 }
 
 /// sum(weights * y) for y of max or average pooling.
@@ -255,21 +263,28 @@ TEST(PoolEdgeTest, TheFirstOfEqualValuesWins) {
   }
 }
 
-TEST(PoolEdgeTest, NotANumberWins) {
+template <class T>
+void check_not_a_number() {
   const ExecutionSpace exec;
+  constexpr int channels = 21;  // packs and a remainder
   for (const int window : {2, 3}) {
     for (int place = 0; place < window * window; ++place) {
-      const PoolShape s = Case{1, window, window, 1, window, window, window, window, 0, 0};
-      auto x = noise<float>(input_size(s), 9);
-      x[place] = std::numeric_limits<float>::quiet_NaN();
-      const Buffer<float> y("y", 1);
-      const Buffer<std::uint8_t> which("which", 1);
-      max_pool_forward<float>(exec, s, to_device(x), false, y, which);
+      const PoolShape s = Case{1, window, window, channels, window, window, window, window, 0, 0};
+      auto x = noise<T>(input_size(s), 9);
+      std::fill_n(x.begin() + place * channels, channels, T(std::nanf("")));
+      const Buffer<T> y("y", channels);
+      const Buffer<std::uint8_t> which("which", channels);
+      max_pool_forward<T>(exec, s, to_device(x), false, y, which);
       exec.fence();
-      EXPECT_TRUE(std::isnan(to_host(y)[0]));
-      EXPECT_EQ(to_host(which)[0], place);
+      for (const T value : to_host(y)) EXPECT_TRUE(std::isnan(value));
+      EXPECT_EQ(to_host(which), std::vector<std::uint8_t>(channels, place));
     }
   }
+}
+
+TEST(PoolEdgeTest, NotANumberWins) {
+  check_not_a_number<float>();
+  check_not_a_number<CoreBf16>();
 }
 
 TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {

@@ -75,7 +75,7 @@ struct Batch {
 void expect_same(const NetworkConfig& config, const Shape& input, int classes) {
   SCOPED_TRACE(config.name);
   constexpr int batch = 3;
-  Network fused(config, input, classes, batch), plain(config, input, classes, batch, false);
+  Network fused(config, input, classes, batch), plain(config, input, classes, batch, Precision::full, false);
   const Replica a = fused.make_replica(3), b = plain.make_replica(3);
   ASSERT_EQ(to_host(a.parameters), to_host(b.parameters));
   const Batch images(batch, input);

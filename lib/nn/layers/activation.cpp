@@ -5,26 +5,27 @@
 namespace halograd {
 namespace {
 
-class ActivationLayer : public Layer {
+class ActivationLayer : public LayerOf<ActivationLayer> {
  public:
   ActivationLayer(const Shape& shape, Activation function, double slope)
       : shape_(shape), function_(function), slope_(slope), from_output_(differentiates_output(function)) {}
   [[nodiscard]] Shape output_shape() const override { return shape_; }
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = !from_output_;
     needs.backward_reads_output = from_output_;
     needs.in_place = from_output_;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    activation_forward<float>(exec, function_, slope_, call.inputs[0], call.output);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    activation_forward<T>(exec, function_, slope_, call.x<T>(0), call.y<T>());
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    activation_backward<float>(exec, function_, slope_,
-                               from_output_ ? Vector<const float>(call.output) : call.inputs[0], call.output_gradient,
-                               call.input_gradients[0], call.accumulate[0]);
+    activation_backward<T>(exec, function_, slope_, from_output_ ? Vector<const T>(call.y<T>()) : call.x<T>(0),
+                           call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 
  private:

@@ -6,7 +6,7 @@
 namespace halograd {
 namespace {
 
-class BatchNorm : public Layer {
+class BatchNorm : public LayerOf<BatchNorm> {
  public:
   BatchNorm(const Shape& shape, double epsilon, double momentum, const Epilogue& epilogue)
       : shape_(shape), epsilon_(epsilon), momentum_(momentum), epilogue_(epilogue) {}
@@ -18,7 +18,7 @@ class BatchNorm : public Layer {
   [[nodiscard]] std::vector<TensorSpec> statistics() const override {
     return {{"running_mean", {shape_.channels}, {}}, {"running_var", {shape_.channels}, {1, 0}}};
   }
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.mask = Mask::sum;
     needs.in_place = epilogue_.add;  // what is added passes the gradient on as it is
@@ -27,55 +27,57 @@ class BatchNorm : public Layer {
     needs.workspace_bytes = sizeof(double) * batch_norm_workspace(rows(largest_batch), shape_.channels);
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
     const Vector<const float>&scale = call.parameters[0], &shift = call.parameters[1];
     const Vector<float>&mean = call.statistics[0], &var = call.statistics[1];
-    const Vector<const float> addend = epilogue_.add ? call.inputs[1] : Vector<const float>();
+    const Vector<const T> addend = epilogue_.add ? call.x<T>(1) : Vector<const T>();
     if (call.training) {
-      batch_norm_forward_training<float>(exec, {.rows = rows(call.batch),
-                                                .channels = shape_.channels,
-                                                .x = call.inputs[0],
-                                                .scale = scale,
-                                                .shift = shift,
-                                                .epsilon = epsilon_,
-                                                .momentum = momentum_,
-                                                .running_mean = mean,
-                                                .running_var = var,
-                                                .saved_mean = saved(call, 0),
-                                                .saved_inverse_std = saved(call, 1),
-                                                .addend = addend,
-                                                .relu = epilogue_.relu,
-                                                .y = call.output,
-                                                .workspace = workspace(call)});
+      batch_norm_forward_training<T>(exec, {.rows = rows(call.batch),
+                                            .channels = shape_.channels,
+                                            .x = call.x<T>(0),
+                                            .scale = scale,
+                                            .shift = shift,
+                                            .epsilon = epsilon_,
+                                            .momentum = momentum_,
+                                            .running_mean = mean,
+                                            .running_var = var,
+                                            .saved_mean = saved(call, 0),
+                                            .saved_inverse_std = saved(call, 1),
+                                            .addend = addend,
+                                            .relu = epilogue_.relu,
+                                            .y = call.y<T>(),
+                                            .workspace = workspace(call)});
     } else {
-      batch_norm_forward_inference<float>(exec, {.rows = rows(call.batch),
-                                                 .channels = shape_.channels,
-                                                 .x = call.inputs[0],
-                                                 .scale = scale,
-                                                 .shift = shift,
-                                                 .epsilon = epsilon_,
-                                                 .running_mean = mean,
-                                                 .running_var = var,
-                                                 .addend = addend,
-                                                 .relu = epilogue_.relu,
-                                                 .y = call.output});
+      batch_norm_forward_inference<T>(exec, {.rows = rows(call.batch),
+                                             .channels = shape_.channels,
+                                             .x = call.x<T>(0),
+                                             .scale = scale,
+                                             .shift = shift,
+                                             .epsilon = epsilon_,
+                                             .running_mean = mean,
+                                             .running_var = var,
+                                             .addend = addend,
+                                             .relu = epilogue_.relu,
+                                             .y = call.y<T>()});
     }
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    batch_norm_backward<float>(exec, {.rows = rows(call.batch),
-                                      .channels = shape_.channels,
-                                      .x = call.inputs[0],
-                                      .dy = call.output_gradient,
-                                      .scale = call.parameters[0],
-                                      .saved_mean = saved(call, 0),
-                                      .saved_inverse_std = saved(call, 1),
-                                      .dx = call.input_gradients[0],
-                                      .dscale = call.parameter_gradients[0],
-                                      .dshift = call.parameter_gradients[1],
-                                      .accumulate = call.accumulate[0],
-                                      .mask = call.mask,
-                                      .workspace = workspace(call)});
-    if (epilogue_.add) pass_gradient(exec, call, 1);
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    batch_norm_backward<T>(exec, {.rows = rows(call.batch),
+                                  .channels = shape_.channels,
+                                  .x = call.x<T>(0),
+                                  .dy = call.dy<T>(),
+                                  .scale = call.parameters[0],
+                                  .saved_mean = saved(call, 0),
+                                  .saved_inverse_std = saved(call, 1),
+                                  .dx = call.dx<T>(0),
+                                  .dscale = call.parameter_gradients[0],
+                                  .dshift = call.parameter_gradients[1],
+                                  .accumulate = call.accumulate[0],
+                                  .mask = call.mask,
+                                  .workspace = workspace(call)});
+    if (epilogue_.add) pass_gradient<T>(exec, call, 1);
   }
 
  private:

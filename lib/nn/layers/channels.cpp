@@ -9,7 +9,7 @@ namespace halograd {
 namespace {
 
 /// The channels of all inputs, one after the other.
-class Concat : public Layer {
+class Concat : public LayerOf<Concat> {
  public:
   explicit Concat(const std::vector<Shape>& inputs) : shape_(inputs[0]) {
     shape_.channels = 0;
@@ -20,23 +20,24 @@ class Concat : public Layer {
     }
   }
   [[nodiscard]] Shape output_shape() const override { return shape_; }
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
     for (std::size_t i = 0; i < count_.size(); ++i) {
-      copy_channels<float>(exec, call.batch * shape_.pixels(), {count_[i], 0, count_[i]}, call.inputs[i],
-                           {shape_.channels, first_[i], count_[i]}, call.output, false);
+      copy_channels<T>(exec, call.batch * shape_.pixels(), {count_[i], 0, count_[i]}, call.x<T>(i),
+                       {shape_.channels, first_[i], count_[i]}, call.y<T>(), false);
     }
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     for (std::size_t i = 0; i < count_.size(); ++i) {
       if (call.input_gradients[i].size() == 0) continue;
-      copy_channels<float>(exec, call.batch * shape_.pixels(), {shape_.channels, first_[i], count_[i]},
-                           call.output_gradient, {count_[i], 0, count_[i]}, call.input_gradients[i],
-                           call.accumulate[i]);
+      copy_channels<T>(exec, call.batch * shape_.pixels(), {shape_.channels, first_[i], count_[i]}, call.dy<T>(),
+                       {count_[i], 0, count_[i]}, call.dx<T>(i), call.accumulate[i]);
     }
   }
 
@@ -45,7 +46,7 @@ class Concat : public Layer {
   std::vector<int> first_, count_;  ///< of each input's channels
 };
 
-class UpsampleLayer : public Layer {
+class UpsampleLayer : public LayerOf<UpsampleLayer> {
  public:
   UpsampleLayer(const Shape& input, const std::array<int, 3>& factor) : input_(input), factor_(factor) {}
   [[nodiscard]] Shape output_shape() const override {
@@ -53,18 +54,19 @@ class UpsampleLayer : public Layer {
             input_.channels,
             input_.dimensions};
   }
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    upsample_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.output);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    upsample_forward<T>(exec, with_batch(call.batch), call.x<T>(0), call.y<T>());
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    upsample_backward<float>(exec, with_batch(call.batch), call.output_gradient, call.input_gradients[0],
-                             call.accumulate[0]);
+    upsample_backward<T>(exec, with_batch(call.batch), call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 
  private:

@@ -8,7 +8,7 @@ namespace halograd {
 namespace {
 
 /// Convolutions, and dense layers as convolutions of one pixel.
-class Conv : public Layer {
+class Conv : public LayerOf<Conv> {
  public:
   /// `dimensions` of the input; 0: a dense layer.
   Conv(const ConvShape& shape, int dimensions, bool bias, bool relu)
@@ -25,31 +25,33 @@ class Conv : public Layer {
     if (bias_) specs.push_back({"bias", {shape_.filters}, {}});
     return specs;
   }
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
     LayerNeeds needs;
     needs.mask = Mask::sum;
-    needs.workspace_bytes = conv_workspace<float>(shape_.with_batch(largest_batch));
+    needs.workspace_bytes = with_value_type(
+        type, [&](auto value) { return conv_workspace<decltype(value)>(shape_.with_batch(largest_batch)); });
     return needs;
   }
   [[nodiscard]] double forward_flops() const override {
     return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    conv_forward<float>(exec, shape_of(call), call.inputs[0], call.parameters[0],
-                        bias_ ? call.parameters[1] : Vector<const float>(), relu_, call.output, call.workspace);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    conv_forward<T>(exec, shape_of(call), call.x<T>(0), call.parameters[0],
+                    bias_ ? call.parameters[1] : Vector<const float>(), relu_, call.y<T>(), call.workspace);
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     const ConvShape shape = shape_of(call);
     {
       const Region region("weights");
-      conv_backward_weights<float>(exec, shape, call.inputs[0], call.output_gradient, call.parameter_gradients[0],
-                                   bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
+      conv_backward_weights<T>(exec, shape, call.x<T>(0), call.dy<T>(), call.parameter_gradients[0],
+                               bias_ ? call.parameter_gradients[1] : Vector<float>(), call.workspace);
     }
     if (call.input_gradients[0].size() == 0) return;
     const Region region("data");
-    conv_backward_data<float>(exec, shape, call.output_gradient, call.parameters[0],
-                              call.mask ? call.inputs[0] : Vector<const float>(), call.input_gradients[0],
-                              call.accumulate[0], call.workspace);
+    conv_backward_data<T>(exec, shape, call.dy<T>(), call.parameters[0], call.mask ? call.x<T>(0) : Vector<const T>(),
+                          call.dx<T>(0), call.accumulate[0], call.workspace);
   }
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 /// Transposed convolution: the data gradient of the convolution that leads from its output to its input. `shape_` is
 /// that convolution's, so channels are this layer's outputs and filters its inputs.
-class ConvTranspose : public Layer {
+class ConvTranspose : public LayerOf<ConvTranspose> {
  public:
   ConvTranspose(const ConvShape& shape, int dimensions, bool bias)
       : shape_(shape), dimensions_(dimensions), bias_(bias) {}
@@ -28,43 +28,46 @@ class ConvTranspose : public Layer {
     if (bias_) specs.push_back({"bias", {shape_.channels}, {}});
     return specs;
   }
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
     const ConvShape shape = shape_.with_batch(largest_batch);
     LayerNeeds needs;
-    needs.workspace_bytes = own_workspace(shape) + sizeof(float) * static_cast<std::size_t>(shape.out_pixels()) *
-                                                       static_cast<std::size_t>(shape.filters);
+    const auto inputs = static_cast<std::size_t>(shape.out_pixels()) * static_cast<std::size_t>(shape.filters);
+    needs.workspace_bytes = with_value_type(
+        type, [&](auto value) { return own_workspace<decltype(value)>(shape) + sizeof(value) * inputs; });
     return needs;
   }
   [[nodiscard]] double forward_flops() const override {
     return 2.0 * static_cast<double>(shape_.with_batch(1).out_pixels()) * static_cast<double>(shape_.weights());
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
     const ConvShape shape = shape_of(call);
-    if (bias_) broadcast_channels<float>(exec, shape.in_pixels(), shape.channels, call.parameters[1], call.output);
-    conv_backward_data<float>(exec, shape, call.inputs[0], call.parameters[0], {}, call.output, bias_, call.workspace);
+    if (bias_) broadcast_channels<T>(exec, shape.in_pixels(), shape.channels, call.parameters[1], call.y<T>());
+    conv_backward_data<T>(exec, shape, call.x<T>(0), call.parameters[0], {}, call.y<T>(), bias_, call.workspace);
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     const ConvShape shape = shape_of(call);
-    conv_backward_weights<float>(exec, shape, call.output_gradient, call.inputs[0], call.parameter_gradients[0], {},
-                                 call.workspace);
+    conv_backward_weights<T>(exec, shape, call.dy<T>(), call.x<T>(0), call.parameter_gradients[0], {}, call.workspace);
     if (bias_) {
-      sum_channels<float>(exec, shape.in_pixels(), shape.channels, call.output_gradient, call.parameter_gradients[1],
-                          values_at<double>(call.workspace, 0, call.workspace.size() / sizeof(double)));
+      sum_channels<T>(exec, shape.in_pixels(), shape.channels, call.dy<T>(), call.parameter_gradients[1],
+                      values_at<double>(call.workspace, 0, call.workspace.size() / sizeof(double)));
     }
     if (call.input_gradients[0].size() == 0) return;
     // A convolution overwrites: what another layer's gradient waits for is added by way of the workspace.
-    const auto values = call.input_gradients[0].size();
-    const Vector<float> fresh =
-        call.accumulate[0] ? values_at<float>(call.workspace, own_workspace(shape), values) : call.input_gradients[0];
-    conv_forward<float>(exec, shape, call.output_gradient, call.parameters[0], {}, false, fresh, call.workspace);
-    if (call.accumulate[0]) copy_gradient<float>(exec, fresh, call.input_gradients[0], true);
+    const auto values = call.dx<T>(0).size();
+    const Vector<T> fresh =
+        call.accumulate[0] ? values_at<T>(call.workspace, own_workspace<T>(shape), values) : call.dx<T>(0);
+    conv_forward<T>(exec, shape, call.dy<T>(), call.parameters[0], {}, false, fresh, call.workspace);
+    if (call.accumulate[0]) copy_gradient<T>(exec, fresh, call.dx<T>(0), true);
   }
 
  private:
   /// Bytes for the kernels; a second input gradient may lie behind them.
+  template <class T>
   [[nodiscard]] static std::size_t own_workspace(const ConvShape& shape) {
-    const std::size_t bytes = std::max(conv_workspace<float>(shape),
-                                       sizeof(double) * sum_channels_workspace(shape.in_pixels(), shape.channels));
+    const std::size_t bytes =
+        std::max(conv_workspace<T>(shape), sizeof(double) * sum_channels_workspace(shape.in_pixels(), shape.channels));
     return (bytes + 63) / 64 * 64;
   }
 

@@ -9,11 +9,12 @@ namespace halograd {
 namespace {
 
 /// Layers whose output has the values of its input one by one, so that it may take the input's place.
-class Elementwise : public Layer {
+template <class Derived>
+class Elementwise : public LayerOf<Derived> {
  public:
   explicit Elementwise(const Shape& shape) : shape_(shape) {}
   [[nodiscard]] Shape output_shape() const override { return shape_; }
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     needs.in_place = true;
@@ -24,60 +25,69 @@ class Elementwise : public Layer {
   Shape shape_;
 };
 
-class Relu : public Elementwise {
+class Relu : public Elementwise<Relu> {
  public:
-  using Elementwise::Elementwise;
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
-    LayerNeeds needs = Elementwise::needs(largest_batch);
+  using Elementwise<Relu>::Elementwise;
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
+    LayerNeeds needs = Elementwise::needs(largest_batch, type);
     needs.backward_reads_output = true;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    relu_forward<float>(exec, call.inputs[0], call.output);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    relu_forward<T>(exec, call.x<T>(0), call.y<T>());
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    relu_backward<float>(exec, call.output, call.output_gradient, call.input_gradients[0], call.accumulate[0]);
+    relu_backward<T>(exec, call.y<T>(), call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 };
 
-class Add : public Elementwise {
+class Add : public Elementwise<Add> {
  public:
-  using Elementwise::Elementwise;
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    add_forward<float>(exec, call.inputs[0], call.inputs[1], call.output);
+  using Elementwise<Add>::Elementwise;
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    add_forward<T>(exec, call.x<T>(0), call.x<T>(1), call.y<T>());
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    pass_gradient(exec, call, 0);
-    pass_gradient(exec, call, 1);
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    pass_gradient<T>(exec, call, 0);
+    pass_gradient<T>(exec, call, 1);
   }
 };
 
 /// Also serves for what changes only the shape.
-class Flatten : public Elementwise {
+class Flatten : public Elementwise<Flatten> {
  public:
-  using Elementwise::Elementwise;
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    if (call.output.data() != call.inputs[0].data()) copy_gradient<float>(exec, call.inputs[0], call.output, false);
+  using Elementwise<Flatten>::Elementwise;
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    if (call.output.data() != call.inputs[0].data()) copy_gradient<T>(exec, call.x<T>(0), call.y<T>(), false);
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override { pass_gradient(exec, call, 0); }
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    pass_gradient<T>(exec, call, 0);
+  }
 };
 
-class Dropout : public Elementwise {
+class Dropout : public Elementwise<Dropout> {
  public:
   Dropout(const Shape& shape, double probability) : Elementwise(shape), probability_(probability) {}
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
-    LayerNeeds needs = Elementwise::needs(largest_batch);
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
+    LayerNeeds needs = Elementwise::needs(largest_batch, type);
     needs.random = true;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    dropout<float>(exec, call.inputs[0], call.output, call.training ? probability_ : 0, call.random_key, false);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    dropout<T>(exec, call.x<T>(0), call.y<T>(), call.training ? probability_ : 0, call.random_key, false);
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    dropout<float>(exec, call.output_gradient, call.input_gradients[0], probability_, call.random_key,
-                   call.accumulate[0]);
+    dropout<T>(exec, call.dy<T>(), call.dx<T>(0), probability_, call.random_key, call.accumulate[0]);
   }
 
  private:
@@ -85,12 +95,6 @@ class Dropout : public Elementwise {
 };
 
 }  // namespace
-
-void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input) {
-  const Vector<float>& to = call.input_gradients[input];
-  if (to.size() == 0 || to.data() == call.output_gradient.data()) return;
-  copy_gradient<float>(exec, call.output_gradient, to, call.accumulate[input]);
-}
 
 std::unique_ptr<Layer> make_relu(const LayerConfig& /*config*/, const std::vector<Shape>& inputs,
                                  const Epilogue& /*epilogue*/) {

@@ -7,7 +7,7 @@ namespace halograd {
 namespace {
 
 /// Group normalisation, and layer normalisation as one group a pixel.
-class GroupNorm : public Layer {
+class GroupNorm : public LayerOf<GroupNorm> {
  public:
   /// `pixel_alone`: each pixel is a sample of its own.
   GroupNorm(const Shape& shape, int groups, bool pixel_alone, double epsilon)
@@ -17,36 +17,38 @@ class GroupNorm : public Layer {
   [[nodiscard]] std::vector<TensorSpec> parameters() const override {
     return {{"scale", {shape_.channels}, {1, 0}}, {"shift", {shape_.channels}, {}}};
   }
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType /*type*/) const override {
     const GroupNormShape shape = with_batch(largest_batch);
     LayerNeeds needs;
     needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape.statistics());
     needs.workspace_bytes = sizeof(double) * group_norm_workspace(shape);
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    group_norm_forward<float>(exec, {.shape = with_batch(call.batch),
-                                     .x = call.inputs[0],
-                                     .scale = call.parameters[0],
-                                     .shift = call.parameters[1],
-                                     .epsilon = epsilon_,
-                                     .saved_mean = saved(call, 0),
-                                     .saved_inverse_std = saved(call, 1),
-                                     .y = call.output,
-                                     .workspace = workspace(call)});
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    group_norm_forward<T>(exec, {.shape = with_batch(call.batch),
+                                 .x = call.x<T>(0),
+                                 .scale = call.parameters[0],
+                                 .shift = call.parameters[1],
+                                 .epsilon = epsilon_,
+                                 .saved_mean = saved(call, 0),
+                                 .saved_inverse_std = saved(call, 1),
+                                 .y = call.y<T>(),
+                                 .workspace = workspace(call)});
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
-    group_norm_backward<float>(exec, {.shape = with_batch(call.batch),
-                                      .x = call.inputs[0],
-                                      .dy = call.output_gradient,
-                                      .scale = call.parameters[0],
-                                      .saved_mean = saved(call, 0),
-                                      .saved_inverse_std = saved(call, 1),
-                                      .dx = call.input_gradients[0],
-                                      .dscale = call.parameter_gradients[0],
-                                      .dshift = call.parameter_gradients[1],
-                                      .accumulate = call.accumulate[0],
-                                      .workspace = workspace(call)});
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    group_norm_backward<T>(exec, {.shape = with_batch(call.batch),
+                                  .x = call.x<T>(0),
+                                  .dy = call.dy<T>(),
+                                  .scale = call.parameters[0],
+                                  .saved_mean = saved(call, 0),
+                                  .saved_inverse_std = saved(call, 1),
+                                  .dx = call.dx<T>(0),
+                                  .dscale = call.parameter_gradients[0],
+                                  .dshift = call.parameter_gradients[1],
+                                  .accumulate = call.accumulate[0],
+                                  .workspace = workspace(call)});
   }
 
  private:

@@ -4,13 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "kernels/elementwise.hpp"
 #include "nn/layer.hpp"
 
 /// What several layers need. Their factories are declared beside the table of types (layer_types.cpp).
 namespace halograd {
 
 /// dy to the gradient of an input whose values the output takes over one by one; nothing where they share a place.
-void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input);
+template <class T>
+void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_t input) {
+  const Vector<T> to = call.dx<T>(input);
+  if (to.size() == 0 || to.data() == call.dy<T>().data()) return;
+  copy_gradient<T>(exec, call.dy<T>(), to, call.accumulate[input]);
+}
 
 /// What a key says of the axes D, H, W of an input: one number stands for all axes that the input has, `otherwise` for
 /// those that it does not have. Throws Error where there are more or fewer.

@@ -8,7 +8,8 @@
 namespace halograd {
 namespace {
 
-class Pool : public Layer {
+template <class Derived>
+class Pool : public LayerOf<Derived> {
  public:
   Pool(const PoolShape& shape, int dimensions) : shape_(shape), dimensions_(dimensions) {}
   [[nodiscard]] Shape output_shape() const override { return {shape_.out_extent(), shape_.channels, dimensions_}; }
@@ -24,46 +25,48 @@ class Pool : public Layer {
   int dimensions_;
 };
 
-class MaxPool : public Pool {
+class MaxPool : public Pool<MaxPool> {
  public:
-  using Pool::Pool;
-  [[nodiscard]] LayerNeeds needs(int largest_batch) const override {
+  using Pool<MaxPool>::Pool;
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     if (shape_.taps() <= max_pool_mask_places) needs.mask = Mask::own;
     needs.saved_bytes = static_cast<std::size_t>(output_shape().values() * largest_batch);
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    max_pool_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.mask, call.output, which(call));
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    max_pool_forward<T>(exec, with_batch(call.batch), call.x<T>(0), call.mask, call.y<T>(), which(call));
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    max_pool_backward<float>(exec, with_batch(call.batch), call.output_gradient, which(call), call.input_gradients[0],
-                             call.accumulate[0]);
+    max_pool_backward<T>(exec, with_batch(call.batch), call.dy<T>(), which(call), call.dx<T>(0), call.accumulate[0]);
   }
 
  private:
-  static Vector<std::uint8_t> which(const LayerCall& call) {
-    return values_at<std::uint8_t>(call.saved, 0, call.output.size());
+  [[nodiscard]] Vector<std::uint8_t> which(const LayerCall& call) const {
+    return values_at<std::uint8_t>(call.saved, 0, static_cast<std::size_t>(output_shape().values() * call.batch));
   }
 };
 
-class AvgPool : public Pool {
+class AvgPool : public Pool<AvgPool> {
  public:
-  using Pool::Pool;
-  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/) const override {
+  using Pool<AvgPool>::Pool;
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     return needs;
   }
-  void forward(const ExecutionSpace& exec, const LayerCall& call) override {
-    avg_pool_forward<float>(exec, with_batch(call.batch), call.inputs[0], call.output);
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    avg_pool_forward<T>(exec, with_batch(call.batch), call.x<T>(0), call.y<T>());
   }
-  void backward(const ExecutionSpace& exec, const LayerCall& call) override {
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    avg_pool_backward<float>(exec, with_batch(call.batch), call.output_gradient, call.input_gradients[0],
-                             call.accumulate[0]);
+    avg_pool_backward<T>(exec, with_batch(call.batch), call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 };
 
