@@ -6,11 +6,11 @@
 
 namespace halograd {
 
-/// A value as bfloat16 stores it: for memory alone, its arithmetic is that of the floats that it converts to.
-class bfloat16 {
+/// A value as the format bfloat16 has it: for memory alone, its arithmetic is that of the floats that it converts to.
+class Bfloat16 {
  public:
-  bfloat16() = default;
-  KOKKOS_FORCEINLINE_FUNCTION bfloat16(float value) : bits_(bf16_of(value)) {}  // NOLINT(google-explicit-constructor)
+  Bfloat16() = default;
+  KOKKOS_FORCEINLINE_FUNCTION Bfloat16(float value) : bits_(bf16_of(value)) {}  // NOLINT(google-explicit-constructor)
   KOKKOS_FORCEINLINE_FUNCTION operator float() const {                          // NOLINT(google-explicit-constructor)
     return float_of_bf16(bits_);
   }
@@ -18,11 +18,11 @@ class bfloat16 {
  private:
   std::uint16_t bits_;
 };
-static_assert(std::is_trivial_v<bfloat16> && sizeof(bfloat16) == 2);
+static_assert(std::is_trivial_v<Bfloat16> && sizeof(Bfloat16) == 2);
 
 /// What a kernel computes in whose values are stored as T; also the type of the weights and statistics beside them.
 template <class T>
-using Wide = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+using Wide = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
 
 }  // namespace halograd
 
@@ -30,5 +30,5 @@ using Wide = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define HALOGRAD_INSTANTIATE_BF16(instantiate)
 #else
-#define HALOGRAD_INSTANTIATE_BF16(instantiate) instantiate(bfloat16)
+#define HALOGRAD_INSTANTIATE_BF16(instantiate) instantiate(Bfloat16)
 #endif

@@ -37,7 +37,7 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if constexpr (!runs_on_host) {
     return device::conv_workspace<T>(shape);
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
     return std::max(host::bf16::conv_workspace(shape), host::widened::conv_workspace(shape));
   } else {
     const std::size_t bytes = host::conv_workspace<T>(shape);
@@ -61,7 +61,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_forward(exec, shape, x, weights, bias, relu, y);
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
     if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
       host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
     } else {
@@ -81,7 +81,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
     if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
       host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
                                 accumulate, workspace.data());
@@ -101,7 +101,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
+  } else if constexpr (std::is_same_v<T, Bfloat16>) {
     if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
       host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
                                    workspace.data());

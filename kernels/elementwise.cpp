@@ -164,7 +164,7 @@ HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #define HALOGRAD_INSTANTIATE_CONVERSIONS(T)                                                      \
   template void convert_values<float, T>(const ExecutionSpace&, Vector<const float>, Vector<T>); \
   template void convert_values<T, float>(const ExecutionSpace&, Vector<const T>, Vector<float>);
-HALOGRAD_INSTANTIATE_CONVERSIONS(bfloat16)
+HALOGRAD_INSTANTIATE_CONVERSIONS(Bfloat16)
 #undef HALOGRAD_INSTANTIATE_CONVERSIONS
 
 }  // namespace halograd

@@ -13,7 +13,8 @@ long count_non_finite(const ExecutionSpace& exec, Vector<const T> values) {
       KOKKOS_LAMBDA(const long begin, const long end)->double {
         int count = 0;
         for (long i = begin; i < end; ++i) {
-          const Wide<T> rest = from[i] - from[i];  // 0, or NaN of an infinity or a NaN
+          const Wide<T> value = from[i];
+          const Wide<T> rest = value - value;  // NOLINT(misc-redundant-expression): NaN of an infinity or a NaN
           count += rest == 0 ? 0 : 1;
         }
         return count;

@@ -64,9 +64,9 @@ KOKKOS_FORCEINLINE_FUNCTION void resize_lanes(const From& from, To& to) {
   to = __builtin_convertvector(from, To);
 }
 
-/// Floats from and to where they are stored as bfloat16, their upper halves.
+/// Floats from and to where they are stored as Bfloat16, their upper halves.
 template <class Floats>
-KOKKOS_FORCEINLINE_FUNCTION void load_pack(const bfloat16* from, Floats& to) {
+KOKKOS_FORCEINLINE_FUNCTION void load_pack(const Bfloat16* from, Floats& to) {
   if constexpr (std::is_arithmetic_v<Floats>) {
     to = *from;
   } else {
@@ -80,7 +80,7 @@ KOKKOS_FORCEINLINE_FUNCTION void load_pack(const bfloat16* from, Floats& to) {
 }
 
 template <class Floats>
-KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Floats& from, bfloat16* to) {
+KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Floats& from, Bfloat16* to) {
   if constexpr (std::is_arithmetic_v<Floats>) {
     *to = from;
   } else {

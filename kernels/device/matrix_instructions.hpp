@@ -46,7 +46,7 @@ struct Tf32 {
   KOKKOS_FUNCTION static float product(float a, float b) { return a * b; }
 };
 
-/// Floats rounded to bfloat16 (7 bits of fraction): words are two of them, the first one in the lower half.
+/// Floats rounded to Bfloat16 (7 bits of fraction): words are two of them, the first one in the lower half.
 struct Bf16 {
   using Word = std::uint32_t;
   static constexpr int values_in_word = 2;

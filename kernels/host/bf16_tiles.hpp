@@ -22,11 +22,11 @@ inline void load_row(const float* from, Row& to) {
 inline void round_row(const float* from, std::uint16_t* to) {
   Row row;
   load_row(from, row);
-  store_pack(row, reinterpret_cast<bfloat16*>(to));
+  store_pack(row, reinterpret_cast<Bfloat16*>(to));
 }
 
 /// Sixteen stored values as floats.
-inline void widen_row(const bfloat16* from, Row& to) {
+inline void widen_row(const Bfloat16* from, Row& to) {
   load_pack(from, to);
 }
 
@@ -46,7 +46,7 @@ inline void pair_rows(const void* first, const void* second, std::uint32_t* to) 
 inline void round_row(const float* from, std::uint16_t* to) {
   for (int i = 0; i < tile_width; ++i) to[i] = bf16_of(from[i]);
 }
-inline void widen_row(const bfloat16* from, Row& to) {
+inline void widen_row(const Bfloat16* from, Row& to) {
   for (int i = 0; i < tile_width; ++i) to[i] = from[i];
 }
 inline void pair_rows(const void* first, const void* second, std::uint32_t* to) {

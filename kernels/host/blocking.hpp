@@ -49,6 +49,7 @@ class Scratch {
   template <class T>
   T* take(long count) {
     T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): pieces may hold pointers
     used_ += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
     return piece;
   }

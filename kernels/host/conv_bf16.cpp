@@ -42,15 +42,15 @@ struct Reads {
 
 /// Where sums go as stored values, rounded once, and what follows them first (target.hpp).
 struct StoredTarget {
-  bfloat16* out;
-  const bfloat16* relu_output;
+  Bfloat16* out;
+  const Bfloat16* relu_output;
   bool accumulate;
   bool relu;
 
   /// Sixteen sums and as many terms, of which the first `count` are stored at out + at.
   template <bool add, bool mask>
   void store(const float* sums, const float* bias, long at, int count) const {
-    bfloat16 copies[2][tile_width];
+    Bfloat16 copies[2][tile_width];
     Row row, before;
     load_row(sums, row);
     load_row(bias, before);
@@ -70,7 +70,7 @@ struct StoredTarget {
     if (count >= tile_width) {
       std::memcpy(out + at, rounded, sizeof(rounded));
     } else {
-      std::memcpy(out + at, rounded, sizeof(bfloat16) * static_cast<std::size_t>(count));
+      std::memcpy(out + at, rounded, sizeof(Bfloat16) * static_cast<std::size_t>(count));
     }
   }
   /// Calls write(store) with the store that this target needs: asked once, not for every row.
@@ -98,7 +98,7 @@ struct BlockProduct {
   bool transposed;
   int channels;  ///< of a position that is read
   int columns;
-  const bfloat16* in;
+  const Bfloat16* in;
   const float* weights;
   StoredTarget target;
 };
@@ -253,7 +253,7 @@ void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const Ou
         const long from = ((static_cast<long>(block.image + n) * image[0] + plane) * image[1] + row) * image[2];
         std::fill_n(slab, begin * channels, std::uint16_t{0});
         std::memcpy(slab + begin * channels, product.in + (from + first + begin) * channels,
-                    sizeof(bfloat16) * static_cast<std::size_t>((end - begin) * channels));
+                    sizeof(Bfloat16) * static_cast<std::size_t>((end - begin) * channels));
         std::fill(slab + end * channels, slab + width * channels, std::uint16_t{0});
       }
     }
@@ -400,8 +400,8 @@ std::size_t conv_workspace(const ConvShape& shape) {
   return std::max(scratch.used() + most, weights_workspace(shape));
 }
 
-void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* x, const float* weights,
-             const float* bias, bool relu, bfloat16* y, std::byte* workspace) {
+void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* x, const float* weights,
+             const float* bias, bool relu, Bfloat16* y, std::byte* workspace) {
   Scratch pieces(workspace);
   const TapMap map = TapMap::forward(shape, pieces.take<Tap>(shape.taps()));
   const Reads reads(shape, false, {});
@@ -411,8 +411,8 @@ void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const b
                 bias, shape.extent, workspace + pieces.used());
 }
 
-void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* dy, const float* weights,
-                   const bfloat16* relu_output, bfloat16* dx, bool accumulate, std::byte* workspace) {
+void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* dy, const float* weights,
+                   const Bfloat16* relu_output, Bfloat16* dx, bool accumulate, std::byte* workspace) {
   Scratch pieces(workspace);
   Tap* const taps = pieces.take<Tap>(shape.taps());
   const StoredTarget target{dx, relu_output, accumulate, false};

@@ -18,11 +18,11 @@ const Unit* unit_for(const ConvShape& shape, ConvPass pass);
 std::size_t conv_workspace(const ConvShape& shape);
 
 /// As in conv.hpp, for shapes of one group.
-void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* x, const float* weights,
-             const float* bias, bool relu, bfloat16* y, std::byte* workspace);
-void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* dy, const float* weights,
-                   const bfloat16* relu_output, bfloat16* dx, bool accumulate, std::byte* workspace);
-void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* x, const bfloat16* dy,
+void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* x, const float* weights,
+             const float* bias, bool relu, Bfloat16* y, std::byte* workspace);
+void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* dy, const float* weights,
+                   const Bfloat16* relu_output, Bfloat16* dx, bool accumulate, std::byte* workspace);
+void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* x, const Bfloat16* dy,
                       float* dweights, float* dbias, std::byte* workspace);
 std::size_t weights_workspace(const ConvShape& shape);  ///< of the weight gradient alone
 

@@ -55,8 +55,8 @@ struct GradientScratch {
   bool padded;     ///< (channels, filters) are more than those of the weights
   float* sums;     ///< (parts, values)
   float* bias;     ///< (parts, filters)
-  bfloat16* zeros;
-  const bfloat16** sources;  ///< a task's (positions)
+  Bfloat16* zeros;
+  const Bfloat16** sources;  ///< a task's (positions)
   std::uint16_t* left;       ///< a task's (channels_at_once, positions): positions along the depth
   std::uint16_t* right;      ///< a task's dy, (filters, steps)
   long* begins;
@@ -74,8 +74,8 @@ struct GradientScratch {
     if (positions % 512 == 0) positions += tile_depth;  // lines a power of two apart share a few sets of the cache
     sums = scratch.take<float>(in_place() ? 0 : parts * values);
     bias = scratch.take<float>(parts * filters);
-    zeros = scratch.take<bfloat16>(std::max(channels, filters));
-    sources = scratch.take<const bfloat16*>(concurrency() * positions);
+    zeros = scratch.take<Bfloat16>(std::max(channels, filters));
+    sources = scratch.take<const Bfloat16*>(concurrency() * positions);
     left = scratch.take<std::uint16_t>(concurrency() * channels_at_once * positions);
     right = scratch.take<std::uint16_t>(concurrency() * filters * steps * tile_depth);
     begins = scratch.take<long>(concurrency() * steps);
@@ -89,7 +89,7 @@ struct GradientScratch {
 class WeightGradient {
  public:
   WeightGradient(const ConvShape& shape, const Shifts& shifts, const OutputBlocks& blocks,
-                 const GradientScratch& scratch, const bfloat16* x, const bfloat16* dy, float* sums)
+                 const GradientScratch& scratch, const Bfloat16* x, const Bfloat16* dy, float* sums)
       : shape_(shape), shifts_(shifts), blocks_(blocks), scratch_(scratch), x_(x), dy_(dy), sums_(sums) {}
 
   /// Channels [first, last) of the gradient of one part of the blocks, and its bias.
@@ -108,7 +108,7 @@ class WeightGradient {
       for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
         const PhaseTaps taps = list_taps(phase, task);
         if (taps.count == 0) return;
-        const bfloat16** const sources = scratch_.sources + task * scratch_.positions;
+        const Bfloat16** const sources = scratch_.sources + task * scratch_.positions;
         list_sources(block, phase, sources);
         std::uint16_t* const left = scratch_.left + task * channels_at_once * scratch_.positions;
         for (long channel = first; channel < last; channel += channels_at_once) {
@@ -132,7 +132,7 @@ class WeightGradient {
   /// dy at the strips' positions, zero where there is no output; added to bias, where that is not null.
   void pack_right(const Strips<tile_depth>& strips, float* bias, std::uint16_t* right) const {
     const long filters = shape_.filters;
-    bfloat16 copies[2][tile_width];
+    Bfloat16 copies[2][tile_width];
     for (long block = 0; block < scratch_.filters / tile_width; ++block) {
       const long filter = block * tile_width;
       Row sums{}, values;
@@ -140,13 +140,13 @@ class WeightGradient {
         const long* const out = strips.out + static_cast<long>(step) * tile_depth;
         auto* const tile = reinterpret_cast<std::uint32_t*>(right + (block * strips.count + step) * tile_values);
         for (int p = 0; p < tile_depth; p += 2) {
-          const bfloat16* rows[2];
+          const Bfloat16* rows[2];
           for (int i = 0; i < 2; ++i) {
             rows[i] = out[p + i] < 0 ? scratch_.zeros
                                      : readable_row(dy_ + out[p + i] * filters + filter, filters - filter, copies[i]);
           }
           pair_rows(rows[0], rows[1], tile + p / 2 * tile_width);
-          for (const bfloat16* const row : rows) {
+          for (const Bfloat16* const row : rows) {
             widen_row(row, values);
             sums += values;
           }
@@ -160,14 +160,14 @@ class WeightGradient {
   }
 
   /// Where each position of one phase of the input is, or zeros.
-  void list_sources(const OutputBlock& block, const ConvShape::Spatial& phase, const bfloat16** sources) const {
+  void list_sources(const OutputBlock& block, const ConvShape::Spatial& phase, const Bfloat16** sources) const {
     const int extents[3] = {blocks_.extent(0, blocks_.planes), blocks_.extent(1, blocks_.rows),
                             blocks_.extent(2, blocks_.count[2])};
     const int first[3] = {block.plane, block.row, 0};
     const auto coordinate = [&](int axis, int i) {
       return (first[axis] + i + shifts_.lowest[axis]) * shape_.stride[axis] + phase[axis];
     };
-    const bfloat16** to = sources;
+    const Bfloat16** to = sources;
     for (int n = 0; n < block.images; ++n) {
       for (int i = 0; i < extents[0]; ++i) {
         for (int j = 0; j < extents[1]; ++j) {
@@ -186,15 +186,15 @@ class WeightGradient {
   }
 
   /// Channels [first, last) of the sources, positions along a line.
-  void pack_left(const bfloat16* const* sources, long first, long last, std::uint16_t* left) const {
-    bfloat16 copies[2][tile_width];
+  void pack_left(const Bfloat16* const* sources, long first, long last, std::uint16_t* left) const {
+    Bfloat16 copies[2][tile_width];
     std::uint32_t tile[tile_values / 2], mirrored[tile_values / 2];
     for (long channel = first; channel < last; channel += tile_width, left += tile_width * scratch_.positions) {
       for (long position = 0; position < scratch_.positions; position += tile_depth) {
         for (int p = 0; p < tile_depth; p += 2) {
-          const bfloat16* rows[2];
+          const Bfloat16* rows[2];
           for (int i = 0; i < 2; ++i) {
-            const bfloat16* const source = sources[position + p + i];
+            const Bfloat16* const source = sources[position + p + i];
             rows[i] = source == nullptr ? scratch_.zeros
                                         : readable_row(source + channel, shape_.channels - channel, copies[i]);
           }
@@ -258,8 +258,8 @@ class WeightGradient {
   const Shifts& shifts_;
   const OutputBlocks& blocks_;
   const GradientScratch& scratch_;
-  const bfloat16* x_;
-  const bfloat16* dy_;
+  const Bfloat16* x_;
+  const Bfloat16* dy_;
   float* sums_;
 };
 
@@ -271,13 +271,13 @@ std::size_t weights_workspace(const ConvShape& shape) {
   return scratch.used();
 }
 
-void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const bfloat16* x, const bfloat16* dy,
+void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* x, const Bfloat16* dy,
                       float* dweights, float* dbias, std::byte* workspace) {
   const Shifts shifts(shape);
   const OutputBlocks blocks = blocks_of(shape, shifts);
   Scratch pieces(workspace);
   const GradientScratch scratch(pieces, shape, blocks);
-  std::fill_n(scratch.zeros, std::max(scratch.channels, scratch.filters), bfloat16(0.0F));
+  std::fill_n(scratch.zeros, std::max(scratch.channels, scratch.filters), Bfloat16(0.0F));
   float* const sums = scratch.in_place() ? dweights : scratch.sums;
   const WeightGradient gradient(shape, shifts, blocks, scratch, x, dy, sums);
   const long groups = (scratch.channels + channels_at_once - 1) / channels_at_once;

@@ -52,15 +52,15 @@ void for_some_images(const ConvShape& shape, const Body& body) {
   }
 }
 
-Vector<const float> widen(const ExecutionSpace& exec, const Vector<const bfloat16>& from, long first,
+Vector<const float> widen(const ExecutionSpace& exec, const Vector<const Bfloat16>& from, long first,
                           const Vector<float>& to, long count) {
   const Vector<float> result = slice(to, 0, static_cast<std::size_t>(count));
-  convert_values<bfloat16, float>(exec, slice(from, static_cast<std::size_t>(first), result.size()), result);
+  convert_values<Bfloat16, float>(exec, slice(from, static_cast<std::size_t>(first), result.size()), result);
   return result;
 }
 
-void narrow(const ExecutionSpace& exec, const Vector<const float>& from, const Vector<bfloat16>& to, long first) {
-  convert_values<float, bfloat16>(exec, from, slice(to, static_cast<std::size_t>(first), from.size()));
+void narrow(const ExecutionSpace& exec, const Vector<const float>& from, const Vector<Bfloat16>& to, long first) {
+  convert_values<float, Bfloat16>(exec, from, slice(to, static_cast<std::size_t>(first), from.size()));
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ std::size_t conv_workspace(const ConvShape& shape) {
   return Widened(shape).bytes;
 }
 
-void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> x, Vector<const float> weights,
-             Vector<const float> bias, bool relu, Vector<bfloat16> y, Vector<std::byte> workspace) {
+void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x, Vector<const float> weights,
+             Vector<const float> bias, bool relu, Vector<Bfloat16> y, Vector<std::byte> workspace) {
   const Widened floats(shape, workspace);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {
     const long inputs = some.batch * image_inputs(shape), outputs = some.batch * image_outputs(shape);
@@ -81,8 +81,8 @@ void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bf
   });
 }
 
-void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> dy,
-                   Vector<const float> weights, Vector<const bfloat16> relu_output, Vector<bfloat16> dx,
+void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> dy,
+                   Vector<const float> weights, Vector<const Bfloat16> relu_output, Vector<Bfloat16> dx,
                    bool accumulate, Vector<std::byte> workspace) {
   const Widened floats(shape, workspace);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {
@@ -97,8 +97,8 @@ void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<co
   });
 }
 
-void backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> x,
-                      Vector<const bfloat16> dy, Vector<float> dweights, Vector<float> dbias,
+void backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x,
+                      Vector<const Bfloat16> dy, Vector<float> dweights, Vector<float> dbias,
                       Vector<std::byte> workspace) {
   const Widened floats(shape, workspace);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {

@@ -10,13 +10,13 @@ namespace halograd::host::widened {
 std::size_t conv_workspace(const ConvShape& shape);
 
 /// As in conv.hpp.
-void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> x, Vector<const float> weights,
-             Vector<const float> bias, bool relu, Vector<bfloat16> y, Vector<std::byte> workspace);
-void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> dy,
-                   Vector<const float> weights, Vector<const bfloat16> relu_output, Vector<bfloat16> dx,
+void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x, Vector<const float> weights,
+             Vector<const float> bias, bool relu, Vector<Bfloat16> y, Vector<std::byte> workspace);
+void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> dy,
+                   Vector<const float> weights, Vector<const Bfloat16> relu_output, Vector<Bfloat16> dx,
                    bool accumulate, Vector<std::byte> workspace);
-void backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const bfloat16> x,
-                      Vector<const bfloat16> dy, Vector<float> dweights, Vector<float> dbias,
+void backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x,
+                      Vector<const Bfloat16> dy, Vector<float> dweights, Vector<float> dbias,
                       Vector<std::byte> workspace);
 
 }  // namespace halograd::host::widened

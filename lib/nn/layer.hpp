@@ -40,7 +40,7 @@ enum class ValueType { float32, bf16 };
 template <class Body>
 decltype(auto) with_value_type(ValueType type, const Body& body) {
   if constexpr (runs_on_host) {
-    if (type == ValueType::bf16) return body(bfloat16());
+    if (type == ValueType::bf16) return body(Bfloat16());
   }
   return body(float());
 }

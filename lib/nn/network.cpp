@@ -277,7 +277,7 @@ void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   batch_ = batches_.load(exec, batch);
   if (type_ == ValueType::float32) return;
   if constexpr (runs_on_host) {
-    convert_values<float, bfloat16>(exec, batch_.images, values_of<bfloat16>(value(0, batch.size)));
+    convert_values<float, Bfloat16>(exec, batch_.images, values_of<Bfloat16>(value(0, batch.size)));
   }
 }
 
@@ -347,7 +347,7 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
   if constexpr (runs_on_host) {
     if (type_ == ValueType::bf16) {
       floats = gradients = values_at<float>(workspace_, 0, value_count(last, batch));
-      convert_values<bfloat16, float>(exec, values_of<bfloat16>(stored), floats);
+      convert_values<Bfloat16, float>(exec, values_of<Bfloat16>(stored), floats);
     }
   }
   const long rows = batch * target_.labels_per_image;
@@ -361,7 +361,7 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
       .launch({exec, outputs, target_.target_values > 0, batch_.targets, target_.loss.label_smoothing, loss_});
   if constexpr (runs_on_host) {
     if (type_ == ValueType::bf16 && with_gradient) {
-      convert_values<float, bfloat16>(exec, gradients, values_of<bfloat16>(stored_gradient));
+      convert_values<float, Bfloat16>(exec, gradients, values_of<Bfloat16>(stored_gradient));
     }
   }
 }

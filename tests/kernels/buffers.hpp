@@ -37,7 +37,7 @@ std::vector<T> noise(std::size_t length, std::uint64_t seed, double low = -1, do
 }
 
 /// bf16 where kernels store it, on cores; elsewhere float, whose cases then run twice.
-using CoreBf16 = std::conditional_t<runs_on_host, bfloat16, float>;
+using CoreBf16 = std::conditional_t<runs_on_host, Bfloat16, float>;
 
 /// Rounding errors that a few operations in Wide<T> leave, relative to values near one.
 template <class T>
@@ -45,6 +45,6 @@ constexpr double tolerance = std::is_same_v<Wide<T>, float> ? 2e-6 : 1e-13;
 
 /// What storing a result as T adds to them, relative to the result.
 template <class T>
-constexpr double storage_rounding = std::is_same_v<T, bfloat16> ? 0x1p-8 : 0;
+constexpr double storage_rounding = std::is_same_v<T, Bfloat16> ? 0x1p-8 : 0;
 
 }  // namespace halograd

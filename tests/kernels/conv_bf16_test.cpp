@@ -27,7 +27,7 @@ std::vector<T> as(const std::vector<double>& values) {
 }
 
 /// Stored once, after sums in float whose error is below `tolerance` of the largest value.
-void expect_stored(const std::vector<double>& expected, const std::vector<bfloat16>& found, double tolerance,
+void expect_stored(const std::vector<double>& expected, const std::vector<Bfloat16>& found, double tolerance,
                    const char* what) {
   ASSERT_EQ(expected.size(), found.size()) << what;
   double largest = 0;
@@ -54,7 +54,7 @@ std::vector<Way> ways(const ConvShape& shape) {
 struct Passes {
   ConvShape shape;
   Reference rounded;  ///< of what is stored, and of weights that are rounded as well
-  std::vector<bfloat16> x, dy, y, dx;
+  std::vector<Bfloat16> x, dy, y, dx;
   std::vector<float> weights, bias, dweights, dbias;
   std::vector<std::byte> workspace;
   std::byte* scratch;
@@ -63,15 +63,15 @@ struct Passes {
   Passes(const ConvShape& s, unsigned seed)
       : shape(s),
         rounded(s, seed),
-        x(as<bfloat16>(rounded.x)),
-        dy(as<bfloat16>(rounded.dy)),
+        x(as<Bfloat16>(rounded.x)),
+        dy(as<Bfloat16>(rounded.dy)),
         y(dy.size()),
         dx(x.size()),
         weights(as<float>(rounded.weights)),
         bias(as<float>(rounded.bias)),
         dweights(weights.size()),
         dbias(bias.size()),
-        workspace(conv_workspace<bfloat16>(s) + 64),
+        workspace(conv_workspace<Bfloat16>(s) + 64),
         scratch(workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64) % 64) {}
 
   void forward(Way way, bool relu) {
@@ -86,7 +86,7 @@ struct Passes {
       host::bf16::backward_data(exec, *way, shape, dy.data(), weights.data(), mask ? x.data() : nullptr, dx.data(),
                                 accumulate, scratch);
     } else {
-      host::widened::backward_data(exec, shape, all(dy), all(weights), mask ? all(x) : Vector<bfloat16>(), all(dx),
+      host::widened::backward_data(exec, shape, all(dy), all(weights), mask ? all(x) : Vector<Bfloat16>(), all(dx),
                                    accumulate, bytes());
     }
   }
@@ -193,8 +193,8 @@ TEST(ConvBf16, HasTheSameBitsWithAnyNumberOfThreads) {
 TEST(ConvBf16, WorkspaceServesSmallerBatches) {
   for (const ConvShape& s :
        {image(100, 32, 32, 16, 16, 3, 1, 1), image(100, 8, 8, 300, 256, 3, 2, 1), image(100, 1, 1, 40, 60, 1)}) {
-    const std::size_t enough = conv_workspace<bfloat16>(s);
-    for (int batch = 1; batch < 100; ++batch) EXPECT_LE(conv_workspace<bfloat16>(s.with_batch(batch)), enough) << batch;
+    const std::size_t enough = conv_workspace<Bfloat16>(s);
+    for (int batch = 1; batch < 100; ++batch) EXPECT_LE(conv_workspace<Bfloat16>(s.with_batch(batch)), enough) << batch;
   }
 }
 
@@ -260,7 +260,7 @@ TEST(Bf16Tiles, RoundAsDefined) {
   std::uint32_t pairs[16], stored_pairs[16];
   host::bf16::round_row(a.data(), row);
   host::bf16::round_pairs(a.data(), b.data(), pairs);
-  host::bf16::pair_rows(as<bfloat16>(first).data(), as<bfloat16>(second).data(), stored_pairs);
+  host::bf16::pair_rows(as<Bfloat16>(first).data(), as<Bfloat16>(second).data(), stored_pairs);
   for (int i = 0; i < 16; ++i) {
     EXPECT_EQ(row[i], bf16_of(a[i]));
     EXPECT_EQ(stored_pairs[i], pairs[i]);
