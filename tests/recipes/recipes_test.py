@@ -95,9 +95,10 @@ class Recipes(unittest.TestCase):
 
     def test_layer(self):
         self.add("layer", 3)
-        result = self.train(2, 'network.layer=[{type="flatten"}, {type="dense", channels=64}, {type="absolute"}, '
-                               '{type="dense", channels=10}]')
-        self.assertGreater(result["mean_model_accuracy"], 0.8)
+        for precision in ("fp32", "auto"):
+            result = self.train(2, 'network.layer=[{type="flatten"}, {type="dense", channels=64}, {type="absolute"}, '
+                                   '{type="dense", channels=10}]', f'training.precision="{precision}"', f"name={precision}")
+            self.assertGreater(result["mean_model_accuracy"], 0.8)
 
     def test_averager(self):
         self.add("averager", 2)
