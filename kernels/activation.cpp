@@ -88,8 +88,6 @@ void with_function(Activation function, double slope, const Body& body) {
 
 /// Values that a work item converts at a time, where they are not stored as it computes in.
 constexpr long block_length = 128;
-template <class T>
-constexpr bool stored_narrow = !std::is_same_v<T, Wide<T>>;
 
 /// Named types instead of lambdas: nvcc lets none stand in a generic lambda.
 template <class T, class Function>
@@ -102,7 +100,9 @@ struct ActivationForward {
     for (long i = 0; i < count; ++i) to[i] = function.value(from[i]);
   }
   KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
-    if constexpr (stored_narrow<T>) {
+    if constexpr (std::is_same_v<Wide<T>, T>) {
+      compute(x + begin, y + begin, end - begin);
+    } else {
       Wide<T> values[block_length];
       for (long at = begin; at < end; at += block_length) {
         const long count = end - at < block_length ? end - at : block_length;
@@ -110,8 +110,6 @@ struct ActivationForward {
         compute(values, values, count);
         copy_values(values, count, y + at);
       }
-    } else {
-      compute(x + begin, y + begin, end - begin);
     }
   }
 };
@@ -130,7 +128,9 @@ struct ActivationBackward {
     }
   }
   KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
-    if constexpr (stored_narrow<T>) {
+    if constexpr (std::is_same_v<Wide<T>, T>) {
+      compute(known + begin, dy + begin, dx + begin, end - begin);
+    } else {
       Wide<T> values[block_length], from[block_length], to[block_length];
       for (long at = begin; at < end; at += block_length) {
         const long count = end - at < block_length ? end - at : block_length;
@@ -140,8 +140,6 @@ struct ActivationBackward {
         compute(values, from, to, count);
         copy_values(to, count, dx + at);
       }
-    } else {
-      compute(known + begin, dy + begin, dx + begin, end - begin);
     }
   }
 };

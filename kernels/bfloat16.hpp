@@ -7,6 +7,7 @@
 namespace halograd {
 
 /// A value as the format bfloat16 has it: for memory alone, its arithmetic is that of the floats that it converts to.
+/// Loops copy it by way of Wide<T>: g++ leaves copies of a class scalar.
 class Bfloat16 {
  public:
   Bfloat16() = default;

@@ -34,8 +34,8 @@ struct ConvShape : WindowGeometry {
   [[nodiscard]] long weights() const { return static_cast<long>(taps()) * (channels / groups) * filters; }
 };
 
-/// Bytes of scratch that the three passes of a convolution need at most. Values of type T are, on cores, also Bfloat16:
-/// sums are then in float and rounded as they are stored, weights rounded as they are read.
+/// Bytes of scratch that the three passes of a convolution need at most. On cores T may also be Bfloat16: sums are then
+/// floats, rounded once as they are stored, and weights are floats, rounded where AMX multiplies.
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape);
 

@@ -5,6 +5,7 @@
 #include "kernels/bfloat16.hpp"
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
+#include "kernels/pack.hpp"
 #include "kernels/random.hpp"
 
 namespace halograd {
@@ -142,12 +143,7 @@ void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To>
   To* to = y.data();
   for_each_chunk(
       exec, "halograd::convert_values", static_cast<long>(y.extent(0)),
-      KOKKOS_LAMBDA(const long begin, const long end) {
-        HALOGRAD_IVDEP
-        for (long i = begin; i < end; ++i) {
-          to[i] = from[i];
-        }
-      });
+      KOKKOS_LAMBDA(const long begin, const long end) { copy_values(from + begin, end - begin, to + begin); });
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                             \

@@ -22,7 +22,7 @@ KOKKOS_INLINE_FUNCTION float float_of(std::uint32_t bits) {
   return both.number;
 }
 
-/// The upper half of a float (Bfloat16: 7 bits of fraction), rounded to nearest, ties to even; a NaN stays one. `bits`
+/// The upper half of a float (bfloat16: 7 bits of fraction), rounded to nearest, ties to even; a NaN stays one. `bits`
 /// are a float's or a vector of them.
 template <class Bits>
 KOKKOS_FORCEINLINE_FUNCTION void round_to_bf16(Bits& bits) {

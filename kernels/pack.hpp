@@ -111,7 +111,7 @@ KOKKOS_FORCEINLINE_FUNCTION void convert_pack(const From& from, To& to) {
 // By reference: a vector passed by value has another ABI on each vector unit.
 template <class T, class Value>
 KOKKOS_FORCEINLINE_FUNCTION void load_pack(const T* from, Value& to) {
-  if constexpr (std::is_same_v<T, Value>) {
+  if constexpr (std::is_arithmetic_v<Value>) {
     to = *from;
   } else {
     std::memcpy(&to, from, sizeof(Value));
@@ -120,7 +120,7 @@ KOKKOS_FORCEINLINE_FUNCTION void load_pack(const T* from, Value& to) {
 
 template <class T, class Value>
 KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Value& from, T* to) {
-  if constexpr (std::is_same_v<T, Value>) {
+  if constexpr (std::is_arithmetic_v<Value>) {
     *to = from;
   } else {
     std::memcpy(to, &from, sizeof(Value));

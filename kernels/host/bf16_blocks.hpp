@@ -57,7 +57,7 @@ struct OutputBlocks {
     return {image, std::min(images, batch - image), plane, std::min(planes, count[0] - plane),
             row,   std::min(rows, count[1] - row)};
   }
-  /// Of an output's reads, from the first of a whole block on.
+  /// Where an output reads first, counted from the first position that a whole block reads.
   [[nodiscard]] long position(int plane, int row, int column) const {
     return (static_cast<long>(plane) * extent(1, rows) + row) * extent(2, count[2]) + column;
   }

@@ -275,8 +275,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
   batch_ = batches_.load(exec, batch);
-  if (type_ == ValueType::float32) return;
-  if constexpr (runs_on_host) {
+  if (type_ == ValueType::bf16) {
     convert_values<float, Bfloat16>(exec, batch_.images, values_of<Bfloat16>(value(0, batch.size)));
   }
 }
@@ -344,11 +343,9 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
   const int last = static_cast<int>(nodes_.size());
   const Vector<std::byte> stored = value(last, batch), stored_gradient = gradient(last, batch);
   Vector<float> floats = values_of<float>(stored), gradients = values_of<float>(stored_gradient);
-  if constexpr (runs_on_host) {
-    if (type_ == ValueType::bf16) {
-      floats = gradients = values_at<float>(workspace_, 0, value_count(last, batch));
-      convert_values<Bfloat16, float>(exec, values_of<Bfloat16>(stored), floats);
-    }
+  if (type_ == ValueType::bf16) {
+    floats = gradients = values_at<float>(workspace_, 0, value_count(last, batch));
+    convert_values<Bfloat16, float>(exec, values_of<Bfloat16>(stored), floats);
   }
   const long rows = batch * target_.labels_per_image;
   const LossBatch<float> outputs{.rows = rows,
@@ -359,10 +356,8 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
                                  .gradient = with_gradient ? gradients : Vector<float>()};
   loss_named(target_.loss.name)
       .launch({exec, outputs, target_.target_values > 0, batch_.targets, target_.loss.label_smoothing, loss_});
-  if constexpr (runs_on_host) {
-    if (type_ == ValueType::bf16 && with_gradient) {
-      convert_values<float, Bfloat16>(exec, gradients, values_of<Bfloat16>(stored_gradient));
-    }
+  if (type_ == ValueType::bf16 && with_gradient) {
+    convert_values<float, Bfloat16>(exec, gradients, values_of<Bfloat16>(stored_gradient));
   }
 }
 
