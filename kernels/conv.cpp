@@ -7,7 +7,6 @@
 #include "kernels/error.hpp"
 #include "kernels/host/conv.hpp"
 #include "kernels/host/conv_bf16.hpp"
-#include "kernels/host/conv_widened.hpp"
 #include "kernels/host/winograd.hpp"
 
 namespace halograd {
@@ -37,11 +36,11 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if constexpr (!runs_on_host) {
     return device::conv_workspace<T>(shape);
-  } else if constexpr (std::is_same_v<T, Bfloat16>) {
-    return std::max(host::bf16::conv_workspace(shape), host::widened::conv_workspace(shape));
   } else {
-    const std::size_t bytes = host::conv_workspace<T>(shape);
-    return host::winograd_applies(shape) ? std::max(bytes, host::winograd_workspace<T>(shape)) : bytes;
+    std::size_t bytes = host::conv_workspace<T>(shape);
+    if (host::winograd_applies(shape)) bytes = std::max(bytes, host::winograd_workspace<T>(shape));
+    if constexpr (std::is_same_v<T, Bfloat16>) bytes = std::max(bytes, host::bf16::conv_workspace(shape));
+    return bytes;
   }
 }
 
@@ -61,13 +60,13 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_forward(exec, shape, x, weights, bias, relu, y);
-  } else if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
-      host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
-    } else {
-      host::widened::forward(exec, shape, x, weights, bias, relu, y, workspace);
-    }
   } else {
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
+        return host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
+                                   workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::forward);
     const auto pass = winograd ? host::winograd_forward<T> : host::conv_forward<T>;
     pass(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), workspace.data());
@@ -81,14 +80,13 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
-  } else if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
-      host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
-                                accumulate, workspace.data());
-    } else {
-      host::widened::backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
-    }
   } else {
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
+        return host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
+                                         accumulate, workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::data);
     const auto pass = winograd ? host::winograd_backward_data<T> : host::conv_backward_data<T>;
     pass(exec, shape, dy.data(), weights.data(), relu_output.data(), dx.data(), accumulate, workspace.data());
@@ -101,14 +99,13 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
     device::conv_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  } else if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
-      host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
-                                   workspace.data());
-    } else {
-      host::widened::backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-    }
   } else {
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
+        return host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
+                                            workspace.data());
+      }
+    }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::weights);
     const auto pass = winograd ? host::winograd_backward_weights<T> : host::conv_backward_weights<T>;
     pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), workspace.data());

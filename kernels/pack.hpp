@@ -60,6 +60,12 @@ KOKKOS_FORCEINLINE_FUNCTION void resize_lanes(const From& from, To& to) {
     to = reinterpret_cast<To>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(from)));
     return;
   }
+#if defined(__AVX512VL__)
+  if constexpr (sizeof(From) == 32 && sizeof(To) == 16) {
+    to = reinterpret_cast<To>(_mm256_maskz_cvtepi32_epi16(0xff, reinterpret_cast<__m256i>(from)));
+    return;
+  }
+#endif
 #endif
   to = __builtin_convertvector(from, To);
 }

@@ -191,17 +191,19 @@ void multiply_by_tiles(const Product& p) {
 const std::vector<Unit>& units() {
   static const std::vector<Unit> units{
 #ifdef HALOGRAD_BF16_INSTRUCTIONS
-      {"AMX", may_use_tiles, true, configure_tiles, multiply_by_tiles, release_tiles},
-      {"AVX512_BF16", has_dot_products, false, nothing, multiply_by_dot_products, nothing},
+      {"AMX", may_use_tiles, 12, configure_tiles, multiply_by_tiles, release_tiles},
+      // Intel's cores have them at less than the speed of floats.
+      {"AVX512_BF16", has_dot_products, __builtin_cpu_is("amd") != 0 ? 2 : 0, nothing, multiply_by_dot_products,
+       nothing},
 #endif
-      {"plain", always, false, nothing, multiply_plainly, nothing}};
+      {"plain", always, 0, nothing, multiply_plainly, nothing}};
   return units;
 }
 
 const Unit* fast_unit() {
   static const Unit* const unit = [] {
     const auto found =
-        std::find_if(units().begin(), units().end(), [](const Unit& each) { return each.fast && each.present(); });
+        std::find_if(units().begin(), units().end(), [](const Unit& each) { return each.speed > 1 && each.present(); });
     return found == units().end() ? nullptr : &*found;
   }();
   return unit;

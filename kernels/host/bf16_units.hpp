@@ -33,7 +33,7 @@ struct Product {
 struct Unit {
   const char* name;
   bool (*present)();  ///< in this CPU, and allowed to this process
-  bool fast;          ///< faster than floats in whole layers (docs/measurements/kernels.md)
+  int speed;          ///< multiply-adds for each of floats, where it is present (docs/measurements/kernels.md)
   void (*begin)();    ///< before a thread's products
   void (*multiply)(const Product& product);
   void (*end)();
@@ -41,7 +41,7 @@ struct Unit {
 
 /// All of them, the fastest first; the last is plain code, which every CPU runs.
 const std::vector<Unit>& units();
-/// The first that is present and fast, or null.
+/// The first that is present and faster than floats, or null.
 const Unit* fast_unit();
 
 /// A unit in use by a thread.

@@ -2,16 +2,11 @@
 
 #include "kernels/host/blocking.hpp"
 #include "kernels/host/direct.hpp"
+#include "kernels/pack.hpp"
 
 /// Chooses among the direct convolutions, and turns some shapes into others that suit them better.
 namespace halograd::host {
 namespace {
-
-/// Few channels and padding: the taps of a row are one stretch of memory only where none is outside the image, so the
-/// images are copied with their padding around them.
-bool pads_images(const ConvShape& shape) {
-  return shape.channels <= 4 && shape.groups == 1 && shape.padding != ConvShape::Spatial{0, 0, 0};
-}
 
 ConvShape with_padded_images(ConvShape shape) {
   for (int axis = 0; axis < 3; ++axis) shape.extent[axis] += 2 * shape.padding[axis];
@@ -19,8 +14,18 @@ ConvShape with_padded_images(ConvShape shape) {
   return shape;
 }
 
+/// Few channels and padding: the taps of a row are one stretch of memory only where none is outside the image, so the
+/// images are copied with their padding around them.
+bool pads_images(const ConvShape& shape) {
+  return shape.channels <= 4 && shape.groups == 1 && shape.padding != ConvShape::Spatial{0, 0, 0};
+}
+/// Whether images of values stored as bf16 are copied so, with padding or without, and widened on the way.
+bool widens_images(const ConvShape& shape) {
+  return shape.channels <= 4 && is_narrow(with_padded_images(shape));
+}
+
 template <class T>
-void pad_images(const Exec& exec, const ConvShape& shape, const T* x, T* padded) {
+void pad_images(const Exec& exec, const ConvShape& shape, const T* x, Wide<T>* padded) {
   const ConvShape to = with_padded_images(shape);
   const long rows = static_cast<long>(shape.batch) * to.extent[0] * to.extent[1];
   const long row = static_cast<long>(shape.extent[2]) * shape.channels;
@@ -32,15 +37,15 @@ void pad_images(const Exec& exec, const ConvShape& shape, const T* x, T* padded)
       const long h = r % to.extent[1] - shape.padding[1];
       const long d = r / to.extent[1] % to.extent[0] - shape.padding[0];
       const long n = r / to.extent[1] / to.extent[0];
-      T* at = padded + r * (row + 2 * edge);
+      Wide<T>* at = padded + r * (row + 2 * edge);
       if (h < 0 || h >= shape.extent[1] || d < 0 || d >= shape.extent[0]) {
-        std::fill(at, at + row + 2 * edge, T(0));
+        std::fill(at, at + row + 2 * edge, Wide<T>(0));
         continue;
       }
       const T* const from = x + ((n * shape.extent[0] + d) * shape.extent[1] + h) * row;
-      at = std::fill_n(at, edge, T(0));
-      at = std::copy(from, from + row, at);
-      std::fill_n(at, edge, T(0));
+      std::fill_n(at, edge, Wide<T>(0));
+      copy_values(from, row, at + edge);
+      std::fill_n(at + edge + row, edge, Wide<T>(0));
     }
   });
 }
@@ -89,8 +94,8 @@ void store_transposed(const Exec& exec, const ConvShape& shape, const T* from, c
 }
 
 template <class T>
-T* take_padded(Scratch& scratch, const ConvShape& shape) {
-  return scratch.take<T>(with_padded_images(shape).in_pixels() * shape.channels);
+Wide<T>* take_padded(Scratch& scratch, const ConvShape& shape) {
+  return scratch.take<Wide<T>>(with_padded_images(shape).in_pixels() * shape.channels);
 }
 template <class T>
 T* take_transposed(Scratch& scratch, const ConvShape& shape) {
@@ -102,77 +107,112 @@ T* take_transposed(Scratch& scratch, const ConvShape& shape) {
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if (is_depthwise(shape)) return depthwise_workspace<T>(shape);
-  std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
-  if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
-  if (has_narrow_weights(shape)) bytes = std::max(bytes, narrow_weights_workspace<T>(shape));
-  if (has_strided_data(shape)) bytes = std::max(bytes, strided_workspace<T>(shape));
-  if (pads_images(shape)) {
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    if (!widens_images(shape)) return widened_workspace(shape);
     Scratch scratch(nullptr);
     take_padded<T>(scratch, shape);
-    bytes = std::max(bytes, scratch.used() + host::conv_workspace<T>(with_padded_images(shape)));
+    const ConvShape padded = with_padded_images(shape);
+    return std::max(widened_workspace(shape),
+                    scratch.used() + std::max(narrow_workspace<T>(padded), narrow_weights_workspace<T>(padded)));
+  } else {
+    std::size_t bytes = std::max(gather_workspace<T>(shape), outer_workspace<T>(shape));
+    if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
+    if (has_narrow_weights(shape)) bytes = std::max(bytes, narrow_weights_workspace<T>(shape));
+    if (has_strided_data(shape)) bytes = std::max(bytes, strided_workspace<T>(shape));
+    if (pads_images(shape)) {
+      Scratch scratch(nullptr);
+      take_padded<T>(scratch, shape);
+      bytes = std::max(bytes, scratch.used() + host::conv_workspace<T>(with_padded_images(shape)));
+    }
+    const ConvShape swappable =
+        shape.with_batch(static_cast<int>(std::min<long>(shape.batch, largest_swapped_batch(shape))));
+    if (swappable.batch > 0) {
+      Scratch scratch(nullptr);
+      take_transposed<T>(scratch, swappable);
+      bytes = std::max(bytes, scratch.used() + gather_workspace<T>(with_swapped_operands(swappable)));
+    }
+    return bytes;
   }
-  const ConvShape swappable =
-      shape.with_batch(static_cast<int>(std::min<long>(shape.batch, largest_swapped_batch(shape))));
-  if (swappable.batch > 0) {
-    Scratch scratch(nullptr);
-    take_transposed<T>(scratch, swappable);
-    bytes = std::max(bytes, scratch.used() + gather_workspace<T>(with_swapped_operands(swappable)));
-  }
-  return bytes;
 }
 
 template <class T>
-void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                  T* y, std::byte* workspace) {
+void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights, const Wide<T>* bias,
+                  bool relu, T* y, std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_forward(exec, shape, x, weights, bias, relu, y, workspace);
-  if (is_narrow(shape)) return narrow_forward(exec, shape, x, weights, bias, relu, y, workspace);
-  if (!pads_images(shape)) return gather_forward(exec, shape, x, weights, bias, relu, y, workspace);
-  Scratch scratch(workspace);
-  T* const padded = take_padded<T>(scratch, shape);
-  pad_images(exec, shape, x, padded);
-  host::conv_forward<T>(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    if (!widens_images(shape)) return widened_forward(exec, shape, x, weights, bias, relu, y, workspace);
+    Scratch scratch(workspace);
+    float* const floats = take_padded<T>(scratch, shape);
+    pad_images(exec, shape, x, floats);
+    narrow_forward<T>(exec, with_padded_images(shape), floats, weights, bias, relu, y, workspace + scratch.used());
+  } else {
+    if (is_narrow(shape)) return narrow_forward(exec, shape, x, weights, bias, relu, y, workspace);
+    if (!pads_images(shape)) return gather_forward(exec, shape, x, weights, bias, relu, y, workspace);
+    Scratch scratch(workspace);
+    T* const padded = take_padded<T>(scratch, shape);
+    pad_images(exec, shape, x, padded);
+    host::conv_forward<T>(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
+  }
 }
 
 template <class T>
-void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const T* relu_output,
-                        T* dx, bool accumulate, std::byte* workspace) {
+void conv_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
+                        const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   if (is_depthwise(shape)) {
     return depthwise_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
   }
-  if (has_strided_data(shape)) {
-    return strided_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    widened_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+  } else {
+    if (has_strided_data(shape)) {
+      return strided_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+    }
+    if (shape.batch > largest_swapped_batch(shape)) {
+      return gather_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
+    }
+    Scratch scratch(workspace);
+    T* const transposed = take_transposed<T>(scratch, shape);
+    gather_backward_data<T>(exec, with_swapped_operands(shape), weights, dy, nullptr, transposed, false,
+                            workspace + scratch.used());
+    store_transposed(exec, shape, transposed, relu_output, dx, accumulate);
   }
-  if (shape.batch > largest_swapped_batch(shape)) {
-    return gather_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
-  }
-  Scratch scratch(workspace);
-  T* const transposed = take_transposed<T>(scratch, shape);
-  gather_backward_data<T>(exec, with_swapped_operands(shape), weights, dy, nullptr, transposed, false,
-                          workspace + scratch.used());
-  store_transposed(exec, shape, transposed, relu_output, dx, accumulate);
 }
 
 template <class T>
-void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                           std::byte* workspace) {
+void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
+                           Wide<T>* dbias, std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  if (has_narrow_weights(shape)) return narrow_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  if (!pads_images(shape)) return outer_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  Scratch scratch(workspace);
-  T* const padded = take_padded<T>(scratch, shape);
-  pad_images(exec, shape, x, padded);
-  host::conv_backward_weights<T>(exec, with_padded_images(shape), padded, dy, dweights, dbias,
-                                 workspace + scratch.used());
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    const ConvShape padded = with_padded_images(shape);
+    if (!widens_images(shape) || !has_narrow_weights(padded)) {
+      return widened_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+    }
+    Scratch scratch(workspace);
+    float* const floats = take_padded<T>(scratch, shape);
+    pad_images(exec, shape, x, floats);
+    narrow_backward_weights<T>(exec, padded, floats, dy, dweights, dbias, workspace + scratch.used());
+  } else {
+    if (has_narrow_weights(shape)) return narrow_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+    if (!pads_images(shape)) return outer_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+    Scratch scratch(workspace);
+    T* const padded = take_padded<T>(scratch, shape);
+    pad_images(exec, shape, x, padded);
+    host::conv_backward_weights<T>(exec, with_padded_images(shape), padded, dy, dweights, dbias,
+                                   workspace + scratch.used());
+  }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                     \
-  template std::size_t conv_workspace<T>(const ConvShape&);                                                         \
-  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*); \
-  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool,        \
-                                      std::byte*);                                                                  \
-  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                                    \
+  template std::size_t conv_workspace<T>(const ConvShape&);                                                        \
+  template void conv_forward<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const Wide<T>*, bool, T*, \
+                                std::byte*);                                                                       \
+  template void conv_backward_data<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const T*, T*, bool, \
+                                      std::byte*);                                                                 \
+  template void conv_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, Wide<T>*, Wide<T>*,    \
+                                         std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

@@ -368,18 +368,28 @@ void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const 
 
 }  // namespace
 
-bool pays(const ConvShape& shape, ConvPass pass) {
+bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
   if (shape.groups != 1) return false;
+  constexpr int winograd_speed = 4;  // products that its tiles save, at most
+  if (unit.speed < winograd_speed && winograd_pays(shape, pass)) return false;
   // Bounds from docs/measurements/kernels.md.
-  const auto whole = [](int channels) { return channels / static_cast<double>(whole_widths(channels)); };
-  constexpr double least_whole = 0.7;
-  constexpr long fewest_pixels = 32;  // for which weights are turned over
-  if (pass == ConvPass::weights) return whole(shape.channels) * whole(shape.filters) >= least_whole;
-  return pass == ConvPass::forward || shape.out_pixels() >= fewest_pixels;
+  constexpr double least_whole = 0.7, least_depth = 0.4;  // shares of tiles that are no padding
+  constexpr long fewest_pixels = 32;                      // for which weights are rounded, and turned over
+  const bool cheap_rounding = pass == ConvPass::forward && unit.speed >= winograd_speed;
+  if (shape.out_pixels() < fewest_pixels && !cheap_rounding) return false;
+  const auto whole = [](int values, int width) {
+    return values / static_cast<double>((values + width - 1) / width * width);
+  };
+  if (pass == ConvPass::weights) {
+    return whole(shape.channels, tile_width) * whole(shape.filters, tile_width) >= least_whole;
+  }
+  const int taps = shape.dilation[2] == 1 ? shape.kernel[2] : 1;
+  return whole(taps * (pass == ConvPass::forward ? shape.channels : shape.filters), tile_depth) >= least_depth;
 }
 
 const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
-  return pays(shape, pass) ? fast_unit() : nullptr;
+  const Unit* const unit = fast_unit();
+  return unit != nullptr && pays(*unit, shape, pass) ? unit : nullptr;
 }
 
 std::size_t conv_workspace(const ConvShape& shape) {

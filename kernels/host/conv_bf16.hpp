@@ -8,10 +8,10 @@
 /// Convolutions of values stored as bf16: weights are rounded as they are packed into tiles, sums are in float.
 namespace halograd::host::bf16 {
 
-/// Whether a pass of this shape is faster so than through floats (conv_widened.hpp).
-bool pays(const ConvShape& shape, ConvPass pass);
+/// Whether a pass of this shape is faster so than with the products of floats.
+bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass);
 
-/// What a pass multiplies with; null where it goes through floats.
+/// What a pass multiplies with; null where that are floats.
 const Unit* unit_for(const ConvShape& shape, ConvPass pass);
 
 /// Bytes of scratch of the three passes, for shapes of one group; does not shrink with the batch.

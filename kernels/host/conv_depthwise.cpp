@@ -26,7 +26,7 @@ struct DepthwiseScratch {
   T* zeros;
   T* ones;  ///< what the bias reads, as if it were a tap
   const T** tables;
-  T* partial;  ///< (parts, lines, channels)
+  Wide<T>* partial;  ///< (parts, lines, channels)
   Tap* taps;
   DepthwiseScratch(Scratch& scratch, const ConvShape& shape)
       : parts(static_cast<int>(std::max<long>(
@@ -36,7 +36,7 @@ struct DepthwiseScratch {
         zeros(scratch.take<T>(shape.channels)),
         ones(scratch.take<T>(shape.channels)),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * lines * table_pixels)),
-        partial(scratch.take<T>(static_cast<long>(parts) * lines * shape.channels)),
+        partial(scratch.take<Wide<T>>(static_cast<long>(parts) * lines * shape.channels)),
         taps(scratch.take<Tap>(shape.taps())) {}
   [[nodiscard]] const T** table(int task) const { return tables + static_cast<long>(task) * lines * table_pixels; }
 };
@@ -70,8 +70,8 @@ struct DepthwisePass {
   TapMap map;
   Lattice lattice;  ///< of the pixels that are written
   const T* in;      ///< (pixels, channels)
-  const T* weights;
-  const T* bias;  ///< (channels), or null
+  const Wide<T>* weights;
+  const Wide<T>* bias;  ///< (channels), or null
   int channels;
   Target<T> target;
 };
@@ -80,8 +80,8 @@ struct DepthwisePass {
 template <int V, bool whole, class T>
 void weigh_taps(const DepthwisePass<T>& pass, const T* const* rows, int first, const long* out, int valid) {
   const TapMap& map = pass.map;
-  const T* const weights = pass.weights;
-  const T* const bias = pass.bias;
+  const Wide<T>* const weights = pass.weights;
+  const Wide<T>* const bias = pass.bias;
   const int channels = pass.channels, count = channels - first;
   Pack<T> sum[tile_pixels][V];
 #pragma GCC unroll 8
@@ -92,7 +92,7 @@ void weigh_taps(const DepthwisePass<T>& pass, const T* const* rows, int first, c
     for (auto& pixel_sums : sum) pixel_sums[v] = start;
   }
   for (int t = 0; t < map.taps(); ++t, rows += table_pixels) {
-    const T* const from = weights + static_cast<long>(map.tap(t).kernel_index) * channels + first;
+    const Wide<T>* const from = weights + static_cast<long>(map.tap(t).kernel_index) * channels + first;
     Pack<T> weight[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) weight[v] = load_channels<whole>(from + v * lanes<T>, count - v * lanes<T>);
@@ -146,7 +146,8 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
 /// sums[line][channel] (+)= the sum over pixels p of rows[line][p][channel] dy[p][channel], for some lines and V packs
 /// of channels from `first` on.
 template <int lines, int V, bool whole, class T>
-void sum_pixels(const T* const* rows, int pixels, const T* dy, int channels, int first, T* sums, bool accumulate) {
+void sum_pixels(const T* const* rows, int pixels, const T* dy, int channels, int first, Wide<T>* sums,
+                bool accumulate) {
   const int count = channels - first;
   Pack<T> sum[lines][V] = {};
   const T* gradient = dy + first;
@@ -165,7 +166,7 @@ void sum_pixels(const T* const* rows, int pixels, const T* dy, int channels, int
   }
 #pragma GCC unroll 16
   for (int t = 0; t < lines; ++t) {
-    const Target<T> target{sums, nullptr, accumulate, false};
+    const Target<Wide<T>> target{sums, nullptr, accumulate, false};
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       target.store(sum[t][v], static_cast<long>(t) * channels + first + v * lanes<T>, count - v * lanes<T>);
@@ -173,7 +174,7 @@ void sum_pixels(const T* const* rows, int pixels, const T* dy, int channels, int
   }
 }
 template <int V, bool whole, class T, int lines = most_lines>
-void sum_lines(int wanted, const T* const* rows, int pixels, const T* dy, int channels, int first, T* sums,
+void sum_lines(int wanted, const T* const* rows, int pixels, const T* dy, int channels, int first, Wide<T>* sums,
                bool accumulate) {
   if (wanted == lines) return sum_pixels<lines, V, whole>(rows, pixels, dy, channels, first, sums, accumulate);
   if constexpr (lines > 1) {
@@ -195,8 +196,8 @@ std::size_t depthwise_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                       T* y, std::byte* workspace) {
+void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights,
+                       const Wide<T>* bias, bool relu, T* y, std::byte* workspace) {
   Scratch pieces(workspace);
   const DepthwiseScratch<T> scratch(pieces, shape);
   std::fill_n(scratch.zeros, shape.channels, T(0));
@@ -211,7 +212,7 @@ void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, con
 }
 
 template <class T>
-void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                              const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   Scratch pieces(workspace);
   const DepthwiseScratch<T> scratch(pieces, shape);
@@ -229,8 +230,8 @@ void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* 
 }
 
 template <class T>
-void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights,
-                                T* dbias, std::byte* workspace) {
+void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
+                                Wide<T>* dbias, std::byte* workspace) {
   Scratch pieces(workspace);
   const DepthwiseScratch<T> scratch(pieces, shape);
   const int channels = shape.channels;
@@ -269,15 +270,17 @@ void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const 
   add_parts(exec, scratch.partial + shape.weights(), scratch.parts, part_length, channels, dbias);
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                   \
-  template std::size_t depthwise_workspace<T>(const ConvShape&);                                                  \
-  template void depthwise_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*,       \
-                                     std::byte*);                                                                 \
-  template void depthwise_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool, \
-                                           std::byte*);                                                           \
-  template void depthwise_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                                      \
+  template std::size_t depthwise_workspace<T>(const ConvShape&);                                                     \
+  template void depthwise_forward<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const Wide<T>*, bool,  \
+                                     T*, std::byte*);                                                                \
+  template void depthwise_backward_data<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const T*, T*,    \
+                                           bool, std::byte*);                                                        \
+  template void depthwise_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, Wide<T>*, Wide<T>*, \
+                                              std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

@@ -19,10 +19,10 @@ struct NarrowTile {
   const long* slot_begin;  ///< (slots): where they begin
   int depth;               ///< values of each
   long distance;           ///< values from a pixel's to the next one's
-  const T* in;             ///< of the first pixel
-  const T* weights;        ///< (slots * depth, pitch), readable for all columns of the tile
+  const Wide<T>* in;       ///< of the first pixel
+  const Wide<T>* weights;  ///< (slots * depth, pitch), readable for all columns of the tile
   long pitch;
-  const T* bias;
+  const Wide<T>* bias;
   Target<T> target;
   long at;      ///< in the target, of the first pixel
   int filters;  ///< of all blocks
@@ -32,18 +32,19 @@ struct NarrowTile {
 /// `distance`: of the pixels, where it is known; 0: the tile says.
 template <int pixels, int distance, int V, bool half, class T>
 void compute_tile(const NarrowTile<T>& tile) {
-  TileSums<T, pixels, V, half> sum;
+  using Sums = TileSums<Wide<T>, pixels, V, half>;
+  Sums sum;
   sum.start(tile.bias, 0);
   const long step = distance > 0 ? distance : tile.distance;
-  const T* b = tile.weights;
+  const Wide<T>* b = tile.weights;
   for (int slot = 0; slot < tile.slots; ++slot) {
-    const T* a = tile.in + tile.slot_begin[slot];
+    const Wide<T>* a = tile.in + tile.slot_begin[slot];
     for (int d = 0; d < tile.depth; ++d, ++a, b += tile.pitch) {
       asm("" : "+r"(a));  // or g++ keeps, on the stack, what pixels will read that the one before has read
       sum.add(b, [=](int m) { return a[m * step]; });
     }
   }
-  const TileSums<T, pixels, V, half> done = sum;  // what lambdas refer to is in memory: not the sums of the loop above
+  const Sums done = sum;  // what lambdas refer to is in memory: not the sums of the loop above
   if (tile.columns >= columns_of<T>({V, half})) {
     tile.target.store_whole([&](const auto& store_pack) {
       done.write(pixels, [&](auto pack, int m, int column) {
@@ -83,12 +84,12 @@ int tile_for(int width) {
 
 template <class T>
 struct NarrowScratch {
-  T* weights;  ///< (taps, channels, columns of all blocks)
-  T* bias;
+  Wide<T>* weights;  ///< (taps, channels, columns of all blocks)
+  Wide<T>* bias;
   long* slot_begin;
   NarrowScratch(Scratch& scratch, const ConvShape& shape, const ColumnBlocks<T>& blocks)
-      : weights(scratch.take<T>(static_cast<long>(shape.taps()) * shape.channels * blocks.padded())),
-        bias(scratch.take<T>(blocks.padded())),
+      : weights(scratch.take<Wide<T>>(static_cast<long>(shape.taps()) * shape.channels * blocks.padded())),
+        bias(scratch.take<Wide<T>>(blocks.padded())),
         slot_begin(scratch.take<long>(NarrowGeometry(shape).slots)) {}
 };
 
@@ -116,14 +117,14 @@ std::size_t narrow_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                    T* y, std::byte* workspace) {
+void narrow_forward(const Exec& exec, const ConvShape& shape, const Wide<T>* x, const Wide<T>* weights,
+                    const Wide<T>* bias, bool relu, T* y, std::byte* workspace) {
   const ColumnBlocks<T> blocks(shape.filters, narrow_packs);
   Scratch pieces(workspace);
   const NarrowScratch<T> scratch(pieces, shape, blocks);
   pad_columns(weights, static_cast<long>(shape.taps()) * shape.channels, shape.filters, blocks.padded(),
               scratch.weights);
-  std::fill_n(scratch.bias, blocks.padded(), T(0));
+  std::fill_n(scratch.bias, blocks.padded(), Wide<T>(0));
   if (bias != nullptr) std::copy(bias, bias + shape.filters, scratch.bias);
   const NarrowGeometry geometry(shape);
   for (int slot = 0; slot < geometry.slots; ++slot) scratch.slot_begin[slot] = geometry.slot_begin(slot);
@@ -141,7 +142,7 @@ void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const 
     NarrowTile<T> tile = first;
     const Share rows(geometry.rows(), task, tasks);
     for (long r = rows.begin; r < rows.end; ++r) {
-      const T* const from = x + geometry.row_begin(r);
+      const Wide<T>* const from = x + geometry.row_begin(r);
       for (int block = 0; block < blocks.count(); ++block) {
         const int column = blocks.begin(block);
         tile.weights = scratch.weights + column;
@@ -163,11 +164,13 @@ void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const 
   });
 }
 
-#define HALOGRAD_INSTANTIATE(T)                               \
-  template std::size_t narrow_workspace<T>(const ConvShape&); \
-  template void narrow_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                                        \
+  template std::size_t narrow_workspace<T>(const ConvShape&);                                                          \
+  template void narrow_forward<T>(const Exec&, const ConvShape&, const Wide<T>*, const Wide<T>*, const Wide<T>*, bool, \
+                                  T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

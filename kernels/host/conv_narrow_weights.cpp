@@ -17,31 +17,28 @@ constexpr int most_tile_rows = 12;
 /// right[p][column] is added to out[m][column].
 template <class T>
 struct NarrowGradientTile {
-  const T* const* left;   ///< (lines): where the first pixel reads
-  long left_offset;       ///< of the first row from there
-  const T* const* right;  ///< (lines): the first pixel's dy, readable for all columns of the tile
-  long right_offset;      ///< of the tile's columns from there
+  const Wide<T>* const* left;  ///< (lines): where the first pixel reads
+  long left_offset;            ///< of the first row from there
+  const T* const* right;       ///< (lines): the first pixel's dy, readable for all columns of the tile
+  long right_offset;           ///< of the tile's columns from there
   long lines, pixels;
   long distance, filters;  ///< from a pixel to the next one
-  T* out;
+  Wide<T>* out;
   long out_pitch;
 };
 
 template <int rows, int V, bool half, class T>
 void add_tile(const NarrowGradientTile<T>& tile) {
-  TileSums<T, rows, V, half> sum;
+  TileSums<Wide<T>, rows, V, half> sum;
   sum.start(tile.out, tile.out_pitch);
   for (long line = 0; line < tile.lines; ++line) {
-    const T* a = tile.left[line] + tile.left_offset;
+    const Wide<T>* a = tile.left[line] + tile.left_offset;
     const T* b = tile.right[line] + tile.right_offset;
     for (long p = 0; p < tile.pixels; ++p, a += tile.distance, b += tile.filters) {
       sum.add(b, [a](int m) { return a[m]; });
     }
   }
-  sum.write(rows, [&tile](auto pack, int m, int column) {
-    T* const to = tile.out + m * tile.out_pitch + column;
-    store_first(pack, to, static_cast<int>(sizeof(pack) / sizeof(T)));
-  });
+  sum.write(rows, [&tile](auto pack, int m, int column) { store_pack(pack, tile.out + m * tile.out_pitch + column); });
 }
 
 template <int V, bool half, class T, int rows = most_tile_rows>
@@ -65,7 +62,7 @@ void add_width(TileWidth width, int rows, const NarrowGradientTile<T>& tile) {
 
 /// Adds dy of all lines and pixels to sums (padded).
 template <class T>
-void add_columns(const NarrowGradientTile<T>& tile, int padded, T* sums) {
+void add_columns(const NarrowGradientTile<T>& tile, int padded, Wide<T>* sums) {
   constexpr int chains = 4;  // a single one would wait for each of its sums
   for (int column = 0; column < padded; column += lanes<T>) {
     Pack<T> sum[chains] = {};
@@ -100,14 +97,14 @@ long kept_rows(const ConvShape& shape) {
 template <class T>
 struct NarrowGradientScratch {
   int parts;
-  T* sums;  ///< of the parts
-  const T** left;
+  Wide<T>* sums;  ///< of the parts
+  const Wide<T>** left;
   const T** right;
   T* last_row;  ///< of dy, readable beyond its end
   NarrowGradientScratch(Scratch& scratch, const ConvShape& shape, const ColumnBlocks<T>& blocks)
       : parts(narrow_parts(shape, blocks)),
-        sums(scratch.take<T>(parts * part_values(shape, blocks.padded()))),
-        left(scratch.take<const T*>(concurrency() * kept_rows(shape))),
+        sums(scratch.take<Wide<T>>(parts * part_values(shape, blocks.padded()))),
+        left(scratch.take<const Wide<T>*>(concurrency() * kept_rows(shape))),
         right(scratch.take<const T*>(concurrency() * kept_rows(shape))),
         last_row(scratch.take<T>(static_cast<long>(shape.out_extent()[2]) * shape.filters + 2L * lanes<T>)) {}
 };
@@ -126,8 +123,8 @@ std::size_t narrow_weights_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                             std::byte* workspace) {
+void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const Wide<T>* x, const T* dy, Wide<T>* dweights,
+                             Wide<T>* dbias, std::byte* workspace) {
   const ColumnBlocks<T> blocks(shape.filters, narrow_packs);
   Scratch pieces(workspace);
   const NarrowGradientScratch<T> scratch(pieces, shape, blocks);
@@ -141,11 +138,11 @@ void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* 
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_narrow_weights", tasks, [&](int task) {
     const Share parts(scratch.parts, task, tasks);
-    const T** const left = scratch.left + task * kept_rows(shape);
+    const Wide<T>** const left = scratch.left + task * kept_rows(shape);
     const T** const right = scratch.right + task * kept_rows(shape);
     for (long part = parts.begin; part < parts.end; ++part) {
-      T* const sums = scratch.sums + part * values;
-      std::fill_n(sums, values, T(0));
+      Wide<T>* const sums = scratch.sums + part * values;
+      std::fill_n(sums, values, Wide<T>(0));
       const Share own(lines, static_cast<int>(part), scratch.parts);
       for (long first = own.begin; first < own.end; first += kept_rows(shape)) {
         const long count = std::min(kept_rows(shape), own.end - first);
@@ -177,11 +174,13 @@ void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* 
   if (dbias != nullptr) std::copy_n(scratch.sums + weight_rows * padded, shape.filters, dbias);
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                       \
-  template std::size_t narrow_weights_workspace<T>(const ConvShape&); \
-  template void narrow_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                               \
+  template std::size_t narrow_weights_workspace<T>(const ConvShape&);                                         \
+  template void narrow_backward_weights<T>(const Exec&, const ConvShape&, const Wide<T>*, const T*, Wide<T>*, \
+                                           Wide<T>*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

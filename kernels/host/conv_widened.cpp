@@ -1,9 +1,8 @@
-#include "kernels/host/conv_widened.hpp"
-
-#include "kernels/elementwise.hpp"
 #include "kernels/host/blocking.hpp"
+#include "kernels/host/direct.hpp"
+#include "kernels/pack.hpp"
 
-namespace halograd::host::widened {
+namespace halograd::host {
 namespace {
 
 long image_inputs(const ConvShape& shape) {
@@ -21,25 +20,18 @@ int images_at_once(const ConvShape& shape) {
       std::clamp<long>(values / (image_inputs(shape) + image_outputs(shape)), 1, std::max(shape.batch, 1)));
 }
 
-/// The shape of some images, and their values as floats.
-struct Widened {
-  Vector<float> inputs, relu_output, outputs, weights, bias;
-  Vector<std::byte> workspace;
-  std::size_t bytes;
-
-  explicit Widened(const ConvShape& shape, const Vector<std::byte>& memory = {}) {
-    const int images = images_at_once(shape);
-    Scratch scratch(memory.data());
-    const auto take = [&](long count) { return Vector<float>(scratch.take<float>(count), count); };
-    inputs = take(images * image_inputs(shape));
-    relu_output = take(images * image_inputs(shape));
-    outputs = take(images * image_outputs(shape));
-    weights = take(images < shape.batch ? shape.weights() : 0);
-    bias = take(images < shape.batch ? shape.filters : 0);
-    const std::size_t needed = halograd::conv_workspace<float>(shape.with_batch(images));
-    bytes = scratch.used() + needed;
-    if (memory.data() != nullptr) workspace = slice(memory, scratch.used(), needed);
-  }
+struct WidenedScratch {
+  float* inputs;
+  float* relu_output;
+  float* outputs;
+  float* weights;
+  float* bias;
+  WidenedScratch(Scratch& scratch, const ConvShape& shape)
+      : inputs(scratch.take<float>(images_at_once(shape) * image_inputs(shape))),
+        relu_output(scratch.take<float>(images_at_once(shape) * image_inputs(shape))),
+        outputs(scratch.take<float>(images_at_once(shape) * image_outputs(shape))),
+        weights(scratch.take<float>(images_at_once(shape) < shape.batch ? shape.weights() : 0)),
+        bias(scratch.take<float>(images_at_once(shape) < shape.batch ? shape.filters : 0)) {}
 };
 
 /// Calls body(shape of some images, first value of their inputs, of their outputs) for all images.
@@ -52,66 +44,70 @@ void for_some_images(const ConvShape& shape, const Body& body) {
   }
 }
 
-Vector<const float> widen(const ExecutionSpace& exec, const Vector<const Bfloat16>& from, long first,
-                          const Vector<float>& to, long count) {
-  const Vector<float> result = slice(to, 0, static_cast<std::size_t>(count));
-  convert_values<Bfloat16, float>(exec, slice(from, static_cast<std::size_t>(first), result.size()), result);
-  return result;
+template <class From, class To>
+void convert(const Exec& exec, const From* from, long count, To* to) {
+  const int tasks = concurrency();
+  parallel_tasks(exec, "halograd::conv_widened", tasks, [&](int task) {
+    const Share share(count, task, tasks);
+    copy_values(from + share.begin, share.end - share.begin, to + share.begin);
+  });
 }
 
-void narrow(const ExecutionSpace& exec, const Vector<const float>& from, const Vector<Bfloat16>& to, long first) {
-  convert_values<float, Bfloat16>(exec, from, slice(to, static_cast<std::size_t>(first), from.size()));
+void add(const float* from, long count, float* to) {
+  for (long i = 0; i < count; ++i) to[i] += from[i];
 }
 
 }  // namespace
 
-std::size_t conv_workspace(const ConvShape& shape) {
-  return Widened(shape).bytes;
+std::size_t widened_workspace(const ConvShape& shape) {
+  Scratch scratch(nullptr);
+  const WidenedScratch floats(scratch, shape);
+  return scratch.used() + host::conv_workspace<float>(shape.with_batch(images_at_once(shape)));
 }
 
-void forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x, Vector<const float> weights,
-             Vector<const float> bias, bool relu, Vector<Bfloat16> y, Vector<std::byte> workspace) {
-  const Widened floats(shape, workspace);
+void widened_forward(const Exec& exec, const ConvShape& shape, const Bfloat16* x, const float* weights,
+                     const float* bias, bool relu, Bfloat16* y, std::byte* workspace) {
+  Scratch pieces(workspace);
+  const WidenedScratch floats(pieces, shape);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {
-    const long inputs = some.batch * image_inputs(shape), outputs = some.batch * image_outputs(shape);
-    const Vector<float> sums = slice(floats.outputs, 0, static_cast<std::size_t>(outputs));
-    conv_forward<float>(exec, some, widen(exec, x, first_input, floats.inputs, inputs), weights, bias, relu, sums,
-                        floats.workspace);
-    narrow(exec, sums, y, first_output);
+    convert(exec, x + first_input, some.batch * image_inputs(shape), floats.inputs);
+    host::conv_forward<float>(exec, some, floats.inputs, weights, bias, relu, floats.outputs,
+                              workspace + pieces.used());
+    convert(exec, floats.outputs, some.batch * image_outputs(shape), y + first_output);
   });
 }
 
-void backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> dy,
-                   Vector<const float> weights, Vector<const Bfloat16> relu_output, Vector<Bfloat16> dx,
-                   bool accumulate, Vector<std::byte> workspace) {
-  const Widened floats(shape, workspace);
+void widened_backward_data(const Exec& exec, const ConvShape& shape, const Bfloat16* dy, const float* weights,
+                           const Bfloat16* relu_output, Bfloat16* dx, bool accumulate, std::byte* workspace) {
+  Scratch pieces(workspace);
+  const WidenedScratch floats(pieces, shape);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {
-    const long inputs = some.batch * image_inputs(shape), outputs = some.batch * image_outputs(shape);
-    const Vector<float> sums = slice(floats.inputs, 0, static_cast<std::size_t>(inputs));
-    if (accumulate) widen(exec, dx, first_input, floats.inputs, inputs);
-    Vector<const float> mask;
-    if (relu_output.size() > 0) mask = widen(exec, relu_output, first_input, floats.relu_output, inputs);
-    conv_backward_data<float>(exec, some, widen(exec, dy, first_output, floats.outputs, outputs), weights, mask, sums,
-                              accumulate, floats.workspace);
-    narrow(exec, sums, dx, first_input);
+    const long inputs = some.batch * image_inputs(shape);
+    if (accumulate) convert(exec, dx + first_input, inputs, floats.inputs);
+    if (relu_output != nullptr) convert(exec, relu_output + first_input, inputs, floats.relu_output);
+    convert(exec, dy + first_output, some.batch * image_outputs(shape), floats.outputs);
+    host::conv_backward_data<float>(exec, some, floats.outputs, weights,
+                                    relu_output == nullptr ? nullptr : floats.relu_output, floats.inputs, accumulate,
+                                    workspace + pieces.used());
+    convert(exec, floats.inputs, inputs, dx + first_input);
   });
 }
 
-void backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const Bfloat16> x,
-                      Vector<const Bfloat16> dy, Vector<float> dweights, Vector<float> dbias,
-                      Vector<std::byte> workspace) {
-  const Widened floats(shape, workspace);
+void widened_backward_weights(const Exec& exec, const ConvShape& shape, const Bfloat16* x, const Bfloat16* dy,
+                              float* dweights, float* dbias, std::byte* workspace) {
+  Scratch pieces(workspace);
+  const WidenedScratch floats(pieces, shape);
   for_some_images(shape, [&](const ConvShape& some, long first_input, long first_output) {
     const bool first = first_input == 0;
-    const Vector<float> bias = dbias.size() == 0 || first ? dbias : floats.bias;
-    const Vector<float> sums = first ? dweights : floats.weights;
-    conv_backward_weights<float>(
-        exec, some, widen(exec, x, first_input, floats.inputs, some.batch * image_inputs(shape)),
-        widen(exec, dy, first_output, floats.outputs, some.batch * image_outputs(shape)), sums, bias, floats.workspace);
+    float* const bias = dbias == nullptr || first ? dbias : floats.bias;
+    convert(exec, x + first_input, some.batch * image_inputs(shape), floats.inputs);
+    convert(exec, dy + first_output, some.batch * image_outputs(shape), floats.outputs);
+    host::conv_backward_weights<float>(exec, some, floats.inputs, floats.outputs, first ? dweights : floats.weights,
+                                       bias, workspace + pieces.used());
     if (first) return;
-    copy_gradient<float>(exec, sums, dweights, true);
-    if (bias.size() > 0) copy_gradient<float>(exec, bias, dbias, true);
+    add(floats.weights, shape.weights(), dweights);
+    if (bias != nullptr) add(bias, shape.filters, dbias);
   });
 }
 
-}  // namespace halograd::host::widened
+}  // namespace halograd::host

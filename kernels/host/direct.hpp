@@ -25,11 +25,11 @@ std::size_t narrow_workspace(const ConvShape& shape);
 template <class T>
 std::size_t narrow_weights_workspace(const ConvShape& shape);
 template <class T>
-void narrow_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                    T* y, std::byte* workspace);
+void narrow_forward(const Exec& exec, const ConvShape& shape, const Wide<T>* x, const Wide<T>* weights,
+                    const Wide<T>* bias, bool relu, T* y, std::byte* workspace);
 template <class T>
-void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                             std::byte* workspace);
+void narrow_backward_weights(const Exec& exec, const ConvShape& shape, const Wide<T>* x, const T* dy, Wide<T>* dweights,
+                             Wide<T>* dbias, std::byte* workspace);
 
 /// Few channels, stride 2 x 2: data gradient (conv_strided_data.cpp).
 bool has_strided_data(const ConvShape& shape);
@@ -51,13 +51,23 @@ bool is_depthwise(const ConvShape& shape);
 template <class T>
 std::size_t depthwise_workspace(const ConvShape& shape);
 template <class T>
-void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                       T* y, std::byte* workspace);
+void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights,
+                       const Wide<T>* bias, bool relu, T* y, std::byte* workspace);
 template <class T>
-void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                              const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
 template <class T>
-void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights,
-                                T* dbias, std::byte* workspace);
+void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
+                                Wide<T>* dbias, std::byte* workspace);
+
+/// Values stored as bf16: some images at a time are widened into the workspace for the functions above, few enough that
+/// they stay in the cache (conv_widened.cpp).
+std::size_t widened_workspace(const ConvShape& shape);
+void widened_forward(const Exec& exec, const ConvShape& shape, const Bfloat16* x, const float* weights,
+                     const float* bias, bool relu, Bfloat16* y, std::byte* workspace);
+void widened_backward_data(const Exec& exec, const ConvShape& shape, const Bfloat16* dy, const float* weights,
+                           const Bfloat16* relu_output, Bfloat16* dx, bool accumulate, std::byte* workspace);
+void widened_backward_weights(const Exec& exec, const ConvShape& shape, const Bfloat16* x, const Bfloat16* dy,
+                              float* dweights, float* dbias, std::byte* workspace);
 
 }  // namespace halograd::host

@@ -53,12 +53,12 @@ struct TileSums {
   }
 
   /// Adds left(m) times the columns at `from` to every row m.
-  template <class Left>
-  inline void add(const T* from, const Left& left) {
+  template <class Stored, class Left>
+  inline void add(const Stored* from, const Left& left) {
     Pack<T> right[std::max(V, 1)];
     [[maybe_unused]] HalfPack<T> right_last;
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) right[v] = load<T>(from + v * lanes<T>);
+    for (int v = 0; v < V; ++v) right[v] = load(from + v * lanes<T>);
     if constexpr (half) right_last = load_as<HalfPack<T>>(from + V * lanes<T>);
 #pragma GCC unroll 16
     for (int m = 0; m < rows; ++m) {

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
-#if defined(__AVX512F__)
+#include "kernels/pack.hpp"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define HALOGRAD_AVX512  // of every CPU that has it since Skylake
 #include <immintrin.h>
 #endif
 
 /// Fixed-size vectors of the compiler, so that one source serves AVX2, AVX-512, NEON and plain SSE; the width follows
-/// the instruction set that the build chose.
+/// the instruction set that the build chose. Values stored as Bfloat16 are loaded into floats and rounded as they are
+/// stored: T is the type in memory, a pack holds Wide<T>.
 namespace halograd::host {
 
-#if defined(__AVX512F__)
+#if defined(HALOGRAD_AVX512)
 constexpr int simd_bytes = 64;
 constexpr int simd_registers = 32;
 #elif defined(__AVX__)
@@ -36,9 +40,9 @@ struct Simd<double, bytes> {
   typedef double Pack __attribute__((vector_size(bytes)));
 };
 template <class T>
-using Pack = typename Simd<T, simd_bytes>::Pack;
+using Pack = typename Simd<Wide<T>, simd_bytes>::Pack;
 template <class T>
-constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
+constexpr int lanes = simd_bytes / static_cast<int>(sizeof(Wide<T>));
 
 /// All lanes the same.
 template <class T>
@@ -49,7 +53,7 @@ inline Pack<T> broadcast(T value) {
 /// Half a pack, for the last few columns: half the time where a pack is two operations of the hardware (Zen 4).
 constexpr bool has_half_packs = simd_bytes == 64;
 template <class T>
-using HalfPack = typename Simd<T, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
+using HalfPack = typename Simd<Wide<T>, has_half_packs ? simd_bytes / 2 : simd_bytes>::Pack;
 template <class T>
 inline HalfPack<T> low_half(const Pack<T>& pack) {
   HalfPack<T> half;
@@ -62,7 +66,7 @@ constexpr int half_lanes = lanes<T> / (has_half_packs ? 2 : 1);
 template <class P, class T>
 inline P load_as(const T* from) {
   P pack;
-  std::memcpy(&pack, from, sizeof(pack));
+  load_pack(from, pack);
   return pack;
 }
 template <class T>
@@ -72,16 +76,27 @@ inline Pack<T> load(const T* from) {
 
 template <class T>
 inline void store(const Pack<T>& pack, T* to) {
-  std::memcpy(to, &pack, sizeof(pack));
+  store_pack(pack, to);
 }
 
-#if defined(__AVX512F__)
+#if defined(HALOGRAD_AVX512)
 // A copy of a length known at run time would cost more than the products of a short row: use the mask registers.
 inline __m512 masked_load(unsigned mask, const float* from) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
 }
 inline __m512d masked_load(unsigned mask, const double* from) {
   return _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from);
+}
+inline __m512 masked_load(unsigned mask, const Bfloat16* from) {
+  const __m256i halves = _mm256_maskz_loadu_epi16(static_cast<__mmask16>(mask), from);
+  __m512 pack;
+  load_pack(reinterpret_cast<const Bfloat16*>(&halves), pack);
+  return pack;
+}
+inline void masked_store(unsigned mask, __m512 pack, Bfloat16* to) {
+  __m256i halves;
+  store_pack(pack, reinterpret_cast<Bfloat16*>(&halves));
+  _mm256_mask_storeu_epi16(to, static_cast<__mmask16>(mask), halves);
 }
 inline void masked_store(unsigned mask, __m512 pack, float* to) {
   _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), pack);
@@ -101,15 +116,17 @@ inline __m512d widen(__m256d half) {
 /// negative.
 template <class P, class T>
 inline P load_first(const T* from, int count) {
-  constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
+  constexpr int all = static_cast<int>(sizeof(P) / sizeof(Wide<T>));
   if (count >= all) return load_as<P>(from);
   P pack{};
   if (count > 0) {
-#if defined(__AVX512F__)
+#if defined(HALOGRAD_AVX512)
     const auto wide = masked_load((1U << count) - 1U, from);
     std::memcpy(&pack, &wide, sizeof(pack));
 #else
-    std::memcpy(&pack, from, sizeof(T) * static_cast<std::size_t>(count));
+    T copies[all] = {};
+    std::memcpy(static_cast<void*>(copies), from, sizeof(T) * static_cast<std::size_t>(count));
+    load_pack(copies, pack);
 #endif
   }
   return pack;
@@ -118,18 +135,20 @@ inline P load_first(const T* from, int count) {
 /// Stores the first `count` lanes.
 template <class P, class T>
 inline void store_first(const P& pack, T* to, int count) {
-  constexpr int all = static_cast<int>(sizeof(P) / sizeof(T));
+  constexpr int all = static_cast<int>(sizeof(P) / sizeof(Wide<T>));
   if (count >= all) {
-    std::memcpy(to, &pack, sizeof(pack));
+    store_pack(pack, to);
   } else if (count > 0) {
-#if defined(__AVX512F__)
+#if defined(HALOGRAD_AVX512)
     if constexpr (sizeof(P) == 64) {
       masked_store((1U << count) - 1U, pack, to);
     } else {
       masked_store((1U << count) - 1U, widen(pack), to);
     }
 #else
-    std::memcpy(to, &pack, sizeof(T) * static_cast<std::size_t>(count));
+    T copies[all];
+    store_pack(pack, copies);
+    std::memcpy(static_cast<void*>(to), copies, sizeof(T) * static_cast<std::size_t>(count));
 #endif
   }
 }

@@ -53,14 +53,14 @@ struct Target {
  private:
   template <class Write, class Accumulate, class Mask>
   inline void whole(const Write& write, Accumulate, Mask) const {
-    const T lowest = relu ? T(0) : -std::numeric_limits<T>::infinity();
+    const Wide<T> lowest = relu ? 0 : -std::numeric_limits<Wide<T>>::infinity();
     write([to = *this, lowest](auto sums, long at) {
       using P = decltype(sums);
       const P floor = P{} + lowest;
       if constexpr (Accumulate::value) sums += load_as<P>(to.out + at);
       sums = sums < floor ? floor : sums;
       if constexpr (Mask::value) sums = load_as<P>(to.relu_output + at) > P{} ? sums : P{};
-      store_first<P>(sums, to.out + at, static_cast<int>(sizeof(P) / sizeof(T)));
+      store_pack(sums, to.out + at);
     });
   }
 };

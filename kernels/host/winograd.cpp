@@ -9,12 +9,12 @@ namespace {
 
 /// A^T p A of a pack of columns, at one tile.
 template <int r, class T>
-void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int column, const T* products, long pitch,
-                const T* bias) {
+void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int column, const Wide<T>* products,
+                long pitch, const Wide<T>* bias) {
   constexpr int m = winograd_outputs;
   const auto product = [&](int plane) {
-    const Pack<T> value = load<T>(products + plane * pitch);
-    return plane == winograd_sum_plane(r) ? value + load<T>(bias) : value;
+    const Pack<T> value = load(products + plane * pitch);
+    return plane == winograd_sum_plane(r) ? value + load(bias) : value;
   };
   const long pixel = pass.columns, row = pass.out_width * pixel;
   const long offset =
@@ -42,9 +42,9 @@ struct WinogradOperands {
   const ConvShape& shape;
   TilePass pass;
   const T* in;
-  const T* weights;
+  const Wide<T>* weights;
   KernelView view;
-  const T* bias;  ///< (pass.columns), or null
+  const Wide<T>* bias;  ///< (pass.columns), or null
   Target<T> target;
 };
 
@@ -55,12 +55,12 @@ struct WinogradProduct {
   const TilePass pass;
   const WinogradCut<T> cut;
   const T* in;
-  const T* weights;
+  const Wide<T>* weights;
   KernelView view;
   Target<T> target;
   WinogradScratch<T> scratch;
 
-  void transform_inputs(const TileBlock& block, T* to) const {
+  void transform_inputs(const TileBlock& block, Wide<T>* to) const {
     const long pitch = cut.input_pitch();
     const PatchSource<T> source{in,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
                                 scratch.zeros};
@@ -68,21 +68,21 @@ struct WinogradProduct {
         pass, 0, block.rows_read(pass),
         [&](long tile, int tiles, long row) {
           transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
-                                                cut.input_columns, [&](const auto& pixels, T* at) {
+                                                cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
                                                   transform_planes<InputMap, r, false>(pixels, at, pitch);
                                                   transform_planes<InputMap, r, true>(pixels, at, pitch);
                                                 });
         },
         [&](int tiles, long row) {
           for (int plane = 0; plane < planes; ++plane) {
-            std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, T(0));
+            std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, Wide<T>(0));
           }
         });
   }
 
   /// The outputs of tiles in a block of columns. `next_inputs` is fetched in the meantime, as is what the outputs
   /// overwrite.
-  void compute(const TileBlock& tiles, int block, const T* inputs, const T* kernels, T* products,
+  void compute(const TileBlock& tiles, int block, const Wide<T>* inputs, const Wide<T>* kernels, Wide<T>* products,
                Prefetch& next_inputs) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
@@ -96,7 +96,7 @@ struct WinogradProduct {
       for (int tap = 0; tap < pass.taps; ++tap) {
         multiply_panel<false>(
             packs, static_cast<int>(tiles.rows()), panel_rows(packs),
-            PanelTile<T>{
+            PanelTile<Wide<T>>{
                 pass.depth, inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
                 cut.input_columns, kernels + plane * kernel_pitch + static_cast<long>(tap) * pass.depth * width, width,
                 products + plane * product_pitch, width, tap > 0},
@@ -109,7 +109,7 @@ struct WinogradProduct {
     }
     tiles.for_written(pass, 0, tiles.rows(), [&](long first, int count, long row) {
       TileAt at(pass, first);
-      for (const T* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
+      for (const Wide<T>* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
         for (int v = 0; v < packs; ++v) {
           const int column = cut.blocks.begin(block) + v * lanes<T>;
           store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, product_pitch, scratch.bias + column);
@@ -141,11 +141,11 @@ struct WinogradProduct {
       }
     }
   }
-  [[nodiscard]] T* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
+  [[nodiscard]] Wide<T>* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
 
   static TileBlock tiles_of_images(long first, long count) { return {0, 0, 1, first, static_cast<int>(count)}; }
   /// Values [begin, end) of a tap's depth, in a block of columns.
-  void transform_kernels_of(int block, int tap, int begin, int end, T* kernels) const {
+  void transform_kernels_of(int block, int tap, int begin, int end, Wide<T>* kernels) const {
     const int packs = cut.blocks.packs(block);
     transform_kernels<r>(shape, weights, view, {tap, cut.blocks.begin(block), packs, begin, end},
                          kernels + static_cast<long>(tap) * pass.depth * packs * lanes<T>, cut.kernel_pitch());
@@ -165,7 +165,7 @@ struct WinogradProduct {
       }
     });
     parallel_tasks(exec, label, tasks, [&](int task) {
-      T* inputs = scratch.inputs + task * planes * cut.input_pitch();
+      Wide<T>* inputs = scratch.inputs + task * planes * cut.input_pitch();
       for_blocks(task, tasks, [&](const TileBlock& tiles) {
         transform_inputs(tiles, inputs);
         TileBlock after = tiles;
@@ -190,7 +190,7 @@ struct WinogradProduct {
       });
       parallel_tasks(exec, label, tasks, [&](int task) {
         const Share share(cut.blocks.count(), task, tasks);
-        T* kernels = scratch.kernels + task * planes * cut.kernel_pitch();
+        Wide<T>* kernels = scratch.kernels + task * planes * cut.kernel_pitch();
         for (int block = static_cast<int>(share.begin); block < share.end; ++block) {
           transform_kernels_of(block, 0, 0, pass.depth, kernels);
           for (long first = 0; first < tiles; first += cut.tiles) {
@@ -211,7 +211,7 @@ void run_kernel(const Exec& exec, const char* label, const WinogradOperands<T>& 
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
   std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * cut.input_columns, T(0));
-  std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, T(0));
+  std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, Wide<T>(0));
   if (operands.bias != nullptr) std::copy(operands.bias, operands.bias + pass.columns, scratch.bias);
   const WinogradProduct<r, T> product{.shape = operands.shape,
                                       .pass = pass,
@@ -253,8 +253,8 @@ std::size_t winograd_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                      T* y, std::byte* workspace) {
+void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights, const Wide<T>* bias,
+                      bool relu, T* y, std::byte* workspace) {
   run<T>(exec, "halograd::winograd_forward",
          {.shape = shape,
           .pass = TilePass::forward(shape),
@@ -267,7 +267,7 @@ void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, cons
 }
 
 template <class T>
-void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   if (adjoint_pays(shape))
     return adjoint_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
@@ -282,15 +282,16 @@ void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* d
          workspace);
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                  \
-  template std::size_t winograd_product_workspace<T>(const ConvShape&);                                          \
-  template std::size_t winograd_workspace<T>(const ConvShape&);                                                  \
-  template void winograd_forward<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, bool, T*,       \
-                                    std::byte*);                                                                 \
-  template void winograd_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool, \
+#define HALOGRAD_INSTANTIATE(T)                                                                                        \
+  template std::size_t winograd_product_workspace<T>(const ConvShape&);                                                \
+  template std::size_t winograd_workspace<T>(const ConvShape&);                                                        \
+  template void winograd_forward<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const Wide<T>*, bool, T*, \
+                                    std::byte*);                                                                       \
+  template void winograd_backward_data<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const T*, T*, bool, \
                                           std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

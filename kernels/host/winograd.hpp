@@ -22,14 +22,14 @@ std::size_t winograd_workspace(const ConvShape& shape);
 
 /// As conv_forward, conv_backward_data and conv_backward_weights.
 template <class T>
-void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const T* weights, const T* bias, bool relu,
-                      T* y, std::byte* workspace);
+void winograd_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights, const Wide<T>* bias,
+                      bool relu, T* y, std::byte* workspace);
 template <class T>
-void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void winograd_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                             const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
 template <class T>
-void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                               std::byte* workspace);
+void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
+                               Wide<T>* dbias, std::byte* workspace);
 
 /// The data gradient as the adjoint of the forward pass, by tiles of dy: a few large kernels without padding have far
 /// fewer of them than tiles of dx. winograd_backward_data goes this way where it pays.
@@ -37,7 +37,7 @@ bool adjoint_pays(const ConvShape& shape);
 template <class T>
 std::size_t adjoint_workspace(const ConvShape& shape);
 template <class T>
-void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                            const T* relu_output, T* dx, bool accumulate, std::byte* workspace);
 
 /// Bytes of scratch: of winograd_forward and winograd_backward_data, and of winograd_backward_weights.

@@ -61,7 +61,7 @@ struct AdjointCut {
         gradient_columns(whole_packs<T>(pass.columns)),
         blocks{pass.depth} {
     constexpr long least_tiles = 16;
-    const long tile_bytes = pass.planes() * static_cast<long>(sizeof(T)) * (gradient_columns + blocks.width);
+    const long tile_bytes = pass.planes() * static_cast<long>(sizeof(Wide<T>)) * (gradient_columns + blocks.width);
     const long wanted = std::max(least_tiles, task_bytes / tile_bytes);
     images = std::min<long>((wanted + image_tiles - 1) / image_tiles, pass.images_of_slice);
   }
@@ -74,16 +74,16 @@ struct AdjointCut {
 template <class T>
 struct AdjointScratch {
   T* zeros;
-  T* kernels;
-  T* gradients;
-  T* products;
-  T* images;
+  Wide<T>* kernels;
+  Wide<T>* gradients;
+  Wide<T>* products;
+  Wide<T>* images;
   AdjointScratch(Scratch& scratch, const TilePass& pass, const AdjointCut<T>& cut)
       : zeros(scratch.take<T>(winograd_outputs * cut.gradient_columns)),
-        kernels(scratch.take<T>(cut.blocks.count() * pass.planes() * cut.kernel_pitch(pass))),
-        gradients(scratch.take<T>(concurrency() * pass.planes() * cut.gradient_pitch())),
-        products(scratch.take<T>(concurrency() * pass.planes() * cut.product_pitch())),
-        images(scratch.take<T>(concurrency() * cut.height * cut.width * cut.blocks.width)) {}
+        kernels(scratch.take<Wide<T>>(cut.blocks.count() * pass.planes() * cut.kernel_pitch(pass))),
+        gradients(scratch.take<Wide<T>>(concurrency() * pass.planes() * cut.gradient_pitch())),
+        products(scratch.take<Wide<T>>(concurrency() * pass.planes() * cut.product_pitch())),
+        images(scratch.take<Wide<T>>(concurrency() * cut.height * cut.width * cut.blocks.width)) {}
 };
 
 /// Each tile of dy is transformed (A dy A^T), multiplied by the transformed kernels, and spread over the pixels that
@@ -96,43 +96,45 @@ struct WinogradAdjoint {
   const TilePass pass;  ///< the forward one
   const AdjointCut<T> cut;
   const T* dy;
-  const T* weights;
+  const Wide<T>* weights;
   Target<T> target;
   AdjointScratch<T> scratch;
 
-  [[nodiscard]] T* kernels_of(int block) const { return scratch.kernels + block * planes * cut.kernel_pitch(pass); }
+  [[nodiscard]] Wide<T>* kernels_of(int block) const {
+    return scratch.kernels + block * planes * cut.kernel_pitch(pass);
+  }
 
-  void transform_gradients(long first, int count, T* to) const {
+  void transform_gradients(long first, int count, Wide<T>* to) const {
     const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, scratch.zeros};
     const long pitch = cut.gradient_pitch();
     transform_patches<winograd_outputs>(source, pass, first, count, to, cut.gradient_columns,
-                                        [&](const auto& pixels, T* at) {
+                                        [&](const auto& pixels, Wide<T>* at) {
                                           transform_planes<GradientMap, r, false>(pixels, at, pitch);
                                           transform_planes<GradientMap, r, true>(pixels, at, pitch);
                                         });
   }
 
   /// Adds a tile's part to an image with its margin, (height, width, columns of a block).
-  void spread(const T* products, int columns, const TileAt& at, T* image) const {
+  void spread(const Wide<T>* products, int columns, const TileAt& at, Wide<T>* image) const {
     const long corner = (at.i * cut.width + at.j) * winograd_outputs * columns;
     for (int v = 0; v < columns; v += lanes<T>) {
-      const auto product = [&](int plane) { return load<T>(products + plane * cut.product_pitch() + v); };
+      const auto product = [&](int plane) { return load(products + plane * cut.product_pitch() + v); };
       const auto add = [&](int i, int j, const Pack<T>& value) {
-        T* const pixel = image + corner + (i * cut.width + j) * columns + v;
-        store<T>(load<T>(pixel) + value, pixel);
+        Wide<T>* const pixel = image + corner + (i * cut.width + j) * columns + v;
+        store(load(pixel) + value, pixel);
       };
       transform_points<AdjointMap, r, T>(product, add);
     }
   }
 
   /// Columns of dx of an image: what is not its margin.
-  void store_image(long n, int first_column, int columns, const T* image) const {
+  void store_image(long n, int first_column, int columns, const Wide<T>* image) const {
     for (long h = 0; h < pass.height; ++h) {
-      const T* from = image + ((h + pass.pad_height) * cut.width + pass.pad_width) * columns;
+      const Wide<T>* from = image + ((h + pass.pad_height) * cut.width + pass.pad_width) * columns;
       long at = (n * pass.height + h) * pass.width * pass.depth + first_column;
       for (int w = 0; w < pass.width; ++w, from += columns, at += pass.depth) {
         for (int v = 0; v < columns; v += lanes<T>) {
-          target.store(load<T>(from + v), at + v, pass.depth - first_column - v);
+          target.store(load(from + v), at + v, pass.depth - first_column - v);
         }
       }
     }
@@ -150,23 +152,24 @@ struct WinogradAdjoint {
   }
 
   void compute_images(int task, long first, long count) const {
-    T* const gradients = scratch.gradients + task * planes * cut.gradient_pitch();
-    T* const products = scratch.products + task * planes * cut.product_pitch();
-    T* const image = scratch.images + task * cut.height * cut.width * cut.blocks.width;
+    Wide<T>* const gradients = scratch.gradients + task * planes * cut.gradient_pitch();
+    Wide<T>* const products = scratch.products + task * planes * cut.product_pitch();
+    Wide<T>* const image = scratch.images + task * cut.height * cut.width * cut.blocks.width;
     const int tiles = static_cast<int>(count * cut.image_tiles);
     transform_gradients(first * cut.image_tiles, tiles, gradients);
     for (int block = 0; block < cut.blocks.count(); ++block) {
       const int packs = cut.blocks.packs(block), columns = packs * lanes<T>;
       for (int plane = 0; plane < planes; ++plane) {
-        multiply_panel<false>(packs, tiles, panel_rows(packs),
-                              PanelTile<T>{pass.columns, gradients + plane * cut.gradient_pitch(), cut.gradient_columns,
-                                           kernels_of(block) + plane * cut.kernel_pitch(pass), columns,
-                                           products + plane * cut.product_pitch(), columns, false},
-                              [] {});
+        multiply_panel<false>(
+            packs, tiles, panel_rows(packs),
+            PanelTile<Wide<T>>{pass.columns, gradients + plane * cut.gradient_pitch(), cut.gradient_columns,
+                               kernels_of(block) + plane * cut.kernel_pitch(pass), columns,
+                               products + plane * cut.product_pitch(), columns, false},
+            [] {});
       }
-      const T* product = products;
+      const Wide<T>* product = products;
       for (long n = first; n < first + count; ++n) {
-        std::fill_n(image, cut.height * cut.width * columns, T(0));
+        std::fill_n(image, cut.height * cut.width * columns, Wide<T>(0));
         TileAt at(pass, 0);
         for (long tile = 0; tile < cut.image_tiles; ++tile, product += columns, at.next(pass)) {
           spread(product, columns, at, image);
@@ -189,7 +192,7 @@ struct WinogradAdjoint {
 };
 
 template <int r, class T>
-void run(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights, const Target<T>& target,
+void run(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights, const Target<T>& target,
          std::byte* workspace) {
   const TilePass pass = TilePass::forward(shape);
   const AdjointCut<T> cut(pass);
@@ -218,7 +221,7 @@ std::size_t adjoint_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const T* weights,
+void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy, const Wide<T>* weights,
                            const T* relu_output, T* dx, bool accumulate, std::byte* workspace) {
   const Target<T> target{dx, relu_output, accumulate, false};
   if (shape.kernel[1] == 3) {
@@ -228,12 +231,13 @@ void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                                                                 \
-  template std::size_t adjoint_workspace<T>(const ConvShape&);                                                  \
-  template void adjoint_backward_data<T>(const Exec&, const ConvShape&, const T*, const T*, const T*, T*, bool, \
+#define HALOGRAD_INSTANTIATE(T)                                                                                       \
+  template std::size_t adjoint_workspace<T>(const ConvShape&);                                                        \
+  template void adjoint_backward_data<T>(const Exec&, const ConvShape&, const T*, const Wide<T>*, const T*, T*, bool, \
                                          std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

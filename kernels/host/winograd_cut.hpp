@@ -63,7 +63,7 @@ struct WinogradCut {
         depth(static_cast<long>(pass.taps) * pass.depth),
         input_columns(whole_packs<T>(pass.depth)),
         blocks{pass.columns} {
-    const long plane = pass.planes() * static_cast<long>(sizeof(T));
+    const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
     keeps_kernels = pass.in_volumes || plane * depth * blocks.count() * blocks.width <= kept_kernel_bytes;
     const long row_bytes = plane * (keeps_kernels ? input_columns + blocks.width : blocks.width);
     const long block = task_bytes / row_bytes;
@@ -88,17 +88,17 @@ struct WinogradCut {
 template <class T>
 struct WinogradScratch {
   T* zeros;
-  T* bias;
-  T* kernels;
-  T* inputs;
-  T* products;
+  Wide<T>* bias;
+  Wide<T>* kernels;
+  Wide<T>* inputs;
+  Wide<T>* products;
   WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
       : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * cut.input_columns)),
-        bias(scratch.take<T>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
-        kernels(scratch.take<T>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
-                                cut.kernel_pitch())),
-        inputs(scratch.take<T>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
-        products(scratch.take<T>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
+        bias(scratch.take<Wide<T>>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
+        kernels(scratch.take<Wide<T>>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
+                                      cut.kernel_pitch())),
+        inputs(scratch.take<Wide<T>>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
+        products(scratch.take<Wide<T>>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
 };
 
 /// Transformed tiles of x and dy that a team keeps at a time: in the second-level cache of its only task, or so many
@@ -146,7 +146,7 @@ struct GradientCut {
         input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(whole_packs<T>(shape.filters)),
         blocks{shape.filters} {
-    const long plane = pass.planes() * static_cast<long>(sizeof(T));
+    const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
     const long tile_bytes = plane * (input_columns + gradient_columns);
     const long sum_bytes = plane * taps * input_columns * blocks.count() * blocks.width;
     keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
@@ -181,7 +181,7 @@ struct GradientCut {
     return teams;
   }
   [[nodiscard]] long summed_tiles() const {
-    const long tile_bytes = static_cast<long>(sizeof(T)) * (input_columns + gradient_columns);
+    const long tile_bytes = static_cast<long>(sizeof(Wide<T>)) * (input_columns + gradient_columns);
     return std::max<long>(least_summed_tiles, summed_bytes / tile_bytes);
   }
   [[nodiscard]] int team_size() const { return concurrency() / teams; }
@@ -205,17 +205,17 @@ struct GradientCut {
 template <class T>
 struct GradientPieces {
   T* zeros;
-  T* inputs;
-  T* gradients;
-  T* sums;
-  T* bias_sums;
+  Wide<T>* inputs;
+  Wide<T>* gradients;
+  Wide<T>* sums;
+  Wide<T>* bias_sums;
   GradientPieces(Scratch& scratch, const TilePass& pass, const GradientCut<T>& cut)
       : zeros(scratch.take<T>(winograd_points(pass.kernel) * std::max(cut.input_columns, cut.gradient_columns))),
-        inputs(scratch.take<T>(cut.teams * pass.planes() * cut.input_pitch())),
-        gradients(scratch.take<T>(cut.teams * pass.planes() * cut.gradient_pitch())),
-        sums(scratch.take<T>((cut.keeps_sums ? cut.parts * cut.units() : concurrency()) * pass.planes() *
-                             cut.sum_pitch())),
-        bias_sums(scratch.take<T>(static_cast<long>(cut.parts) * cut.filters)) {}
+        inputs(scratch.take<Wide<T>>(cut.teams * pass.planes() * cut.input_pitch())),
+        gradients(scratch.take<Wide<T>>(cut.teams * pass.planes() * cut.gradient_pitch())),
+        sums(scratch.take<Wide<T>>((cut.keeps_sums ? cut.parts * cut.units() : concurrency()) * pass.planes() *
+                                   cut.sum_pitch())),
+        bias_sums(scratch.take<Wide<T>>(static_cast<long>(cut.parts) * cut.filters)) {}
 };
 
 }  // namespace halograd::host

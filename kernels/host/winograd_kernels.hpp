@@ -50,7 +50,7 @@ void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView 
         }
       }
       for (int k = 0; k < depths; ++k) {
-        transform_kernel<r, T>([&](int tap) { return load<T>(block[tap][k]); },
+        transform_kernel<r, T>([&](int tap) { return load(block[tap][k]); },
                                to + static_cast<long>(d + k) * width + v * lanes<T>, pitch);
       }
     }

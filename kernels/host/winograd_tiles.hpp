@@ -134,11 +134,11 @@ struct TileAt {
 /// the same lines of a cache, as they would at a power of two.
 template <class T>
 constexpr long plane_pitch(long rows, long columns) {
-  constexpr long line = 64 / sizeof(T);
+  constexpr long line = 64 / sizeof(Wide<T>);
   return (rows * columns + line - 1) / line * line + ((rows * columns + line - 1) / line % 2 == 0 ? line : 0);
 }
 
-#if defined(__AVX512F__)
+#if defined(HALOGRAD_AVX512)
 using LaneMask = unsigned;  ///< a bit a lane
 template <class T>
 LaneMask first_lanes(int count) {
@@ -178,8 +178,8 @@ inline bool hits(int at, int extent) {
 /// Calls transform(load, to) for patches [first, first + count) of the tiles of a pass and every pack of their
 /// channels: load(i, j) is pixel (i, j) of the patch, `to` where plane 0 of the result starts, at (patch, channel).
 template <int size, class T, class Transform>
-void transform_patches(const PatchSource<T>& source, const TilePass& pass, long first, int count, T* to, long to_pitch,
-                       const Transform& transform) {
+void transform_patches(const PatchSource<T>& source, const TilePass& pass, long first, int count, Wide<T>* to,
+                       long to_pitch, const Transform& transform) {
   const long pixel = source.channels, line = source.width * pixel;
   TileAt at(pass, first);
   for (int t = 0; t < count; ++t, at.next(pass), to += to_pitch) {

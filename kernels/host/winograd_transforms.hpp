@@ -212,10 +212,10 @@ inline void transform_planes(const Load& load, T* to, long pitch) {
     Pack<T> half[half_points];
     Map::template half<false>(middle[a], half);
 #pragma GCC unroll 4
-    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + b * pitch);
+    for (int b = 0; b < half_points; ++b) store(half[b], row + b * pitch);
     Map::template half<true>(middle[a], half);
 #pragma GCC unroll 4
-    for (int b = 0; b < half_points; ++b) store<T>(half[b], row + (b + half_points) * pitch);
+    for (int b = 0; b < half_points; ++b) store(half[b], row + (b + half_points) * pitch);
   }
 }
 
@@ -282,7 +282,7 @@ inline void transform_kernel(const Load& load, T* to, long pitch) {
     Pack<T> at[points];
     kernel_points<T>(middle[a], at);
 #pragma GCC unroll 8
-    for (int b = 0; b < points; ++b) store<T>(at[b], to + (a * points + b) * pitch);
+    for (int b = 0; b < points; ++b) store(at[b], to + (a * points + b) * pitch);
   }
 }
 

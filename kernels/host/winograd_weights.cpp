@@ -25,8 +25,8 @@ struct WinogradGradient {
   const GradientPieces<T> pieces;
   const T* x;
   const T* dy;
-  T* dweights;
-  T* dbias;
+  Wide<T>* dweights;
+  Wide<T>* dbias;
 
   /// What a team takes at once: tiles of a part.
   struct Stretch {
@@ -54,8 +54,10 @@ struct WinogradGradient {
     const long begin = pass.tiles() * part / cut.parts + index * cut.tiles, end = pass.tiles() * (part + 1) / cut.parts;
     return {part, {0, 0, 1, begin, static_cast<int>(std::clamp(end - begin, 0L, cut.tiles))}, index == 0};
   }
-  [[nodiscard]] T* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
-  [[nodiscard]] T* gradients_of(int team) const { return pieces.gradients + team * planes * cut.gradient_pitch(); }
+  [[nodiscard]] Wide<T>* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
+  [[nodiscard]] Wide<T>* gradients_of(int team) const {
+    return pieces.gradients + team * planes * cut.gradient_pitch();
+  }
 
   /// Which half of the planes, or both.
   struct Halves {
@@ -66,13 +68,13 @@ struct WinogradGradient {
   void transform_inputs(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
     const PatchSource<T> source{x,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
                                 pieces.zeros};
-    T* const to = inputs_of(team);
+    Wide<T>* const to = inputs_of(team);
     const long pitch = cut.input_pitch();
     tiles.for_read(
         pass, begin, end,
         [&](long first, int count, long row) {
           transform_patches<winograd_points(r)>(source, pass, first, count, to + row * cut.input_columns,
-                                                cut.input_columns, [&](const auto& pixels, T* at) {
+                                                cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
                                                   if (halves.low)
                                                     transform_planes<InputMap, r, false>(pixels, at, pitch);
                                                   if (halves.high)
@@ -81,7 +83,7 @@ struct WinogradGradient {
         },
         [&](int count, long row) {
           for (int plane = halves.low ? 0 : planes / 2; plane < (halves.high ? planes : planes / 2); ++plane) {
-            std::fill_n(to + plane * pitch + row * cut.input_columns, count * cut.input_columns, T(0));
+            std::fill_n(to + plane * pitch + row * cut.input_columns, count * cut.input_columns, Wide<T>(0));
           }
         });
   }
@@ -91,7 +93,7 @@ struct WinogradGradient {
     const long pitch = cut.gradient_pitch();
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
       transform_patches<winograd_outputs>(source, pass, first, count, gradients_of(team) + row * cut.gradient_columns,
-                                          cut.gradient_columns, [&](const auto& pixels, T* at) {
+                                          cut.gradient_columns, [&](const auto& pixels, Wide<T>* at) {
                                             if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, pitch);
                                             if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, pitch);
                                           });
@@ -128,41 +130,43 @@ struct WinogradGradient {
   }
 
   /// Adds the products of a team's tiles to the sums of a unit in one plane.
-  void sum_tiles(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, T* sums, Ahead& next) const {
+  void sum_tiles(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, Wide<T>* sums,
+                 Ahead& next) const {
     const int packs = cut.blocks.packs(cut.block(unit)), rows = cut.rows(unit), step = fitting_rows[packs][rows];
     const long count = tiles.rows();
-    const T* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
-                    static_cast<long>(cut.tap(unit)) * tiles.count * cut.input_columns;
-    const T* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
+    const Wide<T>* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
+                          static_cast<long>(cut.tap(unit)) * tiles.count * cut.input_columns;
+    const Wide<T>* right = gradients_of(team) + plane * cut.gradient_pitch() + cut.blocks.begin(cut.block(unit));
     const long summed = cut.summed_tiles();
     for (long t = 0; t < count; t += summed) {
-      multiply_panel<true>(packs, rows, step,
-                           PanelTile<T>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
-                                        cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
-                                        sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
-                           [&next] {
-                             next.x.read();
-                             next.dy.read();
-                           });
+      multiply_panel<true>(
+          packs, rows, step,
+          PanelTile<Wide<T>>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
+                             cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
+                             sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
+          [&next] {
+            next.x.read();
+            next.dy.read();
+          });
     }
   }
 
   /// The weight gradients of rows [begin, end) of a unit, from its sums in all parts.
-  void finish(int unit, int begin, int end, const T* sums) const {
+  void finish(int unit, int begin, int end, const Wide<T>* sums) const {
     const int packs = cut.blocks.packs(cut.block(unit));
     const long tap_pitch = static_cast<long>(shape.channels) * shape.filters;
     const long part_pitch = cut.units() * planes * cut.sum_pitch();
-    T* const dkernel = dweights + cut.tap(unit) * r * r * tap_pitch;
+    Wide<T>* const dkernel = dweights + cut.tap(unit) * r * r * tap_pitch;
     for (int row = begin; row < end; ++row) {
       for (int v = 0; v < packs; ++v) {
         const int column = cut.blocks.begin(cut.block(unit)) + v * lanes<T>;
-        const T* from = sums + (static_cast<long>(row) * packs + v) * lanes<T>;
-        T* to = dkernel + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
+        const Wide<T>* from = sums + (static_cast<long>(row) * packs + v) * lanes<T>;
+        Wide<T>* to = dkernel + static_cast<long>(cut.first_row(unit) + row) * shape.filters + column;
         transform_kernel_gradient<r, T>(
             [&](int plane) {
-              Pack<T> sum = load<T>(from + plane * cut.sum_pitch());
+              Pack<T> sum = load(from + plane * cut.sum_pitch());
               for (int part = 1; part < cut.parts; ++part) {
-                sum += load<T>(from + part * part_pitch + plane * cut.sum_pitch());
+                sum += load(from + part * part_pitch + plane * cut.sum_pitch());
               }
               return sum;
             },
@@ -173,15 +177,15 @@ struct WinogradGradient {
 
   /// Adds a stretch to its part's bias gradient of filters [begin, end): one plane of A dy A^T holds the tiles' sums.
   void sum_bias(int team, const Stretch& stretch, long begin, long end) const {
-    T* const sums = pieces.bias_sums + stretch.part * shape.filters;
-    if (stretch.opens) std::fill(sums + begin, sums + end, T(0));
-    const T* tile = gradients_of(team) + winograd_sum_plane(r) * cut.gradient_pitch();
+    Wide<T>* const sums = pieces.bias_sums + stretch.part * shape.filters;
+    if (stretch.opens) std::fill(sums + begin, sums + end, Wide<T>(0));
+    const Wide<T>* tile = gradients_of(team) + winograd_sum_plane(r) * cut.gradient_pitch();
     for (long t = 0; t < stretch.tiles.rows(); ++t, tile += cut.gradient_columns) {
       for (long k = begin; k < end; ++k) sums[k] += tile[k];
     }
   }
 
-  [[nodiscard]] T* sums_of(long index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
+  [[nodiscard]] Wide<T>* sums_of(long index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
 
   /// A task's share of the sums over its team's stretch.
   void sum_share(int task, long round) const {
@@ -266,8 +270,8 @@ std::size_t winograd_weights_workspace(const ConvShape& shape) {
 }
 
 template <class T>
-void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, T* dweights, T* dbias,
-                               std::byte* workspace) {
+void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
+                               Wide<T>* dbias, std::byte* workspace) {
   const TilePass pass = TilePass::forward(shape);
   const GradientCut<T> cut(shape, pass);
   Scratch scratch(workspace);
@@ -281,11 +285,13 @@ void winograd_backward_weights(const Exec& exec, const ConvShape& shape, const T
   }
 }
 
-#define HALOGRAD_INSTANTIATE(T)                                         \
-  template std::size_t winograd_weights_workspace<T>(const ConvShape&); \
-  template void winograd_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, T*, T*, std::byte*);
+#define HALOGRAD_INSTANTIATE(T)                                                                                     \
+  template std::size_t winograd_weights_workspace<T>(const ConvShape&);                                             \
+  template void winograd_backward_weights<T>(const Exec&, const ConvShape&, const T*, const T*, Wide<T>*, Wide<T>*, \
+                                             std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
+HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

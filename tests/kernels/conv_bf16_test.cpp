@@ -10,7 +10,7 @@
 
 #include "kernels/float_bits.hpp"
 #include "kernels/host/bf16_tiles.hpp"
-#include "kernels/host/conv_widened.hpp"
+#include "kernels/host/winograd.hpp"
 #include "tests/kernels/conv_reference.hpp"
 #include "tests/kernels/thread_bits.hpp"
 
@@ -38,14 +38,19 @@ void expect_stored(const std::vector<double>& expected, const std::vector<Bfloat
   }
 }
 
-/// The convolution that computes: a unit, or floats that values are widened to.
-using Way = const Unit*;
-constexpr Way floats = nullptr;
+/// The convolution that computes: products of a unit, or of floats that values are widened to.
+struct Way {
+  std::string name;
+  const Unit* unit = nullptr;
+  bool winograd = false;
+};
 std::vector<Way> ways(const ConvShape& shape) {
   std::vector<Way> result;
-  if (runs_on_host) result.push_back(floats);
+  if (!runs_on_host) return result;
+  result.push_back({"floats"});
+  if (host::winograd_applies(shape)) result.push_back({"Winograd", nullptr, true});
   for (const Unit& unit : host::bf16::units()) {
-    if (shape.groups == 1 && unit.present()) result.push_back(&unit);
+    if (shape.groups == 1 && unit.present()) result.push_back({unit.name, &unit});
   }
   return result;
 }
@@ -74,56 +79,51 @@ struct Passes {
         workspace(conv_workspace<Bfloat16>(s) + 64),
         scratch(workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64) % 64) {}
 
-  void forward(Way way, bool relu) {
-    if (way != floats) {
-      host::bf16::forward(exec, *way, shape, x.data(), weights.data(), bias.data(), relu, y.data(), scratch);
-    } else {
-      host::widened::forward(exec, shape, all(x), all(weights), all(bias), relu, all(y), bytes());
+  void forward(const Way& way, bool relu) {
+    if (way.unit != nullptr) {
+      return host::bf16::forward(exec, *way.unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
+                                 scratch);
     }
+    const auto pass = way.winograd ? host::winograd_forward<Bfloat16> : host::conv_forward<Bfloat16>;
+    pass(exec, shape, x.data(), weights.data(), bias.data(), relu, y.data(), scratch);
   }
-  void backward_data(Way way, bool mask, bool accumulate) {
-    if (way != floats) {
-      host::bf16::backward_data(exec, *way, shape, dy.data(), weights.data(), mask ? x.data() : nullptr, dx.data(),
-                                accumulate, scratch);
-    } else {
-      host::widened::backward_data(exec, shape, all(dy), all(weights), mask ? all(x) : Vector<Bfloat16>(), all(dx),
-                                   accumulate, bytes());
+  void backward_data(const Way& way, bool mask, bool accumulate) {
+    const Bfloat16* const relu_output = mask ? x.data() : nullptr;
+    if (way.unit != nullptr) {
+      return host::bf16::backward_data(exec, *way.unit, shape, dy.data(), weights.data(), relu_output, dx.data(),
+                                       accumulate, scratch);
     }
+    const auto pass = way.winograd ? host::winograd_backward_data<Bfloat16> : host::conv_backward_data<Bfloat16>;
+    pass(exec, shape, dy.data(), weights.data(), relu_output, dx.data(), accumulate, scratch);
   }
-  void backward_weights(Way way) {
-    if (way != floats) {
-      host::bf16::backward_weights(exec, *way, shape, x.data(), dy.data(), dweights.data(), dbias.data(), scratch);
-    } else {
-      host::widened::backward_weights(exec, shape, all(x), all(dy), all(dweights), all(dbias), bytes());
+  void backward_weights(const Way& way) {
+    if (way.unit != nullptr) {
+      return host::bf16::backward_weights(exec, *way.unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
+                                          scratch);
     }
+    const auto pass = way.winograd ? host::winograd_backward_weights<Bfloat16> : host::conv_backward_weights<Bfloat16>;
+    pass(exec, shape, x.data(), dy.data(), dweights.data(), dbias.data(), scratch);
   }
-  void run(Way way) {
+  void run(const Way& way) {
     forward(way, false);
     backward_data(way, false, false);
     backward_weights(way);
   }
-
- private:
-  template <class T>
-  static Vector<T> all(std::vector<T>& values) {
-    return Vector<T>(values.data(), values.size());
-  }
-  [[nodiscard]] Vector<std::byte> bytes() const { return Vector<std::byte>(scratch, workspace.size() - 64); }
 };
 
 /// The three passes, against the definition in double of the values that bf16 rounds to: their products are exact in
 /// float.
-void check_passes(Way way, const ConvShape& s, unsigned seed) {
-  SCOPED_TRACE(std::string(way == floats ? "floats" : way->name) + ", " + ::testing::PrintToString(s));
+void check_passes(const Way& way, const ConvShape& s, unsigned seed) {
+  SCOPED_TRACE(way.name + ", " + ::testing::PrintToString(s));
   Passes p(s, seed);
   Reference& rounded = p.rounded;
   std::vector<std::vector<double>*> stored{&rounded.x, &rounded.dy};
-  if (way != floats) stored.push_back(&rounded.weights);
+  if (way.unit != nullptr) stored.push_back(&rounded.weights);
   for (auto* values : stored) {
     for (double& value : *values) value = float_of_bf16(bf16_of(static_cast<float>(value)));
   }
   rounded.compute(s);
-  const double tolerance = way == floats ? 1e-5 : 3e-6;  // Winograd's transforms cost half a digit
+  const double tolerance = way.winograd ? 1e-5 : 3e-6;  // its transforms cost half a digit
   p.run(way);
   expect_stored(rounded.y, p.y, tolerance, "y");
   expect_stored(rounded.dx, p.dx, tolerance, "dx");
@@ -144,7 +144,7 @@ void check_passes(Way way, const ConvShape& s, unsigned seed) {
 
 TEST(ConvBf16, MatchesDefinitionOfRoundedValues) {
   for (const ConvShape& shape : layer_shapes()) {
-    for (const Way way : ways(shape)) check_passes(way, shape, 7);
+    for (const Way& way : ways(shape)) check_passes(way, shape, 7);
   }
 }
 
@@ -163,7 +163,7 @@ TEST(ConvBf16, MatchesDefinitionForRandomShapes) {
       s.dilation[axis] = pick(1, 2);
       s.extent[axis] = (s.kernel[axis] - 1) * s.dilation[axis] + pick(1, 9);
     }
-    for (const Way way : ways(s)) check_passes(way, s, static_cast<unsigned>(i));
+    for (const Way& way : ways(s)) check_passes(way, s, static_cast<unsigned>(i));
   }
 }
 
@@ -171,7 +171,7 @@ TEST(ConvBf16, MatchesDefinitionForRandomShapes) {
 TEST(ConvBf16, MatchesDefinitionForManyPixels) {
   for (const ConvShape& s : {image(6, 19, 23, 16, 16, 3, 1, 1), image(5, 23, 19, 3, 20, 5, 2, 2),
                              image(5, 11, 11, 80, 48, 3, 1, 1), image(9, 160, 160, 4, 4, 3, 1, 1)}) {
-    for (const Way way : ways(s)) check_passes(way, s, 3);
+    for (const Way& way : ways(s)) check_passes(way, s, 3);
   }
 }
 
@@ -226,22 +226,22 @@ TEST(Bf16Units, MultiplyTiles) {
       }
     }
   }
-  for (const Way unit : ways({})) {
-    if (unit == floats) continue;
+  for (const Unit& unit : host::bf16::units()) {
+    if (!unit.present()) continue;
     std::vector<float> sums(static_cast<std::size_t>(rows * pitch), 1);
-    const host::bf16::Session session(*unit);
+    const host::bf16::Session session(unit);
     const std::uint16_t* blocks[row_blocks];
     for (int i = 0; i < row_blocks; ++i) blocks[i] = left + i * steps * host::bf16::tile_values;
     const long left_steps[steps] = {0, host::bf16::tile_values, 2L * host::bf16::tile_values,
                                     3L * host::bf16::tile_values};
     session.multiply({blocks, left_steps, host::bf16::tile_depth, row_blocks, right, steps * host::bf16::tile_values,
                       column_blocks, steps, sums.data(), pitch, true});
-    expect_near(expected, sums, 1e-6, unit->name);
+    expect_near(expected, sums, 1e-6, unit.name);
     session.multiply({blocks, left_steps, host::bf16::tile_depth, row_blocks, right, steps * host::bf16::tile_values,
                       column_blocks, steps, sums.data(), pitch, false});
     std::vector<double> alone = expected;
     for (int i = 0; i < rows * pitch; ++i) alone[i] -= i % pitch < columns ? 1 : 0;
-    expect_near(alone, sums, 1e-6, unit->name);
+    expect_near(alone, sums, 1e-6, unit.name);
   }
 }
 
