@@ -86,7 +86,10 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
   for (const BenchmarkCase& each : cases) {
     results.push_back(run_benchmark(each));
     // After the first steps, so that a machine that lowers its clock under load has done so; once.
-    if (table.fma_peak == 0) table.fma_peak = measure_fma_peak(ExecutionSpace());
+    if (table.fma_peak == 0) {
+      table.fma_peak = measure_fma_peak(ExecutionSpace());
+      table.bf16_peak = measure_bf16_peak(ExecutionSpace());
+    }
     if (table.bandwidth == 0) table.bandwidth = measure_memory_bandwidth(ExecutionSpace());
     if (!arguments.json) table.print(results.back());
   }

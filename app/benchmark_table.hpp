@@ -10,8 +10,11 @@ namespace halograd {
 struct BenchmarkTable {
   int threads = 0;
   double fma_peak = 0;   ///< operations a second, of all threads
+  double bf16_peak = 0;  ///< the same of products of bf16 values; 0 where cores have nothing faster for them
   double bandwidth = 0;  ///< bytes per second
 
+  /// Of the products that a network computed with.
+  [[nodiscard]] double peak(const BenchmarkResult& result) const;
   void print(const BenchmarkResult& result) const;
   void print_json(const std::vector<BenchmarkResult>& results) const;
 };

@@ -9,7 +9,7 @@ namespace halograd {
 enum class Precision {
   full,      ///< not at all
   tf32,      ///< 10 bits of fraction: NVIDIA's matrix units on floats
-  bf16,      ///< 7 bits of fraction: matrix units of NVIDIA and AMD, and of cores with AMX
+  bf16,      ///< 7 bits of fraction: matrix units of NVIDIA and AMD, cores with AMX or (AMD) AVX512_BF16
   automatic  ///< bf16 where the device in use multiplies so, else full
 };
 
@@ -35,7 +35,7 @@ struct ConvShape : WindowGeometry {
 };
 
 /// Bytes of scratch that the three passes of a convolution need at most. On cores T may also be Bfloat16: sums are then
-/// floats, rounded once as they are stored, and weights are floats, rounded where AMX multiplies.
+/// floats, rounded once as they are stored, and weights are floats, rounded where units of bf16 multiply.
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape);
 

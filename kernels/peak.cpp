@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "kernels/chunks.hpp"
 
 #if !defined(__CUDACC__) && !defined(__HIPCC__)
+#include "kernels/host/bf16_units.hpp"
+#include "kernels/host/blocking.hpp"
 #include "kernels/host/microkernel.hpp"
 #endif
 
@@ -72,6 +75,36 @@ double measure_fma_peak(const ExecutionSpace& exec) {
                          MultiplyAdds{results.data(), 0.999F, 0.001F, rounds});
   });
   return 2.0 * chains * register_lanes * static_cast<double>(rounds) * static_cast<double>(items) / seconds;
+}
+
+double measure_bf16_peak(const ExecutionSpace& exec) {
+#if !defined(__CUDACC__) && !defined(__HIPCC__)
+  using namespace host::bf16;
+  const Unit* const unit = fast_unit();
+  if (unit == nullptr) return 0;
+  constexpr int blocks = 2, steps = 16, products = 1000;
+  struct alignas(64) Operands {
+    std::uint16_t left[blocks * tile_values] = {}, right[steps * tile_values] = {};
+    float sums[blocks * tile_width * blocks * tile_width];
+  };
+  const int tasks = host::concurrency();
+  std::vector<Operands> operands(static_cast<std::size_t>(tasks));
+  const long left_steps[steps] = {};
+  const double seconds = least_seconds(exec, [&] {
+    host::parallel_tasks(exec, "halograd::bf16_products", tasks, [&](int task) {
+      Operands& own = operands[task];
+      const std::uint16_t* const left[blocks] = {own.left, own.left + tile_values};
+      const Session session(*unit);
+      for (int i = 0; i < products; ++i) {
+        session.multiply(
+            {left, left_steps, tile_depth, blocks, own.right, 0, blocks, steps, own.sums, blocks * tile_width, false});
+      }
+    });
+  });
+  return 2.0 * blocks * blocks * tile_width * tile_values * steps * products * tasks / seconds;
+#else
+  return 0;
+#endif
 }
 
 double measure_memory_bandwidth(const ExecutionSpace& exec) {

@@ -9,6 +9,10 @@ namespace halograd {
 /// of several short runs. A multiply-add counts as two.
 double measure_fma_peak(const ExecutionSpace& exec);
 
+/// The same of products of values of 16 bits by what this CPU has for them (host/bf16_units.hpp), on tiles that stay in
+/// the first-level cache; 0 where it has nothing faster than floats, and on devices.
+double measure_bf16_peak(const ExecutionSpace& exec);
+
 /// Bytes a second of a = b + s c on vectors of 64 MiB each, far beyond the caches (the triad of McCalpin's STREAM,
 /// which counts 12 bytes an element): the best of several runs. Takes and gives back 192 MiB.
 double measure_memory_bandwidth(const ExecutionSpace& exec);

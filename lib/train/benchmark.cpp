@@ -109,9 +109,11 @@ class Steps {
 std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCase& benchmark) {
   std::map<std::string, PassTime> passes;
   const double batch = benchmark.run.training.batch;
+  const double value_bytes = stores_bf16(precision_named(benchmark.run.training.precision)) ? 2 : sizeof(float);
   for (const NodeInfo& node : steps.network().nodes()) {
-    const auto add = [&](const std::string& path, const std::string& pass, double flops, double values) {
-      passes[path] = {node.name, node.types, to_string(node.output), pass, 0, flops, sizeof(float) * values};
+    const auto add = [&](const std::string& path, const std::string& pass, double flops, double values, double floats) {
+      passes[path] = {
+          node.name, node.types, to_string(node.output), pass, 0, flops, value_bytes * values + sizeof(float) * floats};
     };
     double inputs = 0, gradients = 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -124,14 +126,14 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCas
     const double flops = batch * node.forward_flops;
     const double read =
         (node.needs.backward_reads_input ? inputs : 0) + (node.needs.backward_reads_output ? output : 0);
-    add("forward/" + node.name, "forward", flops, inputs + parameters + output);
-    add("backward/" + node.name, "backward", (gradients > 0 ? 2 : 1) * flops,
-        output + read + gradients + (parameters > 0 ? 2 : 0) * parameters);
-    add("backward/" + node.name + "/weights", "weights", flops, inputs + output + parameters);
-    add("backward/" + node.name + "/data", "data", flops, output + parameters + gradients);
+    add("forward/" + node.name, "forward", flops, inputs + output, parameters);
+    add("backward/" + node.name, "backward", (gradients > 0 ? 2 : 1) * flops, output + read + gradients,
+        (parameters > 0 ? 2 : 0) * parameters);
+    add("backward/" + node.name + "/weights", "weights", flops, inputs + output, parameters);
+    add("backward/" + node.name + "/data", "data", flops, output + gradients, parameters);
   }
-  const auto part = [&](const std::string& name, double values) {
-    passes[name] = {name, "", "", name, 0, 0, sizeof(float) * values};
+  const auto part = [&](const std::string& name, double floats) {
+    passes[name] = {name, "", "", name, 0, 0, sizeof(float) * floats};
   };
   part("load", 2 * batch * static_cast<double>(benchmark.input.values()));
   part("loss", 2 * batch * static_cast<double>(steps.network().nodes().back().output.values()));

@@ -51,7 +51,7 @@ class RunFile(ProgramTest):
     def test_what_the_device_lacks(self):
         needs = {"tf32": "an NVIDIA device"}
         if not CORES_HAVE_BF16:
-            needs["bf16"] = "an NVIDIA device, an AMD Instinct from MI100 on or cores with AMX"
+            needs["bf16"] = "an NVIDIA device, an AMD Instinct from MI100 on, Intel cores with AMX or AMD cores with AVX512_BF16"
         for precision, device in needs.items():
             words = [f'training.precision = "{precision}" needs {device}', 'expected "fp32" on OpenMP']
             self.refuse("train", SYNTHETIC, "--set", f"training.precision={precision}", words=words)

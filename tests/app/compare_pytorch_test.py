@@ -47,7 +47,7 @@ class ComparePytorch(unittest.TestCase):
         self.assertTrue(row.startswith("| lenet5 | 64 | 1 | "), row)
 
     def test_what_fails_is_left_out(self):
-        # a graph needs a device, and halograd computes in bf16 on cores with AMX alone
+        # a graph needs a device, and halograd computes in bf16 on some cores alone
         result = self.compare("--networks", "lenet5", "--batches", "2", "--variants", "eager,graph", "--precisions",
                               "fp32,bf16")
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.stdout.splitlines()[3:]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""training.precision on cores: bf16 where there is AMX, with the promises of fp32."""
+"""training.precision on cores: bf16 where cores have it, with the promises of fp32."""
 
 import unittest
 
@@ -47,7 +47,7 @@ class Precision(ProgramTest):
                      ranks=ranks)
         return read_replicas(self.path("runs", name, "checkpoint.h5"))["parameters"][0]
 
-    @unittest.skipUnless(CORES_HAVE_BF16, "no AMX")
+    @unittest.skipUnless(CORES_HAVE_BF16, "cores have no bf16")
     def test_bf16_trains_as_well_with_the_same_bits(self):
         full, gold = self.train("full", "fp32"), self.train("gold", "bf16")
         self.assertFalse(np.array_equal(full, gold), "bf16 computed nothing")

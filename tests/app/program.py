@@ -27,9 +27,10 @@ FILES = ["best.h5", "checkpoint.h5", "checkpoints", "config.toml", "lock", "metr
 # Whether kernels run on devices: the tests start more ranks than there may be.
 VERSION = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
 ON_DEVICES = re.search(r"Kokkos [0-9.]+ \((Cuda|HIP)", VERSION) is not None
-# Whether cores compute in bf16: AMX, which Linux names.
+# Whether cores compute in bf16: AMX, or AVX512_BF16 of AMD.
 with open("/proc/cpuinfo", encoding="utf-8") as cpus:
-    CORES_HAVE_BF16 = not ON_DEVICES and re.search(r"\bamx_bf16\b", cpus.read()) is not None
+    CORES_HAVE_BF16 = not ON_DEVICES and re.search(r"\bamx_bf16\b|\bAuthenticAMD\b(?s:.)*\bavx512_bf16\b",
+                                                   cpus.read()) is not None
 TIMEOUT = 120  # seconds for one run; one that hangs is a failure
 FLOAT = r"[-+0-9.e]+"
 # Metrics that do not depend on how fast a run was.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/conv.hpp"
+
 namespace halograd::peak_test {
 namespace {
 
@@ -11,6 +13,13 @@ TEST(Peak, IsWhatAMachineCanDo) {
   const double flops = measure_fma_peak(exec);
   EXPECT_GT(flops, 1e8);
   EXPECT_LT(flops, 1e16);
+  const double bf16 = measure_bf16_peak(exec);
+  if (computes_in(Precision::bf16) && runs_on_host) {
+    EXPECT_GT(bf16, 1e8);
+    EXPECT_LT(bf16, 1e16);
+  } else {
+    EXPECT_EQ(bf16, 0);
+  }
   const double bandwidth = measure_memory_bandwidth(exec);
   EXPECT_GT(bandwidth, 1e8);
   EXPECT_LT(bandwidth, 1e14);
