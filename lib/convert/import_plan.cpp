@@ -155,8 +155,8 @@ ImportPlan plan_import(const ImportOptions& options) {
     HALOGRAD_REQUIRE(fs::is_directory(source), source, fs::exists(source) ? ": is not a folder" : ": no such folder");
   std::string format;
   for (const std::string& source : options.sources) {
-    for (const DatasetFormat& each : dataset_formats())
-      if (format.empty() && *each.found_in != nullptr && each.found_in(source)) format = each.name;
+    const DatasetFormat* const found = format.empty() ? format_found_at(source) : nullptr;
+    if (found != nullptr) format = found->name;
   }
   format.empty() ? plan_folders(options, plan) : plan_other(options, format, plan);
   shuffle_items(plan.items[0], options.seed, 0);

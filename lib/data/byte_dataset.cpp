@@ -9,7 +9,11 @@ namespace halograd {
 
 ByteDataset::ByteDataset(ImageShape shape, int classes, std::vector<std::uint8_t> images,
                          std::vector<std::int32_t> labels)
-    : shape_(shape), classes_(classes), images_(std::move(images)), labels_(std::move(labels)) {
+    : shape_(shape),
+      classes_(classes),
+      size_(labels.empty() ? static_cast<long>(images.size()) / shape.values() : static_cast<long>(labels.size())),
+      images_(std::move(images)),
+      labels_(std::move(labels)) {
   HALOGRAD_REQUIRE(static_cast<long>(images_.size()) == size() * shape_.values(), "a set of ", size(), " images of ",
                    shape_.values(), " values each cannot hold ", images_.size(), " values");
 }
@@ -19,7 +23,7 @@ void ByteDataset::read(std::span<const long> indices, float* images, std::int32_
   for (std::size_t i = 0; i < indices.size(); ++i) {
     require_index(indices[i], size());
     bytes_to_floats(images_.data() + indices[i] * values, values, 255.0F, images + static_cast<long>(i) * values);
-    labels[i] = labels_[static_cast<std::size_t>(indices[i])];
+    if (!labels_.empty()) labels[i] = labels_[static_cast<std::size_t>(indices[i])];
   }
 }
 

@@ -11,16 +11,18 @@ namespace halograd {
 /// Images kept in memory as 8-bit values 0..255: a quarter of what floats would take, converted as they are read.
 class ByteDataset final : public Dataset {
  public:
-  /// images (labels.size(), H, W, C); labels in 0..classes-1.
+  /// images (N, H, W, C); labels (N) in 0..classes-1, or none.
   ByteDataset(ImageShape shape, int classes, std::vector<std::uint8_t> images, std::vector<std::int32_t> labels);
-  [[nodiscard]] long size() const override { return static_cast<long>(labels_.size()); }
+  [[nodiscard]] long size() const override { return size_; }
   [[nodiscard]] ImageShape shape() const override { return shape_; }
   [[nodiscard]] int classes() const override { return classes_; }
+  [[nodiscard]] long labels_per_image() const override { return labels_.empty() ? 0 : 1; }
   void read(std::span<const long> indices, float* images, std::int32_t* labels) const override;
 
  private:
   ImageShape shape_;
   int classes_;
+  long size_;
   std::vector<std::uint8_t> images_;
   std::vector<std::int32_t> labels_;
 };

@@ -9,28 +9,55 @@ const std::vector<DatasetFormat>& dataset_formats() {
   static const std::vector<DatasetFormat> formats{
       {"idx", "files of MNIST, Fashion-MNIST or EMNIST, plain or gzipped",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) { return open_idx(config.path, split); },
-       DataPath::folder, is_idx_folder},
+       DataPath::folder, is_idx,
+       [](const DataConfig& config, Split split, const Warn&) { return open_idx_images(config.path, split); }},
       {"cifar10", "CIFAR-10's binary version",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 10);
        },
-       DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 10); }},
+       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 10); }, nullptr},
       {"cifar100", "CIFAR-100's binary version, fine labels",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 100);
        },
-       DataPath::folder, [](const std::filesystem::path& folder) { return is_cifar_folder(folder, 100); }},
+       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 100); }, nullptr},
       {"hdf5", "a file of any size, read as it is needed",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn& warn) {
          return open_hdf5_images(config, split, warn);
        },
-       DataPath::file, nullptr},
+       DataPath::file, [](const std::filesystem::path& path) { return std::filesystem::is_regular_file(path); },
+       [](const DataConfig& config, Split split, const Warn& warn) {
+         return open_hdf5_unlabelled(config, split, warn);
+       }},
       {"synthetic", "patterns made as they are read",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);
        },
-       DataPath::none, nullptr}};
+       DataPath::none, nullptr, nullptr}};
   return formats;
+}
+
+const DatasetFormat* format_found_at(const std::filesystem::path& path) {
+  for (const DatasetFormat& format : dataset_formats()) {
+    if (*format.found_at != nullptr && format.found_at(path)) return &format;
+  }
+  return nullptr;
+}
+
+DataConfig data_at(const std::string& path, DataConfig config) {
+  HALOGRAD_REQUIRE(std::filesystem::exists(path), path, ": no such file or folder");
+  const DatasetFormat* const format = format_found_at(path);
+  HALOGRAD_REQUIRE(format != nullptr, path, ": is a folder without IDX or CIFAR files");
+  config.format = format->name;
+  config.path = path;
+  return config;
+}
+
+std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn) {
+  const DatasetFormat& format = row_of(dataset_formats(), config.format, "data.format");
+  if (*format.open_images != nullptr) return format.open_images(config, split, warn);
+  constexpr std::uint64_t any_seed = 1;
+  return open_dataset(config, split, any_seed, warn);
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn) {

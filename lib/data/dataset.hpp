@@ -17,14 +17,15 @@ namespace halograd {
 /// Extents of one image, row of values (1 dimension) or volume (3).
 using ImageShape = Shape;
 
-/// A set of labelled images. Implementations read IDX, CIFAR binary and HDF5 files, or make synthetic images.
+/// A set of images, with labels or without. Implementations read IDX, CIFAR binary and HDF5 files, or make synthetic
+/// images.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual long size() const = 0;
   [[nodiscard]] virtual ImageShape shape() const = 0;
   [[nodiscard]] virtual int classes() const = 0;
-  /// 1, or as many as an image has pixels, in their order.
+  /// 1, or as many as an image has pixels, in their order; 0: the set has no labels, and no classes.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
   /// 0: a label is a class; else the number of real numbers, which read_targets gives.
   [[nodiscard]] virtual int target_values() const { return 0; }
@@ -59,8 +60,10 @@ struct DatasetFormat {
   Fact<const char*> meaning;
   Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn)> open;
   Fact<DataPath> path;
-  /// Whether a folder holds files of this format, for importing it; nullptr if the format is not imported.
-  Fact<bool (*)(const std::filesystem::path& folder)> found_in;
+  /// Whether a folder holds files of this format, or a file may be one; nullptr if that cannot be told.
+  Fact<bool (*)(const std::filesystem::path& path)> found_at;
+  /// Opens images that may have no labels; nullptr if files of this format always have them.
+  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn)> open_images;
 };
 
 /// idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
@@ -82,6 +85,16 @@ struct SyntheticLabels {
       make;
 };
 const std::vector<SyntheticLabels>& synthetic_labels();
+
+/// The format of what is at `path`: the first in the table that it may be of; nullptr if there is none.
+const DatasetFormat* format_found_at(const std::filesystem::path& path);
+
+/// `config` with the format and the path of what is at `path`, the rest as it was. Throws Error where there is nothing,
+/// or nothing of a known format.
+DataConfig data_at(const std::string& path, DataConfig config);
+
+/// Opens the images of a set whose labels, where it has any, do not matter. Throws Error as open_dataset does.
+std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn = {});
 
 /// Opens the set that `config` describes. Throws Error naming the file, offset or index, what was found and what was
 /// expected.

@@ -41,8 +41,8 @@ class Hdf5FileDataset final : public Dataset {
     Hdf5Dataset images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
     size_ = static_cast<long>(extents[0]);
-    HALOGRAD_REQUIRE(labels_.a_pixel || extents[0] == labels_.size(), where_, ": holds ", size_, " images, expected ",
-                     labels_.size(), ", the number of labels in the same group");
+    HALOGRAD_REQUIRE(labels_.a_pixel || !labels_.present || extents[0] == labels_.size(), where_, ": holds ", size_,
+                     " images, expected ", labels_.size(), ", the number of labels in the same group");
     const int axes = static_cast<int>(extents.size()) - 2;
     std::array<int, 3> spatial{1, 1, 1};
     std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
@@ -79,7 +79,10 @@ class Hdf5FileDataset final : public Dataset {
   [[nodiscard]] long size() const override { return size_; }
   [[nodiscard]] ImageShape shape() const override { return shape_; }
   [[nodiscard]] int classes() const override { return labels_.classes; }
-  [[nodiscard]] long labels_per_image() const override { return labels_.a_pixel ? shape_.pixels() : 1; }
+  [[nodiscard]] long labels_per_image() const override {
+    if (!labels_.present) return 0;
+    return labels_.a_pixel ? shape_.pixels() : 1;
+  }
   [[nodiscard]] int target_values() const override { return labels_.target_values; }
   [[nodiscard]] long block_images() const override { return layout_.block_rows; }
   [[nodiscard]] bool in_memory() const override { return in_memory_; }
@@ -202,6 +205,18 @@ class Hdf5FileDataset final : public Dataset {
 };
 
 }  // namespace
+
+std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn) {
+  const Hdf5Session session;
+  const Hdf5File file = open_hdf5_file(config.path);
+  const std::string group = split == Split::train ? "/train" : "/test";
+  const bool alone = has_link(file, "images", config.path);
+  HALOGRAD_REQUIRE(alone || (has_link(file, group, config.path) && has_link(file, group + "/images", config.path)),
+                   config.path, ": has no dataset /images or ", group, "/images");
+  Hdf5Labels none;
+  none.present = false;
+  return std::make_unique<Hdf5FileDataset>(config, alone ? "" : group, file, std::move(none), true, std::move(warn));
+}
 
 std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn) {
   const Hdf5Session session;

@@ -76,7 +76,10 @@ std::string kind(const Hdf5Labels& labels) {
 }  // namespace
 
 Hdf5Labels read_labels(const Hdf5File& file, Split split, const fs::path& path) {
-  Hdf5Labels training = read_group(file, "/train", path);
+  const bool alone = split == Split::test && !has_link(file, "/train", path.string());
+  Hdf5Labels training = read_group(file, alone ? "/test" : "/train", path);
+  if (alone && training.classes == 0 && !training.values.empty())
+    training.classes = 1 + *std::max_element(training.values.begin(), training.values.end());
   if (training.classes == 0 && training.target_values == 0) {
     const LabelScan scan = scan_labels(training.values);
     HALOGRAD_REQUIRE(scan.first_beyond < 0, path.string(), ":/train/labels: label at index ", scan.first_beyond, " is ",
@@ -85,7 +88,7 @@ Hdf5Labels read_labels(const Hdf5File& file, Split split, const fs::path& path) 
                      "; expected labels 0, 1, 2, ... without a gap, or the attribute `classes`");
     training.classes = scan.classes;
   }
-  if (split == Split::train) return training;
+  if (split == Split::train || alone) return training;
   Hdf5Labels test = read_group(file, "/test", path);
   HALOGRAD_REQUIRE(test.a_pixel == training.a_pixel, path.string(), ":/test/labels: has one label ",
                    test.a_pixel ? "per pixel" : "per image", ", but /train/labels has one ",

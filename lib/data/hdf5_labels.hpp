@@ -11,6 +11,7 @@ namespace halograd {
 
 /// /train/labels or /test/labels of an HDF5 set: classes, 0..classes-1, or real numbers.
 struct Hdf5Labels {
+  bool present = true;               ///< false: the set has none
   bool a_pixel = false;              ///< read as they are needed; else in `values` or `targets`
   int classes = 0;                   ///< by the attribute, else of the training labels; 0: real numbers
   int target_values = 0;             ///< real numbers of a label; 0: classes
@@ -21,7 +22,8 @@ struct Hdf5Labels {
   }
 };
 
-/// Throws Error naming the dataset, what was found and what was expected.
+/// Of a file without /train, the classes of /test are those of its own attribute or up to its largest label. Throws
+/// Error naming the dataset, what was found and what was expected.
 Hdf5Labels read_labels(const Hdf5File& file, Split split, const std::filesystem::path& path);
 
 }  // namespace halograd

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -145,6 +146,12 @@ IdxNames find_names(const fs::path& folder) {
        "package dataset-fashion-mnist installs them) or of one split of EMNIST");
 }
 
+/// `labels`: one per image, or none.
+std::unique_ptr<Dataset> with_labels(IdxFile images, int classes, std::vector<std::int32_t> labels) {
+  const ImageShape shape{static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1};
+  return std::make_unique<ByteDataset>(shape, classes, std::move(images.values), std::move(labels));
+}
+
 fs::path require_file(const fs::path& folder, const std::string& name) {
   fs::path path = find_file(folder, name);
   HALOGRAD_REQUIRE(!path.empty(), (folder / name).string(), ": no such file, nor ", name, ".gz; data.path must name a ",
@@ -184,13 +191,24 @@ std::unique_ptr<Dataset> open_idx(const fs::path& folder, Split split) {
   HALOGRAD_REQUIRE(images.extents[0] == labels.extents[0], image_path.string(), ": holds ", images.extents[0],
                    " images (offset 4), expected ", labels.extents[0], ", the number of labels in ",
                    label_path.string());
-  const ImageShape shape{static_cast<int>(images.extents[1]), static_cast<int>(images.extents[2]), 1};
-  return std::make_unique<ByteDataset>(shape, scan.classes, std::move(images.values),
-                                       std::vector<std::int32_t>(labels.values.begin(), labels.values.end()));
+  return with_labels(std::move(images), scan.classes, {labels.values.begin(), labels.values.end()});
 }
 
-bool is_idx_folder(const fs::path& folder) {
-  return std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+std::unique_ptr<Dataset> open_idx_images(const fs::path& path, Split split) {
+  if (fs::is_regular_file(path)) return with_labels(read_idx(path, image_magic, "images"), 0, {});
+  const IdxNames names = find_names(path);
+  const std::string& prefix = split == Split::train ? names.train : names.test;
+  return with_labels(read_idx(require_file(path, prefix + "images-idx3-ubyte"), image_magic, "images"), 0, {});
+}
+
+bool is_idx(const fs::path& path) {
+  if (fs::is_regular_file(path)) {
+    std::array<char, 4> start{};
+    std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+    constexpr std::array<char, 4> images{0, 0, 8, 3};
+    return start == images || (start[0] == '\x1f' && start[1] == '\x8b');
+  }
+  return std::any_of(fs::directory_iterator(path), fs::directory_iterator(), [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
     return name[0] != '.' && name.find("-images-idx3-ubyte") != std::string::npos;
   });

@@ -14,7 +14,10 @@ namespace halograd {
 /// t10k-labels-idx1-ubyte, or one set of emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte; each plain or
 /// with .gz. Classes are those of the training labels.
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& folder, Split split);
-bool is_idx_folder(const std::filesystem::path& folder);
+/// The images of such a folder alone, or of one such file.
+std::unique_ptr<Dataset> open_idx_images(const std::filesystem::path& path, Split split);
+/// Whether a folder holds IDX images, or a file is one.
+bool is_idx(const std::filesystem::path& path);
 
 /// A folder that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin (`classes` 10), or train.bin and
 /// test.bin
@@ -24,6 +27,9 @@ bool is_cifar_folder(const std::filesystem::path& folder, int classes);
 
 /// A file with /train and /test groups at config.path; opened read-only by this process alone (no MPI-IO).
 std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn);
+
+/// /images of a file or else the images of that split, whatever else there is.
+std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn);
 
 /// Images made as they are read, by the synthetic_* keys.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);

@@ -303,5 +303,44 @@ TEST(Hdf5Dataset, KeepsTheCallersErrorHandler) {
   EXPECT_EQ(before, after);
 }
 
+TEST(Hdf5Dataset, ImagesAloneNeedNoLabels) {
+  const Folder folder;
+  const auto open_alone = [&](const char* name, Split split) {
+    return open_images(data_at((folder / name).string(), DataConfig()), split);
+  };
+  {
+    const File both(folder / "both.h5"), root(folder / "root.h5"), empty(folder / "empty.h5");
+    both.add_bytes("/test/images", 2, ramp(2));
+    both.add_bytes("/train/images", 5, ramp(5));
+    root.add_bytes("/images", 3, ramp(3));
+  }
+  EXPECT_EQ(open_alone("both.h5", Split::train)->size(), 5);
+  const auto test = open_alone("both.h5", Split::test);
+  EXPECT_EQ(test->size(), 2);
+  EXPECT_EQ(test->labels_per_image(), 0);
+  std::vector<float> image(values);
+  const std::vector<long> index{1};
+  test->read(index, image.data(), nullptr);
+  EXPECT_EQ(image[3], static_cast<float>(ramp(2)[values + 3]) / 255);
+  EXPECT_EQ(open_alone("root.h5", Split::test)->size(), 3);
+  expect_error([&] { open_alone("empty.h5", Split::test); }, {"empty.h5: has no dataset /images or /test/images"});
+}
+
+TEST(Hdf5Dataset, TestSetAloneHasTheClassesOfItsLabels) {
+  const Folder folder;
+  const std::filesystem::path path = folder / "set.h5";
+  for (const int classes : {0, 9}) {
+    {
+      const File file(path);
+      file.add_bytes("/test/images", 2, ramp(2));
+      file.add_labels("/test/labels", {5, 2},
+                      classes > 0 ? std::map<std::string, int>{{"classes", classes}} : std::map<std::string, int>{});
+      H5Ldelete(file.id(), "/train", H5P_DEFAULT);
+    }
+    EXPECT_EQ(open(path, Split::test)->classes(), classes > 0 ? classes : 6);
+    expect_error([&] { open(path, Split::train); }, {"set.h5:/train/labels"});
+  }
+}
+
 }  // namespace
 }  // namespace halograd::hdf5_dataset_test

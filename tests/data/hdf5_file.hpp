@@ -28,6 +28,8 @@ class Hdf5Writer {
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
+  [[nodiscard]] hid_t id() const { return id_; }
+
   template <class T>
   void add(const char* name, hid_t type, hid_t memory_type, const std::vector<hsize_t>& extents,
            const std::vector<T>& data, Storage storage = {}, const std::map<std::string, int>& attributes = {}) const {

@@ -203,5 +203,26 @@ TEST(IdxDataset, RefusesAnotherNumberOfLabelsThanImages) {
                {"t10k-images-idx3-ubyte", "holds 2 images", "expected 1", "t10k-labels-idx1-ubyte"});
 }
 
+TEST(IdxDataset, ImagesAloneNeedNoLabels) {
+  const Folder folder;
+  write_bytes(folder / "t10k-images-idx3-ubyte", idx(3, {2, height, width}, ramp(24, 99)));
+  for (const std::filesystem::path& path : {folder.path(), folder / "t10k-images-idx3-ubyte"}) {
+    const auto set = open_images(data_at(path.string(), DataConfig()), Split::test);
+    EXPECT_EQ(set->size(), 2);
+    EXPECT_EQ(set->shape(), (ImageShape{height, width, 1}));
+    EXPECT_EQ(set->labels_per_image(), 0);
+    std::vector<float> image(height * width);
+    const std::vector<long> index{1};
+    set->read(index, image.data(), nullptr);
+    EXPECT_EQ(image[2], static_cast<float>(ramp(24, 99)[14]) / 255);
+  }
+  write_bytes(folder / "photo.png", {0x89, 'P', 'N', 'G'});
+  EXPECT_STREQ(format_found_at(folder / "photo.png")->name, "hdf5");  // which then says what is wrong with it
+  expect_error([&] { data_at((folder / "nowhere").string(), DataConfig()); }, {"nowhere: no such file or folder"});
+  std::filesystem::create_directories(folder / "empty");
+  expect_error([&] { data_at((folder / "empty").string(), DataConfig()); },
+               {"empty: is a folder without IDX or CIFAR"});
+}
+
 }  // namespace
 }  // namespace halograd::idx_dataset_test
