@@ -11,6 +11,20 @@ namespace halograd {
 
 namespace {
 
+template <class T>
+struct SoftmaxRow {
+  T* values;
+  int width;
+  KOKKOS_FUNCTION void operator()(const long row) const {
+    T* const x = values + row * width;
+    T largest = x[0];  // subtracted, so that no exponential overflows
+    for (int k = 1; k < width; ++k) largest = x[k] > largest ? x[k] : largest;
+    double sum = 0;
+    for (int k = 0; k < width; ++k) sum += static_cast<double>(math::exp(x[k] - largest));
+    for (int k = 0; k < width; ++k) x[k] = static_cast<T>(static_cast<double>(math::exp(x[k] - largest)) / sum);
+  }
+};
+
 /// One row of logits: its loss, whether its largest logit is the label's, and, where wanted, its gradient.
 template <class T>
 struct CrossEntropyRow {
@@ -158,6 +172,14 @@ LossSum LossMemory::read(const ExecutionSpace& exec) const {
 }
 
 template <class T>
+void softmax(const ExecutionSpace& exec, long rows, int width, Vector<T> values) {
+  const auto count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+  HALOGRAD_REQUIRE(rows >= 0 && width >= 1 && values.extent(0) >= count, "softmax: ", rows, " rows of ", width,
+                   " values, but there are ", values.extent(0));
+  Kokkos::parallel_for(label("halograd::softmax"), FlatRange(exec, 0, rows), SoftmaxRow<T>{values.data(), width});
+}
+
+template <class T>
 void softmax_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, double smoothing,
                            const LossMemory& memory) {
   require_loss_buffers("softmax_cross_entropy", batch, batch.labels.extent(0), 1);
@@ -211,6 +233,7 @@ void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, V
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \
+  template void softmax<T>(const ExecutionSpace&, long, int, Vector<T>);                                         \
   template void softmax_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, double, const LossMemory&); \
   template void binary_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);          \
   template void mean_squared_error<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);            \

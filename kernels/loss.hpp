@@ -38,6 +38,10 @@ struct LossBatch {
   Vector<T> gradient{};                 ///< (N, width), or empty: not written; may be the outputs themselves
 };
 
+/// Turns the logits of each row into probabilities, in place: exp(x_k) / sum_j exp(x_j). values (rows, width).
+template <class T>
+void softmax(const ExecutionSpace& exec, long rows, int width, Vector<T> values);
+
 /// Softmax cross-entropy of outputs that are the logits of `width` classes, labels in 0..width-1. With smoothing s the
 /// target of a row is (1 - s) onehot + s / width (Szegedy et al., 2016). gradient = scale (softmax - target). Leaves in
 /// `memory` the sum over rows of -sum_k target_k log softmax_k, which a label out of range makes NaN, and as correct

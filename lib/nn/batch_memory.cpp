@@ -31,10 +31,15 @@ BatchMemory::Lengths BatchMemory::lengths(int batch) const {
           labels * static_cast<std::size_t>(target_values_)};
 }
 
+BatchMemory::Lengths BatchMemory::lengths(const HostBatch& batch) const {
+  const Lengths whole = lengths(batch.size);
+  return {whole.images, batch.labels == nullptr ? 0 : whole.labels, batch.targets == nullptr ? 0 : whole.targets};
+}
+
 DeviceBatch BatchMemory::load(const ExecutionSpace& exec, const HostBatch& batch) {
   HALOGRAD_REQUIRE(batch.size >= 1 && batch.size <= largest_batch_, "a batch of ", batch.size,
                    " images for a network built for 1 to ", largest_batch_);
-  const Lengths length = lengths(batch.size);
+  const Lengths length = lengths(batch);
   if (in_place_) {
     return {Vector<const float>(batch.images, length.images), Vector<const std::int32_t>(batch.labels, length.labels),
             Vector<const float>(batch.targets, length.targets)};
@@ -60,7 +65,7 @@ DeviceBatch BatchMemory::load(const ExecutionSpace& exec, const HostBatch& batch
 void BatchMemory::prefetch(const HostBatch& next) {
   if (in_place_ || next.size < 1 || next.size > largest_batch_) return;
   const Place& place = places_[static_cast<std::size_t>(1 - current_)];
-  const Lengths length = lengths(next.size);
+  const Lengths length = lengths(next);
   copies_.copy(place.images.data(), next.images, length.images * sizeof(float));
   copies_.copy(place.labels.data(), next.labels, length.labels * sizeof(std::int32_t));
   copies_.copy(place.targets.data(), next.targets, length.targets * sizeof(float));

@@ -14,7 +14,7 @@ namespace halograd {
 struct HostBatch {
   int size = 0;
   const float* images = nullptr;         ///< (size, H, W, C)
-  const std::int32_t* labels = nullptr;  ///< (size, labels per image)
+  const std::int32_t* labels = nullptr;  ///< (size, labels per image); null: none
   const float* targets = nullptr;        ///< (size, labels per image, target_values) where labels are real numbers
 };
 
@@ -50,6 +50,7 @@ class BatchMemory {
     std::size_t images, labels, targets;
   };
   [[nodiscard]] Lengths lengths(int batch) const;
+  [[nodiscard]] Lengths lengths(const HostBatch& batch) const;
 
   long image_values_;
   long labels_per_image_;

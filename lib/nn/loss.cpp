@@ -40,6 +40,11 @@ void require_outputs(const std::string& network, const std::string& layer, const
                    to_string(expected), " expected", one ? " by " + target.loss.name : "", ")");
 }
 
+std::int32_t predicted_class(std::span<const float> scores) {
+  if (scores.size() == 1) return scores[0] > 0.5F ? 1 : 0;
+  return static_cast<std::int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
 LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory) {
   LossSum sum = memory.read(exec);
   sum.loss /= static_cast<double>(target.labels_per_image);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -40,6 +42,17 @@ struct LossCall {
   double label_smoothing;       ///< share of the target that is spread over all classes
   const LossMemory& memory;
 };
+
+/// Outputs that become predictions, in place.
+struct PredictionCall {
+  const ExecutionSpace& exec;
+  long rows;
+  int width;
+  Vector<float> values;  ///< (rows, width)
+};
+
+/// The class that the scores of one label say: the first of the largest; of a single score, whether it is above 1/2.
+std::int32_t predicted_class(std::span<const float> scores);
 
 /// What a loss leaves in `memory`, summed over the images; an image's is the mean over its labels. Fences.
 LossSum read_loss(const ExecutionSpace& exec, const Target& target, const LossMemory& memory);

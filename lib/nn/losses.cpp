@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/activation.hpp"
 #include "nn/loss.hpp"
 
 namespace halograd {
@@ -35,6 +36,16 @@ void launch_mean_squared_error(const LossCall& call) {
   }
 }
 
+void predict_softmax(const PredictionCall& call) {
+  softmax(call.exec, call.rows, call.width, call.values);
+}
+
+void predict_sigmoid(const PredictionCall& call) {
+  activation_forward<float>(call.exec, Activation::sigmoid, 0, call.values, call.values);
+}
+
+void predict_outputs(const PredictionCall& /*call*/) {}
+
 }  // namespace
 
 const std::vector<Metric>& metrics() {
@@ -51,11 +62,12 @@ double goodness(const std::string& metric, double score) {
 const std::vector<Loss>& losses() {
   static const std::vector<Loss> rows{
       {"cross_entropy", "softmax cross-entropy with a label's class", "accuracy", LossOutputs::per_class, false, true,
-       launch_cross_entropy},
+       launch_cross_entropy, Predictions{"scores", true, predict_softmax}},
       {"binary_cross_entropy", "cross-entropy of the sigmoid of one output with labels 0 and 1", "iou",
-       LossOutputs::one, false, false, launch_binary_cross_entropy},
+       LossOutputs::one, false, false, launch_binary_cross_entropy, Predictions{"scores", true, predict_sigmoid}},
       {"mean_squared_error", "mean squared difference from the label's one-hot vector, its number, or real labels",
-       "error", LossOutputs::per_class_or_one, true, false, launch_mean_squared_error}};
+       "error", LossOutputs::per_class_or_one, true, false, launch_mean_squared_error,
+       Predictions{"values", false, predict_outputs}}};
   return rows;
 }
 

@@ -39,6 +39,15 @@ enum class LossOutputs {
   per_class_or_one  ///< either; one is compared with the label's number
 };
 
+struct PredictionCall;  // loss.hpp
+
+/// What a network's outputs say of a label, where nobody knows it.
+struct Predictions {
+  const char* dataset;  ///< in files: "scores"
+  bool of_classes;      ///< one score per class, or one for the second of two; else plain numbers
+  void (*from_outputs)(const PredictionCall& call);
+};
+
 struct Loss {
   const char* name;
   Fact<const char*> meaning;
@@ -47,6 +56,7 @@ struct Loss {
   Fact<bool> takes_real_labels;
   Fact<bool> smooths_labels;  ///< takes loss.label_smoothing
   Fact<void (*)(const LossCall& call)> launch;
+  Fact<Predictions> predictions;
 };
 
 const std::vector<Loss>& losses();

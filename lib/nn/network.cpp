@@ -337,16 +337,22 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
   }
 }
 
+/// What the last layer gave, in floats, whatever the network stores.
+Vector<float> Network::outputs(const ExecutionSpace& exec, int batch) const {
+  const int last = static_cast<int>(nodes_.size());
+  const Vector<std::byte> stored = value(last, batch);
+  if (type_ == ValueType::float32) return values_of<float>(stored);
+  Vector<float> floats = values_at<float>(workspace_, 0, value_count(last, batch));
+  convert_values<Bfloat16, float>(exec, values_of<Bfloat16>(stored), floats);
+  return floats;
+}
+
 /// In floats, whatever the network stores: the outputs are then converted, and their gradient back.
 void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
   const Region region("loss");
-  const int last = static_cast<int>(nodes_.size());
-  const Vector<std::byte> stored = value(last, batch), stored_gradient = gradient(last, batch);
-  Vector<float> floats = values_of<float>(stored), gradients = values_of<float>(stored_gradient);
-  if (type_ == ValueType::bf16) {
-    floats = gradients = values_at<float>(workspace_, 0, value_count(last, batch));
-    convert_values<Bfloat16, float>(exec, values_of<Bfloat16>(stored), floats);
-  }
+  const Vector<std::byte> stored_gradient = gradient(static_cast<int>(nodes_.size()), batch);
+  const Vector<float> floats = outputs(exec, batch);
+  const Vector<float> gradients = type_ == ValueType::bf16 ? floats : values_of<float>(stored_gradient);
   const long rows = batch * target_.labels_per_image;
   const LossBatch<float> outputs{.rows = rows,
                                  .width = nodes_.back().shape.channels,
@@ -382,12 +388,33 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
 }
 
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                          const HostBatch& next) {
+                          const HostBatch& next, std::span<float> predictions) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
   loss(exec, batch.size, false);
   batches_.prefetch(next);
+  if (!predictions.empty()) read_predictions(exec, batch.size, predictions);
   return read_loss(exec, target_, loss_);
+}
+
+void Network::predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                      std::span<float> predictions, const HostBatch& next) {
+  load(exec, batch);
+  forward(exec, replica, batch.size, false, 0);
+  batches_.prefetch(next);
+  read_predictions(exec, batch.size, predictions);
+}
+
+/// Where the outputs lie, which nothing reads after this.
+void Network::read_predictions(const ExecutionSpace& exec, int batch, std::span<float> predictions) const {
+  const Vector<float> values = outputs(exec, batch);
+  HALOGRAD_REQUIRE(predictions.size() == values.size(), "room for ", predictions.size(), " predictions, expected ",
+                   values.size());
+  const int width = output().channels;
+  const PredictionCall call{exec, static_cast<long>(values.size()) / width, width, values};
+  loss_named(target_.loss.name).predictions->from_outputs(call);
+  Kokkos::deep_copy(exec, HostVector<float>(predictions.data(), predictions.size()), values);
+  exec.fence();
 }
 
 std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ class Network {
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
   [[nodiscard]] double forward_flops() const;  ///< an image
   [[nodiscard]] const Target& target() const { return target_; }
+  [[nodiscard]] const Shape& input() const { return input_shape_; }
+  [[nodiscard]] const Shape& output() const { return nodes_.back().shape; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
 
@@ -87,9 +90,14 @@ class Network {
   std::string first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                std::uint64_t random_key);
 
-  /// Forward alone, with running statistics and without dropout. `next` as above.
+  /// Forward alone, with running statistics and without dropout. `next` as above. `predictions`: as predict leaves
+  /// them; empty: not wanted.
   LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                   const HostBatch& next = {});
+                   const HostBatch& next = {}, std::span<float> predictions = {});
+
+  /// The same without labels: what the outputs say (Loss::predictions), predictions (size, output()).
+  void predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::span<float> predictions,
+               const HostBatch& next = {});
 
  private:
   /// A node as the network keeps it.
@@ -123,7 +131,9 @@ class Network {
   void forward_node(const ExecutionSpace& exec, const Replica& replica, std::size_t i, int batch, bool training,
                     std::uint64_t random_key);
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready);
+  [[nodiscard]] Vector<float> outputs(const ExecutionSpace& exec, int batch) const;
   void loss(const ExecutionSpace& exec, int batch, bool with_gradient);
+  void read_predictions(const ExecutionSpace& exec, int batch, std::span<float> predictions) const;
   [[nodiscard]] std::size_t value_count(int index, int batch) const;
   [[nodiscard]] Vector<std::byte> value(int index, int batch) const;
   [[nodiscard]] Vector<std::byte> gradient(int index, int batch) const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/error.hpp"
@@ -33,6 +34,30 @@ LossSum loss_of(const std::vector<T>& logits, const std::vector<std::int32_t>& l
       {.rows = static_cast<long>(labels.size()), .width = classes, .outputs = device_logits, .labels = device_labels},
       0, memory);
   return memory.read(ExecutionSpace());
+}
+
+TYPED_TEST(LossTest, SoftmaxAgreesWithAPlainLoop) {
+  using T = TypeParam;
+  for (const long rows : {0L, 1L, 37L, 1000L}) {
+    for (const int width : {1, 2, 10, 100}) {
+      std::vector<T> logits = noise<T>(static_cast<std::size_t>(rows * width), 1, -5, 5);
+      if (rows > 1) logits[static_cast<std::size_t>(width)] = 1000;  // whose exponential overflows
+      const auto values = to_device(logits);
+      softmax<T>(ExecutionSpace(), rows, width, values);
+      const std::vector<T> found = to_host(values);
+      for (long row = 0; row < rows; ++row) {
+        const T* from = logits.data() + row * width;
+        const double largest = static_cast<double>(*std::max_element(from, from + width));
+        double sum = 0;
+        for (int k = 0; k < width; ++k) sum += std::exp(static_cast<double>(from[k]) - largest);
+        for (int k = 0; k < width; ++k) {
+          ASSERT_NEAR(static_cast<double>(found[static_cast<std::size_t>(row * width + k)]),
+                      std::exp(static_cast<double>(from[k]) - largest) / sum, 1e-6);
+        }
+      }
+    }
+  }
+  EXPECT_THROW(softmax<T>(ExecutionSpace(), 3, 2, to_device(std::vector<T>(5))), Error);
 }
 
 TYPED_TEST(LossTest, AgreesWithAPlainLoop) {

@@ -153,6 +153,34 @@ TEST(Network, DropoutFollowsItsKeyAndRestsInEvaluation) {
             network.evaluate(exec, replica, images.batch(4)).loss);
 }
 
+TEST(Network, PredictsProbabilitiesOfWhatItEvaluates) {
+  NetworkConfig config;
+  config.name = "resnet20";
+  const Shape input{32, 32, 3};
+  const int size = 6, classes = 10;
+  const Images images(size, input, classes);
+  Network network(expand_network(config, classes), input, classes, size);
+  const Replica replica = network.make_replica(1);
+  const ExecutionSpace exec;
+  network.train(exec, replica, images.batch(size), 0);  // the statistics are no longer 0 and 1
+  std::vector<float> scores(static_cast<std::size_t>(size * classes)), again = scores;
+  const double loss = network.evaluate(exec, replica, images.batch(size), {}, scores).loss;
+  double sum = 0;
+  for (int i = 0; i < size; ++i)
+    sum -= std::log(static_cast<double>(
+        scores[static_cast<std::size_t>(i * classes + images.labels[static_cast<std::size_t>(i)])]));
+  EXPECT_NEAR(sum, loss, 1e-4);
+  network.predict(exec, replica, {size, images.values.data()}, again);
+  EXPECT_EQ(scores, again);
+  for (int i = 0; i < size; ++i) {  // an image's scores do not depend on its batch
+    std::vector<float> alone(static_cast<std::size_t>(classes));
+    network.predict(exec, replica, {1, images.values.data() + i * input.values()}, alone);
+    for (int k = 0; k < classes; ++k)
+      EXPECT_NEAR(alone[static_cast<std::size_t>(k)], scores[static_cast<std::size_t>(i * classes + k)], 1e-5);
+  }
+  EXPECT_THROW(network.predict(exec, replica, {2, images.values.data()}, scores), Error);
+}
+
 TEST(Network, ArenaIsSmallerThanTheSumOfItsBuffers) {
   NetworkConfig config;
   config.name = "resnet20";
