@@ -37,6 +37,13 @@ Hdf5Type variable_string(const std::string& file) {
   return type;
 }
 
+std::vector<const char*> pointers_to(const std::vector<std::string>& values) {
+  std::vector<const char*> texts;
+  texts.reserve(values.size());
+  for (const std::string& value : values) texts.push_back(value.c_str());
+  return texts;
+}
+
 enum class AttributeKind { string, integer, number };
 
 Hdf5Attribute open_attribute(hid_t object, const std::string& name, AttributeKind kind, const std::string& file) {
@@ -139,6 +146,13 @@ void write_dataset(const Hdf5Dataset& dataset, hid_t type, const void* values, c
   HALOGRAD_HDF5(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), file, object);
 }
 
+void write_strings(hid_t parent, const std::string& path, const std::vector<std::string>& values,
+                   const std::string& file) {
+  const Hdf5Type type = variable_string(file);
+  write_dataset(create_dataset(parent, path, type, {values.size()}, file), type, pointers_to(values).data(), path,
+                file);
+}
+
 void read_box(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, void* values, const std::string& object,
               const std::string& file, hid_t transfer) {
   const Hdf5Space selection = select(dataset, box, object, file), memory = make_space(box.count, {}, object, file);
@@ -172,10 +186,7 @@ void write_attribute(hid_t object, const std::string& name, const std::vector<st
 
 void write_attribute(hid_t object, const std::string& name, const std::vector<std::string>& values,
                      const std::string& file) {
-  std::vector<const char*> texts;
-  texts.reserve(values.size());
-  for (const std::string& value : values) texts.push_back(value.c_str());
-  write_values(object, name, {values.size()}, variable_string(file), texts.data(), file);
+  write_values(object, name, {values.size()}, variable_string(file), pointers_to(values).data(), file);
 }
 
 bool has_attribute(hid_t object, const std::string& name, const std::string& file) {

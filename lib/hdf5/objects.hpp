@@ -46,6 +46,10 @@ void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const st
 void write_dataset(const Hdf5Dataset& dataset, hid_t type, const void* values, const std::string& object,
                    const std::string& file);
 
+/// A dataset of texts.
+void write_strings(hid_t parent, const std::string& path, const std::vector<std::string>& values,
+                   const std::string& file);
+
 /// A box of a dataset: `count` values along each axis, from `start` on.
 struct Hdf5Box {
   std::vector<hsize_t> start, count;

@@ -10,5 +10,7 @@ inline constexpr const char* checkpoint_format = "halograd checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 2;
 inline constexpr const char* metrics_format = "halograd metrics";
 inline constexpr std::int64_t metrics_format_version = 1;
+inline constexpr const char* predictions_format = "halograd predictions";
+inline constexpr std::int64_t predictions_format_version = 1;
 
 }  // namespace halograd
