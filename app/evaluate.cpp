@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "app/commands.hpp"
 #include "io/checkpoint.hpp"
+#include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
 #include "train/model.hpp"
@@ -17,10 +19,57 @@ namespace halograd {
 namespace {
 
 struct EvaluateArguments {
-  std::string checkpoint;
+  std::string checkpoint, data;
   std::vector<std::string> overrides;
+  bool report = false;
   bool json = false;
 };
+
+/// The checkpoint's network for a set that may be another than its run's: with fewer classes, but images of the same
+/// shape.
+std::unique_ptr<Network> network_for(const Dataset& data, const EvaluateArguments& arguments, const RunConfig& config,
+                                     const CheckpointHeader& header, int largest_batch) {
+  if (arguments.data.empty()) return build_model(config, data, largest_batch);
+  HALOGRAD_REQUIRE(header.input.empty() || header.input == to_string(data.shape()), arguments.data, ": has images of ",
+                   to_string(data.shape()), ", expected ", header.input, ", the input of the network in ",
+                   arguments.checkpoint);
+  Target target = target_of(data, config.loss);
+  const int outputs = read_checkpoint_outputs(arguments.checkpoint), classes = outputs == 1 ? 2 : outputs;
+  if (loss_named(config.loss.name).predictions->of_classes) {
+    HALOGRAD_REQUIRE(data.classes() <= classes, arguments.data, ": has labels of ", data.classes(),
+                     " classes, expected at most ", classes, ", those of the network in ", arguments.checkpoint);
+    target.classes = classes;
+  }
+  return build_model(config, data.shape(), target, largest_batch);
+}
+
+/// Rows are the labels' classes, columns what they were taken for.
+void print_report(const Confusion& confusion) {
+  const int classes = confusion.classes();
+  constexpr int most_columns = 32;
+  const bool matrix = classes <= most_columns;
+  std::printf("\n%7s %9s %9s", "class", "labels", "correct");
+  for (int column = 0; matrix && column < classes; ++column) std::printf(" %7d", column);
+  std::printf("\n");
+  for (int row = 0; row < classes; ++row) {
+    std::printf("%7d %9ld %7.2f %%", row, confusion.labels(row), 100 * confusion.accuracy(row));
+    for (int column = 0; matrix && column < classes; ++column) std::printf(" %7ld", confusion.count(row, column));
+    std::printf("\n");
+  }
+  if (!matrix) std::printf("The confusion matrix of %d classes is printed by --json alone\n", classes);
+}
+
+void add_report(const Confusion& confusion, Json& object) {
+  std::vector<std::vector<long>> counts;
+  std::vector<double> accuracy;
+  for (int row = 0; row < confusion.classes(); ++row) {
+    std::vector<long>& line = counts.emplace_back();
+    for (int column = 0; column < confusion.classes(); ++column) line.push_back(confusion.count(row, column));
+    accuracy.push_back(confusion.accuracy(row));
+  }
+  object["class_accuracy"] = accuracy;
+  object["confusion"] = counts;
+}
 
 void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
@@ -30,9 +79,13 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Network> network;
   Replica replica;
+  std::optional<Confusion> confusion;
   comm.together([&] {
     header = read_checkpoint_header(arguments.checkpoint);
     config = parse_config(header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
+    if (!arguments.data.empty()) config.data = data_at(arguments.data, config.data);
+    HALOGRAD_REQUIRE(!arguments.report || loss_named(config.loss.name).predictions->of_classes, arguments.checkpoint,
+                     ": --report needs a network that says classes, but its loss.name is \"", config.loss.name, "\"");
   });
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
@@ -45,10 +98,13 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     options.global_batch = std::max(config.training.batch, comm.ranks());
     options.prefetch = config.data.prefetch;
     loader = std::make_unique<Loader>(*data, config.data, options);
-    network = build_model(config, *data, std::max(1, loader->largest_batch()));
+    network = network_for(*data, arguments, config, header, std::max(1, loader->largest_batch()));
     replica = mean_replica(arguments.checkpoint, *network);
+    if (arguments.report) confusion.emplace(network->target().classes);
   });
-  const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader), comm);
+  Confusion* const report = confusion ? &*confusion : nullptr;
+  const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader, 0, {}, report), comm);
+  if (report != nullptr) report->sum(comm);
   if (comm.rank() != 0) return;
   if (arguments.json) {
     Json object;
@@ -59,6 +115,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     object["images"] = static_cast<long>(all.images);
     object["mean_model_loss"] = all.loss();
     object[std::string("mean_model_") + all.metric.name] = all.score();
+    if (report != nullptr) add_report(*report, object);
     std::cout << json_text(object) << std::endl;
   } else {
     std::printf("%s, %s after %ld epochs (%ld steps) on %d ranks\n", arguments.checkpoint.c_str(),
@@ -68,6 +125,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     std::printf("mean model: %s%.*f%s of %.0f test images, loss %.4f\n", word.empty() ? "" : (word + " ").c_str(),
                 per_cent ? 2 : 4, per_cent ? 100 * all.score() : all.score(), per_cent ? " %" : "", all.images,
                 all.loss());
+    if (report != nullptr) print_report(*report);
   }
 }
 
@@ -75,11 +133,14 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
 
 void add_evaluate(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<EvaluateArguments>();
-  CLI::App* command = app.add_subcommand("evaluate", "Evaluate a checkpoint's mean model on the test set");
+  CLI::App* command = app.add_subcommand("evaluate", "Evaluate a checkpoint's mean model on a test set");
   command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
   command
       ->add_option("--set", arguments->overrides, "Set a key of the checkpoint's run file, for example data.path=/data")
       ->type_name("KEY=VALUE");
+  command->add_option("--data", arguments->data,
+                      "Other data than the run's: an HDF5 file, or a folder of IDX or CIFAR files");
+  command->add_flag("--report", arguments->report, "Print the confusion matrix and the accuracy of each class");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments, &session] { evaluate_checkpoint(*arguments, session); });
 }

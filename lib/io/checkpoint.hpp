@@ -82,6 +82,9 @@ EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& p
 /// may not be read, for it may be whole.
 std::string checkpoint_damage(const Communicator& comm, const std::string& path);
 
+/// Any number of ranks, each for itself: the values that the network gives per label, as its last parameter has them.
+int read_checkpoint_outputs(const std::string& path);
+
 /// Any number of ranks, each for itself: the mean of the replicas' parameters and statistics.
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics);
 

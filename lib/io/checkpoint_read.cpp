@@ -198,6 +198,15 @@ std::string checkpoint_damage(const Communicator& comm, const std::string& path)
   return "";
 }
 
+int read_checkpoint_outputs(const std::string& path) {
+  const Hdf5Session session;
+  const std::vector<MeanTensor> tensors = read_mean_tensors(open_hdf5(path, H5F_ACC_RDONLY), path);
+  const auto last =
+      std::find_if(tensors.rbegin(), tensors.rend(), [](const MeanTensor& each) { return !each.statistic; });
+  HALOGRAD_REQUIRE(last != tensors.rend() && !last->tensor.extents.empty(), path, ": holds no parameters");
+  return static_cast<int>(last->tensor.extents.back());
+}
+
 void read_checkpoint_mean(const std::string& path, HostVector<float> parameters, HostVector<float> statistics) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);

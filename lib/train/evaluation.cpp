@@ -7,11 +7,14 @@
 namespace halograd {
 
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
-                    long boundaries, const std::function<bool()>& go_on) {
+                    long boundaries, const std::function<bool()>& go_on, Confusion* confusion) {
   Evaluation sum{{}, metric_of(network.target().loss.name)};
   loader.start_epoch(0);
+  std::vector<float> scores;
   const auto add = [&](const Batch& batch) {
-    const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()));
+    if (confusion != nullptr) scores.resize(static_cast<std::size_t>(batch.size * network.output().values()));
+    const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()), scores);
+    if (confusion != nullptr) confusion->add(batch.labels, scores);
     sum.loss_sum += part.loss;
     sum.images += batch.size;
     sum.correct += static_cast<double>(part.correct);

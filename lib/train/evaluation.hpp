@@ -7,6 +7,7 @@
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
 #include "nn/network.hpp"
+#include "train/confusion.hpp"
 
 namespace halograd {
 
@@ -18,9 +19,9 @@ struct Evaluation : ScoreSums {
 
 /// Passes all that the loader deals to this rank through the network, without training. Where given, `go_on` is asked
 /// `boundaries` times, after each batch and then without one (ranks may have different numbers of batches); the
-/// evaluation ends, unfinished, where it says no.
+/// evaluation ends, unfinished, where it says no. `confusion`, where given, gets what was taken for what.
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
-                    long boundaries = 0, const std::function<bool()>& go_on = {});
+                    long boundaries = 0, const std::function<bool()>& go_on = {}, Confusion* confusion = nullptr);
 
 /// Collective: the evaluation of all that the ranks evaluated.
 Evaluation over_ranks(Evaluation part, const Communicator& comm);
