@@ -15,6 +15,9 @@ void add_train(CLI::App& app, Session& session);
 /// `halograd evaluate CHECKPOINT`: accuracy of a checkpoint's mean model and of its replicas.
 void add_evaluate(CLI::App& app, Session& session);
 
+/// `halograd predict CHECKPOINT DATA`: what a checkpoint's network says of images without labels, as an HDF5 file.
+void add_predict(CLI::App& app, Session& session);
+
 /// `halograd topology`: edges, weights, spectral gap and bytes of a topology. Needs no MPI launch.
 void add_topology(CLI::App& app);
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "app/commands.hpp"
-#include "kernels/error.hpp"
+#include "app/shape_argument.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
 #include "support/table.hpp"
@@ -93,11 +93,9 @@ void print(const ImportResult& result, const ImportArguments& arguments) {
 void import(ImportArguments& arguments) {
   ImportOptions& options = arguments.options;
   if (!arguments.size.empty()) {
-    int end = 0;
-    const int read = std::sscanf(arguments.size.c_str(), "%dx%d%n", &options.height, &options.width, &end);
-    HALOGRAD_REQUIRE(read == 2 && end == static_cast<int>(arguments.size.size()) && options.height > 0 &&
-                         options.width > 0 && options.height <= 65535 && options.width <= 65535,
-                     "--size is '", arguments.size, "', expected HEIGHTxWIDTH, for example 64x64");
+    const Shape size = parse_size(arguments.size);
+    options.height = size.height;
+    options.width = size.width;
   }
   options.skip_broken = row_of(broken_choices, arguments.broken, "--broken").skip;
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, ask_to_stop);

@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", [] { return halograd::versions(); });
   halograd::add_train(app, session);
   halograd::add_evaluate(app, session);
+  halograd::add_predict(app, session);
   halograd::add_topology(app);
   halograd::add_inspect(app);
   halograd::add_import(app);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <sstream>
 #include <vector>
 
@@ -24,6 +25,15 @@ Shape parse_shape(const std::string& text, const std::string& where) {
   std::array<int, 3> extents{1, 1, 1};
   std::copy_n(numbers.begin(), axes, extents.end() - axes);
   return {extents, numbers.back(), axes};
+}
+
+Shape parse_size(const std::string& text) {
+  int height = 0, width = 0, end = 0;
+  const int read = std::sscanf(text.c_str(), "%dx%d%n", &height, &width, &end);
+  HALOGRAD_REQUIRE(
+      read == 2 && end == static_cast<int>(text.size()) && height > 0 && width > 0 && height <= 65535 && width <= 65535,
+      "--size is '", text, "', expected HEIGHTxWIDTH, for example 64x64");
+  return {height, width, 0};
 }
 
 }  // namespace halograd

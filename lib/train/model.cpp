@@ -35,6 +35,17 @@ void load_mean(const std::string& checkpoint, const Replica& replica) {
   Kokkos::deep_copy(replica.statistics, statistics);
 }
 
+Replica checkpoint_replica(const std::string& checkpoint, const Network& network, int rank) {
+  if (rank < 0) return mean_replica(checkpoint, network);
+  Replica replica = network.make_replica(0);
+  const auto parameters = Kokkos::create_mirror_view(replica.parameters);
+  const auto statistics = Kokkos::create_mirror_view(replica.statistics);
+  read_checkpoint_replica(checkpoint, rank, parameters, statistics);
+  Kokkos::deep_copy(replica.parameters, parameters);
+  Kokkos::deep_copy(replica.statistics, statistics);
+  return replica;
+}
+
 Replica mean_replica(const std::string& checkpoint, const Network& network) {
   Replica replica = network.make_replica(0);
   load_mean(checkpoint, replica);

@@ -29,6 +29,10 @@ std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input
 /// Gives `replica` the mean weights and statistics of a checkpoint. Throws Error where they differ in length.
 void load_mean(const std::string& checkpoint, const Replica& replica);
 
+/// A network's replica with the weights and statistics of one rank of a checkpoint of it, or the mean where `rank` is
+/// below 0. Throws Error as above, and where there is no such rank.
+Replica checkpoint_replica(const std::string& checkpoint, const Network& network, int rank);
+
 /// A network's replica with the mean weights and statistics of a checkpoint of it.
 Replica mean_replica(const std::string& checkpoint, const Network& network);
 
