@@ -76,6 +76,11 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   // a writer beside readers takes no lock, or a plot drawn at the wrong moment would end a run; the flags that HDF5
   // keeps in the file still refuse a second writer
   const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18, (flags & H5F_ACC_SWMR_WRITE) == 0);
+  // Beside a writer, HDF5 reads what has a wrong checksum again, up to 100 times by default, and each time sleeps twice
+  // as long, from a nanosecond on: a damaged file would be read forever. This many sleeps add up to a quarter of a
+  // second.
+  constexpr unsigned read_attempts = 28;
+  HALOGRAD_HDF5(H5Pset_metadata_read_attempts(access, read_attempts), path, "file access");
   const hid_t file = H5Fopen(path.c_str(), flags, access);
   HALOGRAD_REQUIRE(file >= 0, path, ": cannot be opened as HDF5 (", std::filesystem::file_size(path),
                    " bytes; cut short, damaged or in use?): ", hdf5_reason());

@@ -91,6 +91,30 @@ class OfARun(ProgramTest):
         result = self.refuse("inspect", self.checkpoint, ranks=0, words=words)
         self.assertRegex(result.out, r"checksums +wrong")
 
+    def test_damaged_metrics_are_read_to_an_end(self):
+        """HDF5 reads what has a wrong checksum again beside a writer: that has to end, also for watch."""
+        with open(self.metrics, "rb") as file:
+            sound = bytearray(file.read())
+        values = np.zeros(len(sound), dtype=bool)
+        with h5py.File(self.metrics, "r") as file:
+            for name in self.columns:
+                for chunk in range(file[name].id.get_num_chunks()):
+                    place = file[name].id.get_chunk_info(chunk)
+                    values[place.byte_offset:place.byte_offset + place.size] = True
+        metadata = np.flatnonzero(~values & (np.frombuffer(sound, dtype=np.uint8) != 0))
+        endings = []
+        for number, at in enumerate(metadata[:: len(metadata) // 32]):
+            damaged = sound.copy()
+            damaged[at] ^= 1 << number % 8
+            with open(self.metrics, "wb") as file:
+                file.write(damaged)
+            for words in (["inspect", self.metrics], ["watch", "runs/digits", "--once"])[: 2 if number % 4 == 0 else 1]:
+                result = self.run_program(*words)
+                endings.append(result.status)
+                if result.status != 0:
+                    self.check_refused(result, "runs/digits/metrics.h5")
+        self.assertIn(1, endings)
+
     def test_inspect_refuses_what_is_neither(self):
         missing = self.path("missing.h5")
         self.refuse("inspect", missing, ranks=0, words=[missing])
