@@ -80,7 +80,8 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   // as long, from a nanosecond on: a damaged file would be read forever. This many sleeps add up to a quarter of a
   // second.
   constexpr unsigned read_attempts = 28;
-  HALOGRAD_HDF5(H5Pset_metadata_read_attempts(access, read_attempts), path, "file access");
+  if ((flags & (H5F_ACC_SWMR_READ | H5F_ACC_SWMR_WRITE)) != 0)
+    HALOGRAD_HDF5(H5Pset_metadata_read_attempts(access, read_attempts), path, "file access");
   const hid_t file = H5Fopen(path.c_str(), flags, access);
   HALOGRAD_REQUIRE(file >= 0, path, ": cannot be opened as HDF5 (", std::filesystem::file_size(path),
                    " bytes; cut short, damaged or in use?): ", hdf5_reason());
