@@ -171,8 +171,87 @@ bool bare_word_at(const std::string& line, std::size_t at) {
   fail_at(place, "not valid TOML: " + trimmed(reason));
 }
 
+/// The end of the TOML string that begins at `start`: behind its last quote, or the end of the line or text before
+/// that.
+std::size_t end_of_string(const std::string& text, std::size_t start) {
+  const char quote = text[start];
+  const std::size_t quotes = text.compare(start, 3, std::string(3, quote)) == 0 ? 3 : 1;
+  for (std::size_t at = start + quotes; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (text.compare(at, quotes, std::string(quotes, quote)) == 0) {
+      return at + quotes;
+    } else if (text[at] == '\n' && quotes == 1) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+/// The bytes of the UTF-8 character at `start` (Unicode, table 3-7); 0 where there is none.
+std::size_t character_bytes(const std::string& text, std::size_t start) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[start + i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const std::size_t bytes = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (text.size() - start < bytes) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool no_character = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
+  return overlong || no_character ? 0 : bytes;
+}
+
+/// What is no UTF-8 makes the TOML library read beyond the text's end.
+void require_utf8(const std::string& text, const Source& source) {
+  std::size_t line = 1, line_start = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = character_bytes(text, at);
+    if (bytes == 0) fail_at(source.at({line, at - line_start + 1, 1}), "not valid TOML: these bytes are no UTF-8");
+    if (text[at] == '\n') {
+      ++line;
+      line_start = at + 1;
+    }
+    at += bytes;
+  }
+}
+
+/// The TOML library calls itself for each bracket that is open and each name of a dotted key, and would run out of
+/// stack.
+void require_shallow(const std::string& text, const Source& source) {
+  constexpr int most = 32;
+  int brackets = 0, dots = 0;
+  std::size_t line = 1, line_start = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      const std::size_t end = end_of_string(text, at);
+      for (; at + 1 < end; ++at) {
+        if (text[at] != '\n') continue;
+        ++line;
+        line_start = at + 1;
+      }
+      continue;
+    }
+    if (c == '#') at = std::min(text.find('\n', at), text.size() - 1);
+    if (c == '[' || c == '{') ++brackets;
+    if ((c == ']' || c == '}') && brackets > 0) --brackets;
+    dots = c == '.' ? dots + 1 : std::string_view("=,[]{}#\n").find(c) == std::string_view::npos ? dots : 0;
+    if (brackets > most || dots > most) {
+      fail_at(source.at({line, at - line_start + 1, 1}), "nested deeper than " + std::to_string(most) + " levels");
+    }
+    if (text[at] != '\n') continue;
+    ++line;
+    line_start = at + 1;
+  }
+}
+
 /// Throws toml::syntax_error where the text is not TOML.
 Node parse_toml(const std::string& text, const Source& source, bool from_override) {
+  require_utf8(text, source);
+  require_shallow(text, source);
   return to_node(toml11::parse(text), source, "", from_override);
 }
 
