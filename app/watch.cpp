@@ -11,6 +11,7 @@
 #include "app/watch_view.hpp"
 #include "io/run_folder.hpp"
 #include "kernels/error.hpp"
+#include "nn/losses.hpp"
 #include "run/read.hpp"
 #include "support/terminal.hpp"
 #include "support/text.hpp"
@@ -78,6 +79,7 @@ class Watcher {
       // Asked first: rows that are written between the two looks are seen, and then the next look sees the end.
       const bool writer = has_writer(folder_.metrics());
       metrics_ = read_metrics(folder_.metrics(), std::max<std::int64_t>(64, most_values / std::max(1, metrics_.ranks)));
+      row_of(metrics(), metrics_.metric, folder_.metrics() + ": attribute 'metric'");
       view_ = view_of(fs::path(folder_.path).filename().string(), metrics_, epochs_wanted_);
       view_.writer = writer;
     } else {

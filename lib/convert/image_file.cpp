@@ -34,11 +34,15 @@ Bytes bytes_of(const fs::path& path) {
 
 #ifdef HALOGRAD_HAS_IMAGES
 
-constexpr long most_values = std::numeric_limits<int>::max();
-
-Image sized(long height, long width, int channels, const fs::path& path) {
+Image sized(long height, long width, int channels, const Bytes& bytes, const fs::path& path) {
+  // Deflate packs at most 1032 to 1, and of a byte of PNG come up to 8 pixels of a palette; JPEG packs less. A damaged
+  // header is found before memory is taken for what it claims.
+  constexpr long most_packed = 1032L * 8 * 3;
+  const long most_values =
+      std::min<long>(std::numeric_limits<int>::max(), most_packed * static_cast<long>(bytes.size()));
   HALOGRAD_REQUIRE(height > 0 && width > 0 && height <= most_values / (width * channels), path.string(),
-                   ": an image of ", height, " x ", width, " pixels");
+                   ": an image of ", height, " x ", width, " pixels, which a file of ", bytes.size(),
+                   " bytes cannot hold");
   Image image{static_cast<int>(height), static_cast<int>(width), channels, {}};
   image.values.resize(static_cast<std::size_t>(height * width * channels));
   return image;
@@ -52,7 +56,7 @@ Image read_png(const Bytes& bytes, const fs::path& path) {
                    ": not a complete PNG file: ", png.message);
   const bool colour = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  Image image = sized(png.height, png.width, colour ? 3 : 1, path);
+  Image image = sized(png.height, png.width, colour ? 3 : 1, bytes, path);
   const png_color white{255, 255, 255};
   const bool read = png_image_finish_read(&png, &white, image.values.data(), 0, nullptr) != 0;
   // A damaged end of the file is only a warning to libpng.
@@ -70,7 +74,7 @@ Image read_jpeg(const Bytes& bytes, const fs::path& path) {
           width > 0 && height > 0,
       path.string(), ": not a complete JPEG file: ", tjGetErrorStr2(decoder.get()));
   const bool grey = colours == TJCS_GRAY;
-  Image image = sized(height, width, grey ? 1 : 3, path);
+  Image image = sized(height, width, grey ? 1 : 3, bytes, path);
   HALOGRAD_REQUIRE(tjDecompress2(decoder.get(), bytes.data(), length, image.values.data(), width, 0, height,
                                  grey ? TJPF_GRAY : TJPF_RGB, TJFLAG_ACCURATEDCT) == 0,
                    path.string(), ": damaged: ", tjGetErrorStr2(decoder.get()));

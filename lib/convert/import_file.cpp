@@ -76,7 +76,8 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
   file.state_ = {{values[0], values[1]}, {values[2], values[3]}};
   const std::string images = std::string(groups[plan.items[0].empty() ? 1 : 0]) + "/images";
   const std::vector<hsize_t> extents = dataset_extents(open_hdf5_dataset(file.file_, images, path), images, path);
-  file.shape_ = {static_cast<int>(extents.at(1)), static_cast<int>(extents.at(2)), static_cast<int>(extents.at(3))};
+  HALOGRAD_REQUIRE(extents.size() == 4, path, ": ", images, " has ", extents.size(), " dimensions, expected 4");
+  file.shape_ = {static_cast<int>(extents[1]), static_cast<int>(extents[2]), static_cast<int>(extents[3])};
   for (int split = 0; split < 2; ++split)
     HALOGRAD_REQUIRE(file.state_.images[split] >= 0 && file.state_.images[split] <= file.state_.items[split] &&
                          file.state_.items[split] <= static_cast<std::int64_t>(plan.items[split].size()),

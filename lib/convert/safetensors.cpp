@@ -38,6 +38,9 @@ std::map<std::string, Entry> read_entries(const std::string& text, const std::st
   const std::string where = path + ": header of safetensors: ";
   std::set<std::string> names;
   const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    // what is wrong with an entry is shown, which takes a call for each level
+    constexpr int most_levels = 8;
+    HALOGRAD_REQUIRE(depth <= most_levels, where, "nested deeper than ", most_levels, " levels");
     if (depth != 1 || event != nlohmann::json::parse_event_t::key) return true;
     HALOGRAD_REQUIRE(names.insert(parsed.get<std::string>()).second, where, "a second tensor ", parsed.dump());
     return true;
@@ -47,6 +50,8 @@ std::map<std::string, Entry> read_entries(const std::string& text, const std::st
     header = nlohmann::json::parse(text, refuse_twice);
   } catch (const nlohmann::json::parse_error& error) {
     fail(where, "no JSON at offset ", error.byte + 8, " of the file: ", error.what());
+  } catch (const nlohmann::json::out_of_range& error) {
+    fail(where, error.what());
   }
   HALOGRAD_REQUIRE(header.is_object(), where, "expected an object");
   std::map<std::string, Entry> entries;
@@ -112,6 +117,7 @@ StateDict read_safetensors(const std::string& path) {
   std::string header(length, '\0');
   file.read(header.data(), static_cast<std::streamsize>(length));
   const std::uint64_t first = sizeof(length) + length;
+  std::uint64_t left = size - first;
   StateDict state;
   for (const auto& [name, entry] : read_entries(header, path)) {
     const bool integers = entry.type == "I64";
@@ -130,6 +136,9 @@ StateDict read_safetensors(const std::string& path) {
     HALOGRAD_REQUIRE(static_cast<std::uint64_t>(entry.offsets[1]) <= size - first, path, ": is cut short: tensor ",
                      name, " would end at offset ", first + static_cast<std::uint64_t>(entry.offsets[1]),
                      ", but the file ends at ", size);
+    HALOGRAD_REQUIRE(static_cast<std::uint64_t>(count * bytes_each) <= left, path, ": tensor ", name,
+                     " shares its place with others: together they are longer than the file");
+    left -= static_cast<std::uint64_t>(count * bytes_each);
     std::vector<char> bytes(static_cast<std::size_t>(count * bytes_each));
     file.seekg(static_cast<std::streamoff>(first) + entry.offsets[0]);
     file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -38,6 +38,7 @@ StateDict read_state_dict_hdf5(const std::string& path) {
     const H5T_class_t kind = H5Tget_class(dataset_type(dataset, name, path));
     HALOGRAD_REQUIRE(kind == H5T_FLOAT || kind == H5T_INTEGER, path, ": ", name,
                      ": has neither a float nor an integer type");
+    require_held(dataset, kind == H5T_FLOAT ? sizeof(float) : sizeof(std::int64_t), name, path);
     for (const hsize_t extent : dataset_extents(dataset, name, path))
       tensor.extents.push_back(static_cast<long>(extent));
     const auto count = static_cast<std::size_t>(

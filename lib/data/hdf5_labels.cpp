@@ -31,6 +31,7 @@ Hdf5Labels read_targets(const Hdf5File& file, const std::string& group, const Hd
                    listed(pixels, " x "), " x K");
   labels.target_values = found.size() > axes ? static_cast<int>(found.back()) : 1;
   if (labels.a_pixel) return labels;
+  require_held(dataset, sizeof(float), "values", where);
   labels.targets.resize(static_cast<std::size_t>(found[0]) * static_cast<std::size_t>(labels.target_values));
   read_dataset(dataset, H5T_NATIVE_FLOAT, labels.targets.data(), "cannot be read", where);
   const auto bad =
@@ -56,6 +57,7 @@ Hdf5Labels read_group(const Hdf5File& file, const std::string& group, const fs::
     labels.classes = attribute(dataset, "classes", std::numeric_limits<std::int32_t>::max(), 0, where);
     return labels;
   }
+  require_held(dataset, sizeof(long long), "values", where);
   std::vector<long long> wide(count);
   read_dataset(dataset, H5T_NATIVE_LLONG, wide.data(), "cannot be read", where);
   constexpr int most_classes = std::numeric_limits<std::int32_t>::max();

@@ -40,6 +40,7 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t m
     layout_.row_bytes *= static_cast<std::size_t>(extents_[i]);
   }
   HALOGRAD_REQUIRE(extents_[0] <= most / layout_.row_bytes, where_, ": has more than 2^62 bytes");
+  require_held(dataset_, H5Tget_size(memory_type), "values", where_);
 
   const Hdf5PropertyList properties(HALOGRAD_HDF5(H5Dget_create_plist(dataset_), where_, "layout"));
   if (H5Pget_layout(properties) == H5D_CHUNKED) {

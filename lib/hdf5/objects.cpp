@@ -1,6 +1,9 @@
 #include "hdf5/objects.hpp"
 
+#include <algorithm>
+
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -134,6 +137,21 @@ std::vector<hsize_t> dataset_extents(const Hdf5Dataset& dataset, const std::stri
 
 Hdf5Type dataset_type(const Hdf5Dataset& dataset, const std::string& object, const std::string& file) {
   return Hdf5Type(HALOGRAD_HDF5(H5Dget_type(dataset), file, object));
+}
+
+void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std::string& object,
+                  const std::string& file) {
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), file, object));
+  if (H5Pget_layout(creation) == H5D_VIRTUAL || H5Pget_external_count(creation) > 0) return;
+  const Hdf5File opened(HALOGRAD_HDF5(H5Iget_file_id(dataset), file, object));
+  hsize_t bytes = 0;
+  HALOGRAD_HDF5(H5Fget_filesize(opened, &bytes), file, object);
+  constexpr hsize_t most_packed = 1032;  // to 1: what deflate reaches
+  const std::vector<hsize_t> extents = dataset_extents(dataset, object, file);
+  hsize_t most = most_packed * bytes / value_bytes;
+  for (const hsize_t extent : extents) most /= std::max<hsize_t>(1, extent);
+  HALOGRAD_REQUIRE(most > 0, file, ": ", object, " has the extents ", listed(extents, " x "), ", which a file of ",
+                   bytes, " bytes cannot hold");
 }
 
 void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const std::string& object,

@@ -133,7 +133,9 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
 
 CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
   const auto extents_of = [&](const char* name, std::size_t dimensions) {
-    auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
+    const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
+    require_held(dataset, sizeof(float), name, path);
+    auto extents = dataset_extents(dataset, name, path);
     HALOGRAD_REQUIRE(extents.size() == dimensions, path, ": ", name, " has ", extents.size(), " dimensions, expected ",
                      dimensions);
     return extents;
@@ -263,6 +265,7 @@ std::vector<MeanTensor> read_mean_tensors(const Hdf5File& file, const std::strin
     for (const std::string& name : link_names(group, path)) {
       const std::string object = "/mean/" + layer + "/" + name;
       const Hdf5Dataset dataset = open_hdf5_dataset(group, name, path);
+      require_held(dataset, sizeof(float), object, path);
       const auto extents = dataset_extents(dataset, object, path);
       MeanTensor tensor{{layer, name, {extents.begin(), extents.end()}, 0}, false, 0, 0};
       tensor.count = std::accumulate(extents.begin(), extents.end(), std::size_t{1}, std::multiplies<>());

@@ -5,6 +5,7 @@
 
 #include "hdf5/rows.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -77,7 +78,14 @@ std::vector<EdgeRow> read_edges(const Hdf5File& file, std::int64_t epochs, const
   const std::vector<Hdf5Dataset> datasets = open_edge_columns(file, path);
   auto count = std::numeric_limits<hsize_t>::max();  // a crash may have left one column longer than another
   for (std::size_t i = 0; i < edge_columns.size(); ++i) {
-    count = std::min(count, dataset_extents(datasets[i], edge_columns[i].path, path)[0]);
+    const EdgeColumn& column = edge_columns[i];
+    require_held(datasets[i], sizeof(double), column.path, path);
+    const std::vector<hsize_t> extents = dataset_extents(datasets[i], column.path, path);
+    HALOGRAD_REQUIRE(
+        extents.size() == (column.width == 0 ? 1U : 2U) && (column.width == 0 || extents[1] == column.width), path,
+        ": ", column.path, " has the extents ", listed(extents, " x "), ", expected rows",
+        column.width == 0 ? std::string() : " of " + std::to_string(column.width));
+    count = std::min(count, extents[0]);
   }
   std::vector<EdgeRow> rows(count);
   std::size_t offset = 0;

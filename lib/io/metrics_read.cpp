@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <limits>
 
@@ -24,7 +25,9 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
     if (is_absent(column, name)) continue;
-    const auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
+    const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
+    require_held(dataset, sizeof(double), name, path);
+    const auto extents = dataset_extents(dataset, name, path);
     const bool fits = extents.size() == (column.per_rank ? 2U : 1U) &&
                       (!column.per_rank || extents[1] == static_cast<hsize_t>(table.ranks));
     HALOGRAD_REQUIRE(fits, path, ": ", name, " does not have the extents (rows", column.per_rank ? ", " : "",
@@ -39,8 +42,14 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
       table.columns[name].assign(read * width, column.integer ? -1 : std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    table.columns[name] = read_rows(open_hdf5_dataset(file, name, path), name, rows - read, read,
-                                    column.per_rank ? static_cast<std::size_t>(table.ranks) : 0, path);
+    std::vector<double>& values = table.columns[name];
+    values = read_rows(open_hdf5_dataset(file, name, path), name, rows - read, read,
+                       column.per_rank ? static_cast<std::size_t>(table.ranks) : 0, path);
+    constexpr double largest = 9007199254740992;  // 2^53, up to which a double holds every integer
+    const auto bad =
+        std::find_if(values.begin(), values.end(), [](double value) { return !(std::abs(value) <= largest); });
+    HALOGRAD_REQUIRE(!column.integer || bad == values.end(), path, ": ", name, " holds ", *bad,
+                     ", expected integers of at most 2^53");
   }
   return static_cast<std::int64_t>(rows);
 }
@@ -54,10 +63,15 @@ MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
   require_format(file, metrics_format, metrics_format_version, path);
   MetricsTable table;
   table.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
+  HALOGRAD_REQUIRE(table.ranks >= 1, path, ": attribute 'ranks' is ", table.ranks, ", expected at least 1");
   table.metric = has_attribute(file, "metric", path) ? read_string_attribute(file, "metric", path) : "accuracy";
   table.epochs = read_columns(file, epoch_columns, table, std::numeric_limits<std::int64_t>::max(), path);
   table.steps = read_columns(file, step_columns, table, most_steps, path);
   table.first_step = std::max<std::int64_t>(0, table.steps - most_steps);
+  for (const double rank : table.columns.at("/step/rank")) {
+    HALOGRAD_REQUIRE(rank >= -1 && rank < table.ranks, path, ": /step/rank holds ", rank, ", expected a rank below ",
+                     table.ranks, ", or -1 where it is not known");
+  }
   return table;
 }
 
