@@ -29,6 +29,7 @@ packages=(
 )
 test_packages=(
   libgtest-dev libbenchmark-dev clang-format clang-tidy shellcheck
+  clang libclang-rt-dev libomp-dev    # libFuzzer for tests/fuzz
   munge slurmctld slurmd slurm-client # a Slurm for tests/slurm
   iproute2                            # hosts for tests/network
   python3-torch                       # the truth that tests/app/torch_step_test.py and convert_test.py hold it against

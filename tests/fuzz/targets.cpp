@@ -1,0 +1,233 @@
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/watch_view.hpp"
+#include "convert/image_file.hpp"
+#include "convert/safetensors.hpp"
+#include "convert/state_dict_hdf5.hpp"
+#include "data/dataset.hpp"
+#include "graph/topology_file.hpp"
+#include "io/checkpoint_layout.hpp"
+#include "io/edge_metrics.hpp"
+#include "io/metrics_read.hpp"
+#include "io/summary.hpp"
+#include "kernels/error.hpp"
+#include "nn/losses.hpp"
+#include "run/cluster_config.hpp"
+#include "run/read.hpp"
+#include "run/write.hpp"
+
+/// What halograd reads from files that others made, as libFuzzer's entry points (clang), which replay.cpp has for other
+/// compilers. A reader returns a result or throws an Error that names the file; any other exception, a crash, a finding
+/// of a sanitizer, a hang and memory beyond the limits of CMakeLists.txt are faults.
+namespace halograd::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::span<const std::uint8_t>;
+
+/// Where inputs are put, removed when the process ends.
+class Folder {
+ public:
+  Folder() : path_((fs::temp_directory_path() / "halograd_fuzz_XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string put(const std::string& name, Bytes bytes) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return path;
+  }
+
+ private:
+  std::string path_;
+};
+
+const Folder& folder() {
+  static const Folder folder;
+  return folder;
+}
+
+[[noreturn]] void fault(const std::string& what) {
+  std::fprintf(stderr, "fault: %s\n", what.c_str());
+  std::abort();
+}
+
+void attempt(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+#ifdef HALOGRAD_FUZZ_SHOW
+    std::printf("  %s\n", error.what());
+#endif
+    if (message.find(folder().path()) == std::string::npos) fault("the error does not name the file: " + message);
+  }
+}
+
+void read_run_file(Bytes bytes) {
+  const std::string path = folder().put("run.toml", bytes);
+  const RunConfig config = read_config(path);
+  if (parse_config(to_toml(config), path) != config) fault("the resolved run file means another run");
+}
+
+void read_topology(Bytes bytes) {
+  constexpr int ranks = 4;
+  if (read_topology_file(folder().put("topology.toml", bytes), "automatic", ranks).ranks() != ranks)
+    fault("the topology has another number of ranks");
+}
+
+/// All images and labels of a set, but at most those that a second is enough for.
+void read_set(const DataConfig& config) {
+  for (const Split split : {Split::train, Split::test}) {
+    attempt([&] {
+      const auto set = open_dataset(config, split, 1);
+      std::vector<float> image(static_cast<std::size_t>(set->shape().values()));
+      const auto labels = static_cast<std::size_t>(set->labels_per_image());
+      std::vector<std::int32_t> classes(labels);
+      std::vector<float> targets(labels * static_cast<std::size_t>(set->target_values()));
+      for (long index = 0; index < std::min(set->size(), 256L); ++index) {
+        set->read(std::span(&index, 1), image.data(), classes.data());
+        if (set->target_values() > 0) {
+          set->read_targets(std::span(&index, 1), targets.data());
+          continue;
+        }
+        for (const std::int32_t label : classes)
+          if (label < 0 || label >= set->classes()) fault("label " + std::to_string(label));
+      }
+    });
+  }
+}
+
+DataConfig data_of(const char* format, const std::string& path) {
+  DataConfig config;
+  config.format = format;
+  config.path = path;
+  return config;
+}
+
+/// Two bytes with the length of the labels' file, that file, and the images' file; either may be gzipped.
+void read_idx(Bytes bytes) {
+  const std::size_t given = bytes.size() < 2 ? 0 : bytes[0] + 256U * bytes[1];
+  const Bytes files = bytes.subspan(std::min<std::size_t>(2, bytes.size()));
+  const std::size_t labels = std::min(given, files.size());
+  for (const std::string prefix : {"train-", "t10k-"}) {
+    (void)folder().put(prefix + "labels-idx1-ubyte", files.first(labels));
+    (void)folder().put(prefix + "images-idx3-ubyte", files.subspan(labels));
+  }
+  read_set(data_of("idx", folder().path()));
+}
+
+/// The same file for all that a set consists of.
+void read_cifar(Bytes bytes) {
+  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                           "data_batch_5.bin", "test_batch.bin", "train.bin", "test.bin"})
+    (void)folder().put(name, bytes);
+  for (const char* format : {"cifar10", "cifar100"}) read_set(data_of(format, folder().path()));
+}
+
+void read_state(const StateDict& state) {
+  for (const StateTensor& tensor : state) {
+    long count = 1;
+    for (const long extent : tensor.extents) count *= extent;
+    if (tensor.values.size() + tensor.integers.size() != static_cast<std::size_t>(count))
+      fault("tensor " + tensor.name + " has not as many values as its extents say");
+  }
+}
+
+void read_checkpoint_file(Bytes bytes) {
+  const std::string path = folder().put("checkpoint.h5", bytes);
+  attempt([&] { (void)read_checkpoint_header(path); });
+  attempt([&] { (void)averager_state_difference(path, {}); });
+  attempt([&] {
+    const Hdf5Session session;
+    const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+    (void)read_epoch_sums(file, read_layout(file, path).ranks, path);
+  });
+  const CheckpointSummary summary = summarize_checkpoint(path);
+  std::vector<float> parameters(static_cast<std::size_t>(summary.parameters));
+  std::vector<float> statistics(static_cast<std::size_t>(summary.statistics));
+  const HostVector<float> first(parameters.data(), parameters.size()), second(statistics.data(), statistics.size());
+  attempt([&] { read_checkpoint_mean(path, first, second); });
+  attempt([&] { read_checkpoint_replica(path, 1, first, second); });
+}
+
+/// As inspect, watch and a run that is resumed do.
+void read_metrics_file(Bytes bytes) {
+  const std::string path = folder().put("metrics.h5", bytes);
+  attempt([&] { (void)has_writer(path); });
+  attempt([&] {
+    const Hdf5Session session;
+    (void)read_edges(open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ), 2, path);
+  });
+  for (const std::int64_t most_steps : {std::int64_t{2}, std::numeric_limits<std::int64_t>::max()}) {
+    const MetricsTable table = read_metrics(path, most_steps);
+    if (find_row(metrics(), table.metric) == nullptr) continue;
+    (void)screen(view_of("run", table, 2), true);
+    for (std::int64_t epoch = 0; epoch < table.epochs; ++epoch) (void)epoch_summary(table, epoch, 2);
+  }
+}
+
+struct Target {
+  const char* name;
+  void (*read)(Bytes bytes);
+};
+
+constexpr Target targets[] = {
+    {"run", read_run_file},
+    {"topology", read_topology},
+    {"cluster", [](Bytes bytes) { (void)read_cluster(folder().put("cluster.toml", bytes)); }},
+    {"idx", read_idx},
+    {"cifar", read_cifar},
+    {"image", [](Bytes bytes) { (void)read_image(folder().put("image", bytes)); }},
+    {"safetensors", [](Bytes bytes) { read_state(read_safetensors(folder().put("state.safetensors", bytes))); }},
+    {"state_dict", [](Bytes bytes) { read_state(read_state_dict_hdf5(folder().put("state.h5", bytes))); }},
+    {"dataset", [](Bytes bytes) { read_set(data_of("hdf5", folder().put("data.h5", bytes))); }},
+    {"checkpoint", read_checkpoint_file},
+    {"metrics", read_metrics_file},
+};
+
+const Target* target = nullptr;
+
+}  // namespace
+}  // namespace halograd::fuzz
+
+/// Takes the target from the argument --target=NAME.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  using namespace halograd::fuzz;
+  for (const std::string_view argument : std::span(*argv, static_cast<std::size_t>(*argc))) {
+    for (const Target& each : targets)
+      if (argument == std::string("--target=") + each.name) target = &each;
+  }
+  if (target == nullptr) {
+    std::fprintf(stderr, "fuzz: expected --target= and one of");
+    for (const Target& each : targets) std::fprintf(stderr, " %s", each.name);
+    std::fprintf(stderr, "\n");
+    std::exit(EXIT_FAILURE);
+  }
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace halograd::fuzz;
+  attempt([&] { target->read(Bytes(data, size)); });
+  return 0;
+}
