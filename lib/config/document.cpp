@@ -30,30 +30,30 @@ class Source {
     std::istringstream in(text);
     for (std::string line; std::getline(in, line);) {
       if (!line.empty() && line.back() == '\r') line.pop_back();
-      lines_.push_back(std::move(line));
+      lines_.push_back(std::make_shared<const std::string>(std::move(line)));
     }
+    if (lines_.empty()) lines_.push_back(std::make_shared<const std::string>());
   }
 
   /// What stands after the last character is placed at the end of the last line that holds anything.
   [[nodiscard]] Place at(toml11::Stretch stretch) const {
-    auto line = std::clamp<std::size_t>(stretch.line, 1, std::max<std::size_t>(lines_.size(), 1));
-    const auto empty = [&] { return lines_.empty() || trimmed(lines_[line - 1]).empty(); };
+    auto line = std::clamp<std::size_t>(stretch.line, 1, lines_.size());
+    const auto empty = [&] { return lines_[line - 1]->find_first_not_of(blanks) == std::string::npos; };
     const bool past_the_end = line < stretch.line || empty();
     while (line > 1 && empty()) --line;
-    Place place{name_, static_cast<int>(line), 0, static_cast<int>(stretch.length),
-                lines_.empty() ? "" : lines_[line - 1]};
-    place.column = static_cast<int>(past_the_end ? place.text.size() + 1 : stretch.column);
+    Place place{name_, static_cast<int>(line), 0, static_cast<int>(stretch.length), lines_[line - 1]};
+    place.column = static_cast<int>(past_the_end ? place.text->size() + 1 : stretch.column);
     return place;
   }
 
  private:
   std::string name_;
-  std::vector<std::string> lines_;
+  std::vector<std::shared_ptr<const std::string>> lines_;  // at least one
 };
 
 /// The TOML library keeps no places of keys: it is sought on the line, before the value or in the table's header.
 Place key_place_of(const std::string& key, const Place& value, bool is_table) {
-  const std::string& text = value.text;
+  const std::string& text = *value.text;
   const auto start = static_cast<std::size_t>(std::max(value.column - 1, 0));
   const char first = start < text.size() ? text[start] : ' ';
   std::size_t at = std::string::npos;
@@ -87,7 +87,7 @@ bool fits(const std::string& digits, Base... base) {
 
 /// toml11 accepts numbers out of range without a word.
 void require_number_fits(const Place& place, bool integer) {
-  const auto written = place.text.substr(static_cast<std::size_t>(place.column - 1), place.length);
+  const auto written = place.text->substr(static_cast<std::size_t>(place.column - 1), place.length);
   const auto digits = bare_digits(written);
   if (!integer) {
     if (!fits<double>(digits)) fail_at(place, written + " does not fit a 64-bit floating-point number");
@@ -140,10 +140,10 @@ Node to_node(const toml11::Value& value, const Source& source, const std::string
 /// Where a value stands that toml11 3 could not read: it reports the start of the line for most of them.
 std::size_t value_start(const Place& place) {
   const auto at = static_cast<std::size_t>(place.column - 1);
-  const auto equals = place.text.find('=');
-  const bool starts_line = place.text.find_first_not_of(blanks) == at;
+  const auto equals = place.text->find('=');
+  const bool starts_line = place.text->find_first_not_of(blanks) == at;
   if (!starts_line || equals == std::string::npos || equals <= at) return at;
-  return std::min(place.text.find_first_not_of(blanks, equals + 1), place.text.size());
+  return std::min(place.text->find_first_not_of(blanks, equals + 1), place.text->size());
 }
 
 /// Whether a bare word stands there as a value.
@@ -158,11 +158,11 @@ bool bare_word_at(const std::string& line, std::size_t at) {
   Place place = source.at(toml11::stretch_of(error));
   const auto at = value_start(place);
   place.column = static_cast<int>(at) + 1;
-  const auto before = at == 0 ? std::string::npos : place.text.find_last_not_of(blanks, at - 1);
-  if (at >= place.text.size() && before != std::string::npos && place.text[before] == '=') {
+  const auto before = at == 0 ? std::string::npos : place.text->find_last_not_of(blanks, at - 1);
+  if (at >= place.text->size() && before != std::string::npos && (*place.text)[before] == '=') {
     fail_at(place, "not valid TOML: a value is missing after \"=\"");
   }
-  if (bare_word_at(place.text, at)) {
+  if (bare_word_at(*place.text, at)) {
     fail_at(place, "not valid TOML: a value is expected here", "write a string in quotes: \"...\"");
   }
   std::string reason = toml11::message_of(error);
@@ -306,7 +306,7 @@ void lay_over(Node& target, Node&& source) {
 }  // namespace
 
 std::string to_string(const Place& place) {
-  if (place.file == override_file) return place.file + " " + place.text;
+  if (place.file == override_file) return place.file + " " + *place.text;
   std::string text = place.file;
   if (place.line > 0) text += ":" + std::to_string(place.line) + ":" + std::to_string(place.column);
   return text;
@@ -316,13 +316,14 @@ void fail_at(const Place& place, const std::string& message, const std::string& 
   std::string all = to_string(place) + ": " + message;
   if (place.line > 0) {
     const std::string margin = place.file == override_file ? override_file : std::to_string(place.line);
-    const auto start = std::min(static_cast<std::size_t>(std::max(place.column - 1, 0)), place.text.size());
-    const auto rest = std::max<std::size_t>(place.text.size() - start, 1);
-    std::string blank = place.text.substr(0, start);
+    const std::string& text = *place.text;
+    const auto start = std::min(static_cast<std::size_t>(std::max(place.column - 1, 0)), text.size());
+    const auto rest = std::max<std::size_t>(text.size() - start, 1);
+    std::string blank = text.substr(0, start);
     // A tab stays one, so that the caret stands under its character.
     std::replace_if(
         blank.begin(), blank.end(), [](char c) { return c != '\t'; }, ' ');
-    all += "\n  " + margin + " | " + place.text + "\n  " + std::string(margin.size(), ' ') + " | " + blank +
+    all += "\n  " + margin + " | " + text + "\n  " + std::string(margin.size(), ' ') + " | " + blank +
            std::string(std::clamp<std::size_t>(static_cast<std::size_t>(place.length), 1, rest), '^');
   }
   if (!hint.empty()) all += "\n" + hint;

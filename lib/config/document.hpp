@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,7 @@ struct Place {
   int line = 0;    ///< from 1; 0: the file as a whole
   int column = 0;  ///< from 1, in bytes
   int length = 0;
-  std::string text;  ///< the whole line
+  std::shared_ptr<const std::string> text{};  ///< the whole line, which all values on it share; none where line is 0
 };
 
 /// "run.toml:3:10", or the override itself: "--set training.epochs=0".

@@ -24,7 +24,7 @@ namespace {
 /// Where a message about a key points: its value, else its table, else the file.
 class Places {
  public:
-  Places(const Node& document, std::string name) : document_(document), file_{.file = std::move(name), .text = ""} {}
+  Places(const Node& document, std::string name) : document_(document), file_{.file = std::move(name)} {}
 
   [[nodiscard]] Place of(const std::string& section, const std::string& key) const {
     const Node* table = document_.find(section);

@@ -186,7 +186,7 @@ def metrics(file):
 def put_cases():
     """What readers once failed on, where it is easier said than kept."""
     put("topology", "brackets", b"a = " + b"[" * 10000, "case")
-    put("cluster", "tables", b"a = " + b"{a = " * 10000, "case")
+    put("cluster", "tables", b"a = " + b"{a = " * 6000, "case")
     put("run", "dots", b"a." * 5000 + b"a = 1", "case")
     put("cluster", "no_utf8", b"'" + b"\xbb" * 68 + b"'b\x7f= ", "case")
     put("topology", "no_utf8", b"a = " + b"'" * 63 + b"\xff'''", "case")
