@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "kernels/types.hpp"
+#include "nn/precisions.hpp"
 #include "support/json.hpp"
 #include "support/text.hpp"
 
@@ -93,7 +94,7 @@ Json json_of(const BenchmarkResult& result) {
 }  // namespace
 
 double BenchmarkTable::peak(const BenchmarkResult& result) const {
-  return result.precision == "bf16" && bf16_peak > 0 ? bf16_peak : fma_peak;
+  return bf16_peak > 0 && precision_named(result.precision) == Precision::bf16 ? bf16_peak : fma_peak;
 }
 
 void BenchmarkTable::print(const BenchmarkResult& result) const {

@@ -77,7 +77,7 @@ double measure_fma_peak(const ExecutionSpace& exec) {
   return 2.0 * chains * register_lanes * static_cast<double>(rounds) * static_cast<double>(items) / seconds;
 }
 
-double measure_bf16_peak(const ExecutionSpace& exec) {
+double measure_bf16_peak([[maybe_unused]] const ExecutionSpace& exec) {
 #if !defined(__CUDACC__) && !defined(__HIPCC__)
   using namespace host::bf16;
   const Unit* const unit = fast_unit();

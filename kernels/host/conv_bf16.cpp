@@ -378,7 +378,8 @@ bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
   const bool cheap_rounding = pass == ConvPass::forward && unit.speed >= winograd_speed;
   if (shape.out_pixels() < fewest_pixels && !cheap_rounding) return false;
   const auto whole = [](int values, int width) {
-    return values / static_cast<double>((values + width - 1) / width * width);
+    const int tiles = (values + width - 1) / width;
+    return static_cast<double>(values) / (tiles * width);
   };
   if (pass == ConvPass::weights) {
     return whole(shape.channels, tile_width) * whole(shape.filters, tile_width) >= least_whole;
