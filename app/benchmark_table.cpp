@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kernels/conv.hpp"
 #include "kernels/types.hpp"
 #include "nn/precisions.hpp"
 #include "support/json.hpp"

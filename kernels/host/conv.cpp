@@ -20,7 +20,7 @@ bool pads_images(const ConvShape& shape) {
   return shape.channels <= 4 && shape.groups == 1 && shape.padding != ConvShape::Spatial{0, 0, 0};
 }
 /// Whether images of values stored as bf16 are copied so, with padding or without, and widened on the way.
-bool widens_images(const ConvShape& shape) {
+[[maybe_unused]] bool widens_images(const ConvShape& shape) {
   return shape.channels <= 4 && is_narrow(with_padded_images(shape));
 }
 
