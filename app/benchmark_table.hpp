@@ -13,7 +13,7 @@ struct BenchmarkTable {
   double bf16_peak = 0;  ///< the same of products of bf16 values; 0 where cores have nothing faster for them
   double bandwidth = 0;  ///< bytes per second
 
-  /// Of the products that a network computed with.
+  /// The one of the two that a network is held against: bf16_peak if it multiplied bf16 values.
   [[nodiscard]] double peak(const BenchmarkResult& result) const;
   void print(const BenchmarkResult& result) const;
   void print_json(const std::vector<BenchmarkResult>& results) const;

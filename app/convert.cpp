@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -187,7 +188,7 @@ void add_convert(CLI::App& app, Session& session) {
           "File to write: .safetensors, .h5 or .onnx from a checkpoint; a checkpoint (.h5) from a state dictionary")
       ->required();
   command->add_option("--replica", arguments->replica, "Replica to convert: mean, or the number of a rank")
-      ->check(CLI::IsMember({"mean"}) | CLI::NonNegativeNumber);
+      ->check(CLI::IsMember({"mean"}) | CLI::Range(0, std::numeric_limits<int>::max()));
   command->add_option("--run", arguments->run, "Run file that describes the network of a state dictionary");
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE");
   command

@@ -91,13 +91,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
   comm.together([&] {
     data = open_dataset(config.data, Split::test, config.training.seed, node_warning(comm));
-    LoaderOptions options;
-    options.rank = comm.rank();
-    options.ranks = comm.ranks();
-    options.training = false;
-    options.global_batch = std::max(config.training.batch, comm.ranks());
-    options.prefetch = config.data.prefetch;
-    loader = std::make_unique<Loader>(*data, config.data, options);
+    loader = std::make_unique<Loader>(*data, config.data, evaluation_options(config, comm));
     network = network_for(*data, arguments, config, header, std::max(1, loader->largest_batch()));
     replica = mean_replica(arguments.checkpoint, *network);
     if (arguments.report) confusion.emplace(network->target().classes);

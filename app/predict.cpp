@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -17,6 +18,7 @@
 #include "run/write.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
+#include "train/evaluation.hpp"
 #include "train/model.hpp"
 #include "train/node_warning.hpp"
 
@@ -144,12 +146,7 @@ void predict_images(const PredictArguments& arguments, Session& session) {
     const Shape input = parse_shape(given ? arguments.input : checkpoint.input,
                                     given ? "--input" : arguments.checkpoint + ", attribute input");
     images = open(arguments, config.data, input.channels, node_warning(comm));
-    LoaderOptions options;
-    options.rank = comm.rank();
-    options.ranks = comm.ranks();
-    options.training = false;
-    options.global_batch = std::max(config.training.batch, comm.ranks());
-    options.prefetch = config.data.prefetch;
+    LoaderOptions options = evaluation_options(config, comm);
     const int largest = (options.global_batch + comm.ranks() - 1) / comm.ranks();
     network = build_model(config, input, read_checkpoint_outputs(arguments.checkpoint), largest);
     require_fitting(arguments, images.set->shape(), *network);
@@ -211,7 +208,7 @@ void add_predict(CLI::App& app, Session& session) {
   command->add_option("--top", arguments->top, "Classes per image in the table (default: 5)")
       ->check(CLI::PositiveNumber);
   command->add_option("--replica", arguments->replica, "Replica to use: mean (default), or the number of a rank")
-      ->check(CLI::IsMember({"mean"}) | CLI::NonNegativeNumber);
+      ->check(CLI::IsMember({"mean"}) | CLI::Range(0, std::numeric_limits<int>::max()));
   command->add_option("--split", arguments->split, "Images of a set that has both (default: test)")
       ->check(CLI::IsMember(names_of(split_choices)));
   command

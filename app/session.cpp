@@ -22,6 +22,11 @@ namespace {
 
 constexpr long most_threads_per_core = 16;  // far more than anyone gains by
 
+/// With a name of its own: nvcc 13 breaks down over a vector of C's nameless struct.
+struct Cores {
+  cpu_set_t set;
+};
+
 int positive_number(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? 0 : std::max(0, std::atoi(text));
@@ -30,12 +35,12 @@ int positive_number(const char* variable) {
 /// Cores that this node's ranks may use together, over its ranks: right for ranks that a launcher bound to cores of
 /// their own as well as for ranks that share all.
 int cores_per_rank(const Communicator& comm) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof(mine), &mine) != 0) return 1;
-  cpu_set_t all = mine;
-  for (const cpu_set_t& cores : comm.node().gather(mine)) CPU_OR(&all, &all, &cores);
-  return std::clamp(CPU_COUNT(&all) / comm.node_ranks(), 1, std::max(1, CPU_COUNT(&mine)));
+  Cores mine;
+  CPU_ZERO(&mine.set);
+  if (sched_getaffinity(0, sizeof(mine.set), &mine.set) != 0) return 1;
+  Cores all = mine;
+  for (const Cores& others : comm.node().gather(mine)) CPU_OR(&all.set, &all.set, &others.set);
+  return std::clamp(CPU_COUNT(&all.set) / comm.node_ranks(), 1, std::max(1, CPU_COUNT(&mine.set)));
 }
 
 }  // namespace

@@ -52,6 +52,12 @@ void check_workspace(const ConvShape& shape, const Vector<std::byte>& workspace)
                    " bytes is needed, ", workspace.size(), " given");
 }
 
+/// nvcc looks into calls for cores, which devices leave out, unless the type of an argument depends on T.
+template <class T>
+const auto& dependent(const ExecutionSpace& exec) {
+  return exec;
+}
+
 }  // namespace
 
 template <class T>
@@ -63,8 +69,8 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   } else {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
-        return host::bf16::forward(exec, *unit, shape, x.data(), weights.data(), bias.data(), relu, y.data(),
-                                   workspace.data());
+        return host::bf16::forward(dependent<T>(exec), *unit, shape, x.data(), weights.data(), bias.data(), relu,
+                                   y.data(), workspace.data());
       }
     }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::forward);
@@ -83,8 +89,8 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
   } else {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
-        return host::bf16::backward_data(exec, *unit, shape, dy.data(), weights.data(), relu_output.data(), dx.data(),
-                                         accumulate, workspace.data());
+        return host::bf16::backward_data(dependent<T>(exec), *unit, shape, dy.data(), weights.data(),
+                                         relu_output.data(), dx.data(), accumulate, workspace.data());
       }
     }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::data);
@@ -102,8 +108,8 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
   } else {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::weights)) {
-        return host::bf16::backward_weights(exec, *unit, shape, x.data(), dy.data(), dweights.data(), dbias.data(),
-                                            workspace.data());
+        return host::bf16::backward_weights(dependent<T>(exec), *unit, shape, x.data(), dy.data(), dweights.data(),
+                                            dbias.data(), workspace.data());
       }
     }
     const bool winograd = host::winograd_pays(shape, host::ConvPass::weights);

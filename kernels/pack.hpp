@@ -112,25 +112,36 @@ template <class Shorts, class To, class From>
 KOKKOS_FORCEINLINE_FUNCTION void convert_pack(const From& from, To& to) {
   to = static_cast<To>(from);
 }
+
+template <class Floats>
+requires(!std::is_arithmetic_v<Floats>) inline void load_pack(const Bfloat16* from, Floats& to) {
+  for (std::size_t i = 0; i < sizeof(to) / sizeof(float); ++i) to[i] = from[i];
+}
+
+template <class Floats>
+requires(!std::is_arithmetic_v<Floats>) inline void store_pack(const Floats& from, Bfloat16* to) {
+  for (std::size_t i = 0; i < sizeof(from) / sizeof(float); ++i) to[i] = from[i];
+}
 #endif
 
-// By reference: a vector passed by value has another ABI on each vector unit.
+// By reference: a vector passed by value has another ABI on each vector unit. Only scalars for devices: nvcc lets no
+// vector into their code.
 template <class T, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void load_pack(const T* from, Value& to) {
-  if constexpr (std::is_arithmetic_v<Value>) {
-    to = *from;
-  } else {
-    std::memcpy(&to, from, sizeof(Value));
-  }
+requires std::is_arithmetic_v<Value> KOKKOS_FORCEINLINE_FUNCTION void load_pack(const T* from, Value& to) {
+  to = *from;
+}
+template <class T, class Value>
+requires(!std::is_arithmetic_v<Value>) [[gnu::always_inline]] inline void load_pack(const T* from, Value& to) {
+  std::memcpy(&to, from, sizeof(Value));
 }
 
 template <class T, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Value& from, T* to) {
-  if constexpr (std::is_arithmetic_v<Value>) {
-    *to = from;
-  } else {
-    std::memcpy(to, &from, sizeof(Value));
-  }
+requires std::is_arithmetic_v<Value> KOKKOS_FORCEINLINE_FUNCTION void store_pack(const Value& from, T* to) {
+  *to = from;
+}
+template <class T, class Value>
+requires(!std::is_arithmetic_v<Value>) [[gnu::always_inline]] inline void store_pack(const Value& from, T* to) {
+  std::memcpy(to, &from, sizeof(Value));
 }
 
 /// A number of lanes as an argument of a function: std::integral_constant, but also for code on accelerators.

@@ -17,7 +17,6 @@ inline void load_row(const float* from, Row& to) {
 }
 
 // Written as vectors: g++ takes loops over sixteen values apart before it would see vectors in them.
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 /// Sixteen floats, rounded.
 inline void round_row(const float* from, std::uint16_t* to) {
   Row row;
@@ -30,6 +29,7 @@ inline void widen_row(const Bfloat16* from, Row& to) {
   load_pack(from, to);
 }
 
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
 /// Twice sixteen stored values in pairs: first[0], second[0], first[1], ...
 inline void pair_rows(const void* first, const void* second, std::uint32_t* to) {
   typedef std::uint16_t Halves __attribute__((vector_size(tile_width * sizeof(std::uint16_t))));
@@ -43,12 +43,6 @@ inline void pair_rows(const void* first, const void* second, std::uint32_t* to) 
   std::memcpy(to, &low, sizeof(low));
 }
 #else
-inline void round_row(const float* from, std::uint16_t* to) {
-  for (int i = 0; i < tile_width; ++i) to[i] = bf16_of(from[i]);
-}
-inline void widen_row(const Bfloat16* from, Row& to) {
-  for (int i = 0; i < tile_width; ++i) to[i] = from[i];
-}
 inline void pair_rows(const void* first, const void* second, std::uint32_t* to) {
   std::uint16_t low[tile_width], high[tile_width];
   std::memcpy(low, first, sizeof(low));

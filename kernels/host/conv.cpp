@@ -14,18 +14,23 @@ ConvShape with_padded_images(ConvShape shape) {
   return shape;
 }
 
-/// Few channels and padding: the taps of a row are one stretch of memory only where none is outside the image, so the
-/// images are copied with their padding around them.
-bool pads_images(const ConvShape& shape) {
-  return shape.channels <= 4 && shape.groups == 1 && shape.padding != ConvShape::Spatial{0, 0, 0};
-}
-/// Whether images of values stored as bf16 are copied so, with padding or without, and widened on the way.
-[[maybe_unused]] bool widens_images(const ConvShape& shape) {
-  return shape.channels <= 4 && is_narrow(with_padded_images(shape));
+/// Whether images of few channels are copied with their padding around them: the taps of a row are one stretch of
+/// memory only where none is outside the image. Images stored as bf16, with padding or without, are widened on the way.
+template <class T>
+bool copies_images(const ConvShape& shape) {
+  if (shape.channels > 4 || shape.groups != 1) return false;
+  return std::is_same_v<T, Bfloat16> ? is_narrow(with_padded_images(shape))
+                                     : shape.padding != ConvShape::Spatial{0, 0, 0};
 }
 
 template <class T>
-void pad_images(const Exec& exec, const ConvShape& shape, const T* x, Wide<T>* padded) {
+Wide<T>* take_padded(Scratch& scratch, const ConvShape& shape) {
+  return scratch.take<Wide<T>>(with_padded_images(shape).in_pixels() * shape.channels);
+}
+
+template <class T>
+const Wide<T>* padded_images(const Exec& exec, const ConvShape& shape, const T* x, Scratch& scratch) {
+  Wide<T>* const padded = take_padded<T>(scratch, shape);
   const ConvShape to = with_padded_images(shape);
   const long rows = static_cast<long>(shape.batch) * to.extent[0] * to.extent[1];
   const long row = static_cast<long>(shape.extent[2]) * shape.channels;
@@ -48,6 +53,7 @@ void pad_images(const Exec& exec, const ConvShape& shape, const T* x, Wide<T>* p
       std::fill_n(at + edge + row, edge, Wide<T>(0));
     }
   });
+  return padded;
 }
 
 /// A dense layer: one product of matrices, dx (N, C) = dy (N, K) weights^T.
@@ -94,10 +100,6 @@ void store_transposed(const Exec& exec, const ConvShape& shape, const T* from, c
 }
 
 template <class T>
-Wide<T>* take_padded(Scratch& scratch, const ConvShape& shape) {
-  return scratch.take<Wide<T>>(with_padded_images(shape).in_pixels() * shape.channels);
-}
-template <class T>
 T* take_transposed(Scratch& scratch, const ConvShape& shape) {
   return scratch.take<T>(static_cast<long>(shape.batch) * shape.channels);
 }
@@ -108,7 +110,7 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
   if (is_depthwise(shape)) return depthwise_workspace<T>(shape);
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (!widens_images(shape)) return widened_workspace(shape);
+    if (!copies_images<T>(shape)) return widened_workspace(shape);
     Scratch scratch(nullptr);
     take_padded<T>(scratch, shape);
     const ConvShape padded = with_padded_images(shape);
@@ -119,7 +121,7 @@ std::size_t conv_workspace(const ConvShape& shape) {
     if (is_narrow(shape)) bytes = std::max(bytes, narrow_workspace<T>(shape));
     if (has_narrow_weights(shape)) bytes = std::max(bytes, narrow_weights_workspace<T>(shape));
     if (has_strided_data(shape)) bytes = std::max(bytes, strided_workspace<T>(shape));
-    if (pads_images(shape)) {
+    if (copies_images<T>(shape)) {
       Scratch scratch(nullptr);
       take_padded<T>(scratch, shape);
       bytes = std::max(bytes, scratch.used() + host::conv_workspace<T>(with_padded_images(shape)));
@@ -139,19 +141,21 @@ template <class T>
 void conv_forward(const Exec& exec, const ConvShape& shape, const T* x, const Wide<T>* weights, const Wide<T>* bias,
                   bool relu, T* y, std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_forward(exec, shape, x, weights, bias, relu, y, workspace);
+  if (copies_images<T>(shape)) {
+    Scratch scratch(workspace);
+    const Wide<T>* const padded = padded_images(exec, shape, x, scratch);
+    const ConvShape larger = with_padded_images(shape);
+    std::byte* const rest = workspace + scratch.used();
+    if (is_narrow(larger)) return narrow_forward<T>(exec, larger, padded, weights, bias, relu, y, rest);
+    if constexpr (!std::is_same_v<T, Bfloat16>) {
+      return gather_forward(exec, larger, padded, weights, bias, relu, y, rest);
+    }
+  }
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    if (!widens_images(shape)) return widened_forward(exec, shape, x, weights, bias, relu, y, workspace);
-    Scratch scratch(workspace);
-    float* const floats = take_padded<T>(scratch, shape);
-    pad_images(exec, shape, x, floats);
-    narrow_forward<T>(exec, with_padded_images(shape), floats, weights, bias, relu, y, workspace + scratch.used());
+    widened_forward(exec, shape, x, weights, bias, relu, y, workspace);
   } else {
-    if (is_narrow(shape)) return narrow_forward(exec, shape, x, weights, bias, relu, y, workspace);
-    if (!pads_images(shape)) return gather_forward(exec, shape, x, weights, bias, relu, y, workspace);
-    Scratch scratch(workspace);
-    T* const padded = take_padded<T>(scratch, shape);
-    pad_images(exec, shape, x, padded);
-    host::conv_forward<T>(exec, with_padded_images(shape), padded, weights, bias, relu, y, workspace + scratch.used());
+    const auto pass = is_narrow(shape) ? narrow_forward<T> : gather_forward<T>;
+    pass(exec, shape, x, weights, bias, relu, y, workspace);
   }
 }
 
@@ -182,23 +186,21 @@ template <class T>
 void conv_backward_weights(const Exec& exec, const ConvShape& shape, const T* x, const T* dy, Wide<T>* dweights,
                            Wide<T>* dbias, std::byte* workspace) {
   if (is_depthwise(shape)) return depthwise_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-  if constexpr (std::is_same_v<T, Bfloat16>) {
-    const ConvShape padded = with_padded_images(shape);
-    if (!widens_images(shape) || !has_narrow_weights(padded)) {
-      return widened_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
+  if (copies_images<T>(shape)) {
+    Scratch scratch(workspace);
+    const Wide<T>* const padded = padded_images(exec, shape, x, scratch);
+    const ConvShape larger = with_padded_images(shape);
+    std::byte* const rest = workspace + scratch.used();
+    if (has_narrow_weights(larger)) return narrow_backward_weights<T>(exec, larger, padded, dy, dweights, dbias, rest);
+    if constexpr (!std::is_same_v<T, Bfloat16>) {
+      return outer_backward_weights(exec, larger, padded, dy, dweights, dbias, rest);
     }
-    Scratch scratch(workspace);
-    float* const floats = take_padded<T>(scratch, shape);
-    pad_images(exec, shape, x, floats);
-    narrow_backward_weights<T>(exec, padded, floats, dy, dweights, dbias, workspace + scratch.used());
+  }
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    widened_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
   } else {
-    if (has_narrow_weights(shape)) return narrow_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-    if (!pads_images(shape)) return outer_backward_weights(exec, shape, x, dy, dweights, dbias, workspace);
-    Scratch scratch(workspace);
-    T* const padded = take_padded<T>(scratch, shape);
-    pad_images(exec, shape, x, padded);
-    host::conv_backward_weights<T>(exec, with_padded_images(shape), padded, dy, dweights, dbias,
-                                   workspace + scratch.used());
+    const auto pass = has_narrow_weights(shape) ? narrow_backward_weights<T> : outer_backward_weights<T>;
+    pass(exec, shape, x, dy, dweights, dbias, workspace);
   }
 }
 

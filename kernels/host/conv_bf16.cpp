@@ -2,6 +2,7 @@
 
 #include "kernels/host/bf16_blocks.hpp"
 #include "kernels/host/blocking.hpp"
+#include "kernels/host/target.hpp"
 
 namespace halograd::host::bf16 {
 namespace {
@@ -40,55 +41,6 @@ struct Reads {
   [[nodiscard]] bool nothing() const { return *std::min_element(reach.begin(), reach.end()) < 0; }
 };
 
-/// Where sums go as stored values, rounded once, and what follows them first (target.hpp).
-struct StoredTarget {
-  Bfloat16* out;
-  const Bfloat16* relu_output;
-  bool accumulate;
-  bool relu;
-
-  /// Sixteen sums and as many terms, of which the first `count` are stored at out + at.
-  template <bool add, bool mask>
-  void store(const float* sums, const float* bias, long at, int count) const {
-    Bfloat16 copies[2][tile_width];
-    Row row, before;
-    load_row(sums, row);
-    load_row(bias, before);
-    row += before;
-    if constexpr (add) {
-      widen_row(readable_row(out + at, count, copies[0]), before);
-      row += before;
-    }
-    const Row floor = Row{} + (relu ? 0 : -std::numeric_limits<float>::infinity());
-    row = row < floor ? floor : row;
-    if constexpr (mask) {
-      widen_row(readable_row(relu_output + at, count, copies[1]), before);
-      row = before > Row{} ? row : Row{};
-    }
-    std::uint16_t rounded[tile_width];
-    round_row(reinterpret_cast<const float*>(&row), rounded);
-    if (count >= tile_width) {
-      std::memcpy(out + at, rounded, sizeof(rounded));
-    } else {
-      std::memcpy(out + at, rounded, sizeof(Bfloat16) * static_cast<std::size_t>(count));
-    }
-  }
-  /// Calls write(store) with the store that this target needs: asked once, not for every row.
-  template <class Write>
-  void with_store(const Write& write) const {
-    const auto with = [&](auto add, auto mask) {
-      write([this](const float* sums, const float* bias, long at, int count) {
-        store<decltype(add)::value, decltype(mask)::value>(sums, bias, at, count);
-      });
-    };
-    if (accumulate) {
-      relu_output != nullptr ? with(std::true_type(), std::true_type()) : with(std::true_type(), std::false_type());
-    } else {
-      relu_output != nullptr ? with(std::false_type(), std::true_type()) : with(std::false_type(), std::false_type());
-    }
-  }
-};
-
 /// A product over one lattice of outputs.
 struct BlockProduct {
   const ConvShape& shape;
@@ -100,7 +52,7 @@ struct BlockProduct {
   int columns;
   const Bfloat16* in;
   const float* weights;
-  StoredTarget target;
+  Target<Bfloat16> target;
 };
 
 OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
@@ -222,7 +174,9 @@ void pack_weights(const Exec& exec, const BlockProduct& product, int steps, cons
       // Packed as a left tile and mirrored.
       for (int c = 0; c < tile_width; ++c) {
         const float* const row = weights_column(product, step, column + c, copies[0]);
-        round_values(row, tile_depth, reinterpret_cast<std::uint16_t*>(tile + c * tile_width));
+        std::uint16_t line[tile_depth];
+        for (int d = 0; d < tile_depth; d += tile_width) round_row(row + d, line + d);
+        std::memcpy(tile + c * tile_width, line, sizeof(line));
       }
       mirror_tile(tile, to);
     }
@@ -274,16 +228,23 @@ void list_strips(const BlockProduct& product, const OutputBlocks& blocks, const 
   });
 }
 
+/// Stores `count` values at `at`; sum(c) is the pack of those from c on.
+template <class StorePack, class Sum>
+void store_row(const StorePack& store_pack, const Target<Bfloat16>& target, long at, int count, const Sum& sum) {
+  int c = 0;
+  for (; c + lanes<Bfloat16> <= count; c += lanes<Bfloat16>) store_pack(sum(c), at + c);
+  if (c < count) target.store(sum(c), at + c, count - c);
+}
+
 /// The sums of some strips and up to 32 columns, to where they belong.
 void store_strips(const BlockProduct& product, const float* sums, const float* bias, const long* out, int rows,
                   int column) {
   const int wide = std::min(two_blocks, product.columns - column);
-  product.target.with_store([&](const auto& store) {
+  product.target.store_whole([&](const auto& store_pack) {
     for (int m = 0; m < rows; ++m) {
       if (out[m] < 0) continue;
-      for (int c = 0; c < wide; c += tile_width) {
-        store(sums + m * two_blocks + c, bias + column + c, out[m] + column + c, wide - c);
-      }
+      store_row(store_pack, product.target, out[m] + column, wide,
+                [&](int c) { return load(sums + m * two_blocks + c) + load(bias + column + c); });
     }
   });
 }
@@ -348,18 +309,17 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
 }
 
 /// Input pixels that no tap reaches.
-void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const StoredTarget& target) {
+void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const Target<Bfloat16>& target) {
   if (lattice.pixels() == 0) return;
-  const float zeros[tile_width] = {};
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_bf16_nothing", tasks, [&](int task) {
     const long length = lattice.count(2), step = static_cast<long>(lattice.step[2]) * columns;
     const Share share(lattice.pixels() / length, task, tasks);
-    target.with_store([&](const auto& store) {
+    target.store_whole([&](const auto& store_pack) {
       for (long row = share.begin; row < share.end; ++row) {
         const long at = Pixel(lattice, row * length).position(lattice) * columns;
         for (long i = 0; i < length; ++i) {
-          for (int c = 0; c < columns; c += tile_width) store(zeros, zeros, at + i * step + c, columns - c);
+          store_row(store_pack, target, at + i * step, columns, [](int) { return Pack<float>{}; });
         }
       }
     });
@@ -418,7 +378,7 @@ void forward(const Exec& exec, const Unit& unit, const ConvShape& shape, const B
   const Reads reads(shape, false, {});
   block_product(exec, "halograd::conv_bf16_forward", unit,
                 {shape, map, reads, Lattice{shape.batch, shape.out_extent()}, false, shape.channels, shape.filters, x,
-                 weights, StoredTarget{y, nullptr, false, relu}},
+                 weights, Target<Bfloat16>{y, nullptr, false, relu}},
                 bias, shape.extent, workspace + pieces.used());
 }
 
@@ -426,7 +386,7 @@ void backward_data(const Exec& exec, const Unit& unit, const ConvShape& shape, c
                    const Bfloat16* relu_output, Bfloat16* dx, bool accumulate, std::byte* workspace) {
   Scratch pieces(workspace);
   Tap* const taps = pieces.take<Tap>(shape.taps());
-  const StoredTarget target{dx, relu_output, accumulate, false};
+  const Target<Bfloat16> target{dx, relu_output, accumulate, false};
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {
     const TapMap map = TapMap::transposed(shape, phase, taps);
     const Reads reads(shape, true, phase);

@@ -22,7 +22,7 @@ struct Hdf5Labels {
   }
 };
 
-/// Of a file without /train, the classes of /test are those of its own attribute or up to its largest label. Throws
+/// In a file without /train, /test has the classes of its own attribute, or those up to its largest label. Throws
 /// Error naming the dataset, what was found and what was expected.
 Hdf5Labels read_labels(const Hdf5File& file, Split split, const std::filesystem::path& path);
 

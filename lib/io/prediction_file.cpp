@@ -20,7 +20,7 @@ namespace {
 /// MPI-IO counts the bytes of a transfer in int.
 constexpr std::size_t most_bytes = std::numeric_limits<std::int32_t>::max();
 
-/// Of an image's values in a dataset of these extents.
+/// Bytes of what a dataset of these extents holds for one image.
 template <class Extents>
 std::size_t bytes_of_row(const Extents& extents, std::size_t value_bytes) {
   return std::accumulate(extents.begin() + 1, extents.end(), value_bytes, std::multiplies<>());

@@ -6,6 +6,16 @@
 
 namespace halograd {
 
+LoaderOptions evaluation_options(const RunConfig& config, const Communicator& comm) {
+  LoaderOptions options;
+  options.rank = comm.rank();
+  options.ranks = comm.ranks();
+  options.training = false;
+  options.global_batch = std::max(config.training.batch, comm.ranks());
+  options.prefetch = config.data.prefetch;
+  return options;
+}
+
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
                     long boundaries, const std::function<bool()>& go_on, Confusion* confusion) {
   Evaluation sum{{}, metric_of(network.target().loss.name)};

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "config/config.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "kernels/types.hpp"
@@ -16,6 +17,9 @@ struct Evaluation : ScoreSums {
   const Metric& metric;  ///< of the network's loss
   [[nodiscard]] double score() const { return metric.score(*this); }
 };
+
+/// How a loader deals a set to all ranks once, in order, in batches of training.batch images.
+LoaderOptions evaluation_options(const RunConfig& config, const Communicator& comm);
 
 /// Passes all that the loader deals to this rank through the network, without training. Where given, `go_on` is asked
 /// `boundaries` times, after each batch and then without one (ranks may have different numbers of batches); the

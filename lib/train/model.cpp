@@ -4,6 +4,19 @@
 #include "nn/reference_networks.hpp"
 
 namespace halograd {
+namespace {
+
+/// Gives `replica` what `read` puts into the host's copies of its parameters and statistics.
+template <class Read>
+void load_replica(const Replica& replica, const Read& read) {
+  const auto parameters = Kokkos::create_mirror_view(replica.parameters);
+  const auto statistics = Kokkos::create_mirror_view(replica.statistics);
+  read(parameters, statistics);
+  Kokkos::deep_copy(replica.parameters, parameters);
+  Kokkos::deep_copy(replica.statistics, statistics);
+}
+
+}  // namespace
 
 Target target_of(const Dataset& data, const LossConfig& loss) {
   Target target(data.classes(), data.labels_per_image(), loss);
@@ -28,21 +41,17 @@ std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input
 }
 
 void load_mean(const std::string& checkpoint, const Replica& replica) {
-  const auto parameters = Kokkos::create_mirror_view(replica.parameters);
-  const auto statistics = Kokkos::create_mirror_view(replica.statistics);
-  read_checkpoint_mean(checkpoint, parameters, statistics);
-  Kokkos::deep_copy(replica.parameters, parameters);
-  Kokkos::deep_copy(replica.statistics, statistics);
+  load_replica(replica, [&](const auto& parameters, const auto& statistics) {
+    read_checkpoint_mean(checkpoint, parameters, statistics);
+  });
 }
 
 Replica checkpoint_replica(const std::string& checkpoint, const Network& network, int rank) {
   if (rank < 0) return mean_replica(checkpoint, network);
   Replica replica = network.make_replica(0);
-  const auto parameters = Kokkos::create_mirror_view(replica.parameters);
-  const auto statistics = Kokkos::create_mirror_view(replica.statistics);
-  read_checkpoint_replica(checkpoint, rank, parameters, statistics);
-  Kokkos::deep_copy(replica.parameters, parameters);
-  Kokkos::deep_copy(replica.statistics, statistics);
+  load_replica(replica, [&](const auto& parameters, const auto& statistics) {
+    read_checkpoint_replica(checkpoint, rank, parameters, statistics);
+  });
   return replica;
 }
 

@@ -81,6 +81,10 @@ class Digits(PredictTest):
             self.assertGreater((found["classes"] == file["train/labels"][()]).mean(), 0.9)
         self.refuse("predict", self.checkpoint, DIGITS_FILE, "--output", "x.h5", "--replica", 3,
                     words=[self.checkpoint, "3 ranks", "no replica 3"])
+        for replica in ("2.5", "-1", "1e3", "average"):
+            result = self.run_program("predict", self.checkpoint, DIGITS_FILE, "--output", "x.h5", "--replica=" + replica)
+            self.assertNotEqual(result.status, 0)
+            self.assertIn(f"--replica: ({replica} not in {{mean}})", result.err)
 
     def test_images_without_labels_in_each_format(self):
         """The same 8-bit values from each: the same scores, in the order of the images."""

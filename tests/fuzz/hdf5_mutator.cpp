@@ -150,8 +150,9 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     halograd::fuzz::change(path, random);
   } catch (const halograd::Error&) {  // as it was, or half changed
   }
-  if (fs::file_size(path) > most) return size;
   const std::string changed = halograd::read_text(path);
+  fs::remove(path);
+  if (changed.size() > most) return size;
   std::copy(changed.begin(), changed.end(), reinterpret_cast<char*>(data));
   return changed.size();
 }
