@@ -1,6 +1,7 @@
 #include "kernels/batch_norm.hpp"
 
 #include "kernels/batch_norm_strips.hpp"
+#include "kernels/column_sums.hpp"
 
 namespace halograd {
 
@@ -41,21 +42,44 @@ struct BlockMoments {
   }
 };
 
-/// The mean and the sum of squared deviations of all rows from those of the blocks (Chan, Golub, LeVeque, 1979).
-KOKKOS_INLINE_FUNCTION Sums<double> join_moments(const Partition& partition, const double* workspace, long c) {
-  const long pitch = 2 * static_cast<long>(partition.channels);
-  double mean = 0, squares = 0;
-  for (long block = 0; block < partition.blocks; ++block) {
-    mean += static_cast<double>(partition.rows_of(block)) * workspace[block * pitch + c];
+/// The mean and the sum of squared deviations of all rows from those of the blocks (Chan, Golub, LeVeque, 1979), and
+/// the statistics that follow.
+template <class T>
+struct JoinMoments {
+  Partition partition;
+  const double* workspace;
+  double epsilon, momentum;
+  Wide<T>* running_mean;
+  Wide<T>* running_var;
+  Wide<T>* saved_mean;
+  Wide<T>* saved_inverse_std;
+
+  template <class Sum>
+  KOKKOS_FUNCTION Sums<double> gather(long c, const Sum& sum) const {
+    const Partition blocks = partition;
+    const double* const means = workspace + c;
+    const double* const squares = means + blocks.channels;
+    const long pitch = 2L * blocks.channels;
+    const double mean =
+        sum([=](long block) { return static_cast<double>(blocks.rows_of(block)) * means[block * pitch]; }) /
+        static_cast<double>(blocks.rows);
+    const double all = sum([=](long block) {
+      const double distance = means[block * pitch] - mean;
+      return squares[block * pitch] + static_cast<double>(blocks.rows_of(block)) * distance * distance;
+    });
+    return {mean, all < 0 ? 0 : all};  // a NaN stays one
   }
-  mean /= static_cast<double>(partition.rows);
-  for (long block = 0; block < partition.blocks; ++block) {
-    const double distance = workspace[block * pitch + c] - mean;
-    squares += workspace[block * pitch + partition.channels + c] +
-               static_cast<double>(partition.rows_of(block)) * distance * distance;
+
+  KOKKOS_FUNCTION void finish(long c, const Sums<double>& moments) const {
+    const double count = static_cast<double>(partition.rows);
+    const double mean = moments.first;
+    saved_mean[c] = static_cast<Wide<T>>(mean);
+    saved_inverse_std[c] = static_cast<Wide<T>>(1 / math::sqrt(moments.second / count + epsilon));
+    const double unbiased = moments.second / (count - 1);
+    running_mean[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * mean);
+    running_var[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_var[c]) + momentum * unbiased);
   }
-  return {mean, squares < 0 ? 0 : squares};  // a NaN stays one
-}
+};
 
 /// y = (x - mean) scale inverse_std + shift [+ addend] [rectified], where inverse_std is given or comes from a
 /// variance.
@@ -85,19 +109,15 @@ struct Normalise {
     strip.repeat([this](int c) { return shift[c]; }, lift);
     const T* const values = x;
     const T* const terms = addend;
-    T* const to = y;
-    strip.for_each_stretch([&](long offset, int count) {
+    const auto fetch = [=](long offset, int count) {
       fetch_ahead(values + offset, count);
       if constexpr (Add) fetch_ahead(terms + offset, count);
-      fetch_ahead<true>(to + offset, count);
-      HALOGRAD_IVDEP
-      for (int i = 0; i < count; ++i) {
-        const long at = offset + i;
-        Wide<T> value = (values[at] - centre[i]) * slope[i] + lift[i];
-        if constexpr (Add) value += terms[at];
-        if constexpr (Relu) value = value < 0 ? 0 : value;
-        to[at] = value;
-      }
+    };
+    write_strip(strip, y, fetch, [&](long at, int i) {
+      Wide<T> value = (values[at] - centre[i]) * slope[i] + lift[i];
+      if constexpr (Add) value += terms[at];
+      if constexpr (Relu) value = value < 0 ? 0 : value;
+      return value;
     });
   }
 };
@@ -127,8 +147,8 @@ void require_addend(const char* kernel, std::size_t addend, std::size_t y) {
 std::size_t batch_norm_workspace(long rows, int channels) {
   // A bound that grows with the rows, as the number of blocks itself does not: smaller batches fit as well.
   const long least = rows_in_block(1, channels);
-  const long blocks = (rows + least - 1) / least;
-  return 2 * static_cast<std::size_t>(blocks < most_blocks ? blocks : most_blocks) * static_cast<std::size_t>(channels);
+  const long blocks = std::min((rows + least - 1) / least, most_blocks(channels));
+  return 2 * static_cast<std::size_t>(blocks) * static_cast<std::size_t>(channels);
 }
 
 template <class T>
@@ -140,31 +160,18 @@ void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTrai
   double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_moments"), FlatRange(exec, 0, partition.items()),
                        BlockMoments<T>{partition, call.x.data(), sums});
-  const long rows = call.rows;
-  const double epsilon = call.epsilon, momentum = call.momentum;
-  const Vector<Wide<T>> running_mean = call.running_mean, running_var = call.running_var;
-  const Vector<Wide<T>> saved_mean = call.saved_mean, saved_inverse_std = call.saved_inverse_std;
-  Kokkos::parallel_for(
-      label("halograd::batch_norm_statistics"), FlatRange(exec, 0, call.channels), KOKKOS_LAMBDA(const long c) {
-        const double count = static_cast<double>(rows);
-        const Sums<double> moments = join_moments(partition, sums, c);
-        const double mean = moments.first;
-        saved_mean(c) = static_cast<Wide<T>>(mean);
-        saved_inverse_std(c) = static_cast<Wide<T>>(1 / math::sqrt(moments.second / count + epsilon));
-        const double unbiased = moments.second / (count - 1);
-        running_mean(c) = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_mean(c)) + momentum * mean);
-        running_var(c) =
-            static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_var(c)) + momentum * unbiased);
-      });
+  join_blocks(exec, "halograd::batch_norm_statistics", call.channels, partition.blocks,
+              JoinMoments<T>{partition, sums, call.epsilon, call.momentum, call.running_mean.data(),
+                             call.running_var.data(), call.saved_mean.data(), call.saved_inverse_std.data()});
   normalise<T>(exec, call.relu,
-               {.partition = partition,
+               {.partition = short_blocks(partition),
                 .x = call.x.data(),
                 .scale = call.scale.data(),
                 .shift = call.shift.data(),
-                .mean = saved_mean.data(),
-                .spread = saved_inverse_std.data(),
+                .mean = call.saved_mean.data(),
+                .spread = call.saved_inverse_std.data(),
                 .spread_is_variance = false,
-                .epsilon = epsilon,
+                .epsilon = call.epsilon,
                 .addend = call.addend.data(),
                 .y = call.y.data()});
 }
@@ -174,7 +181,7 @@ void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInf
   require_rows("batch_norm_forward_inference", call.rows, call.channels, call.x.extent(0), call.y.extent(0));
   require_addend("batch_norm_forward_inference", call.addend.extent(0), call.y.extent(0));
   normalise<T>(exec, call.relu,
-               {.partition = partition_of(call.rows, call.channels),
+               {.partition = short_blocks(partition_of(call.rows, call.channels)),
                 .x = call.x.data(),
                 .scale = call.scale.data(),
                 .shift = call.shift.data(),
@@ -191,7 +198,7 @@ void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInf
   template void batch_norm_forward_inference<T>(const ExecutionSpace&, const BatchNormInference<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -42,6 +42,25 @@ struct SumGradients {
   }
 };
 
+/// The parameters' gradients from the blocks' sums, and into the first block the means that the input's gradient needs.
+template <class T>
+struct JoinGradients : BlockSums<2> {
+  double* means;
+  long rows;
+  const Wide<T>* saved_inverse_std;
+  Wide<T>* dscale;
+  Wide<T>* dshift;
+  KOKKOS_FUNCTION void finish(long c, const Gathered& gathered) const {
+    const double count = static_cast<double>(rows);
+    const double inverse_std = static_cast<double>(saved_inverse_std[c]);
+    const double sum = gathered.sums[0], products = gathered.sums[1];
+    dshift[c] = static_cast<Wide<T>>(sum);
+    dscale[c] = static_cast<Wide<T>>(products * inverse_std);
+    means[c] = sum / count;
+    means[channels + c] = products * inverse_std * inverse_std / count;
+  }
+};
+
 /// dx = scale inverse_std (dy - mean(dy) - (x - mean) mean(dy (x - mean)) inverse_std^2), zero where x is not positive
 /// if Mask. The two means lie in the workspace's first block.
 template <class T, bool Add, bool Mask>
@@ -66,18 +85,15 @@ struct InputGradient {
     const T* const values = x;
     const T* const from = dy;
     T* const to = dx;
-    strip.for_each_stretch([&](long offset, int count) {
+    const auto fetch = [=](long offset, int count) {
       fetch_ahead(values + offset, count);
       fetch_ahead(from + offset, count);
-      fetch_ahead<true>(to + offset, count);
-      HALOGRAD_IVDEP
-      for (int i = 0; i < count; ++i) {
-        const long at = offset + i;
-        Wide<T> gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
-        if constexpr (Add) gradient += to[at];
-        if constexpr (Mask) gradient = values[at] > 0 ? gradient : 0;
-        to[at] = gradient;
-      }
+    };
+    write_strip(strip, to, fetch, [&](long at, int i) {
+      Wide<T> gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
+      if constexpr (Add) gradient += to[at];
+      if constexpr (Mask) gradient = values[at] > 0 ? gradient : 0;
+      return gradient;
     });
   }
 };
@@ -102,28 +118,20 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, partition.items()),
                        SumGradients<T>{partition, call.x.data(), call.dy.data(), call.saved_mean.data(), sums});
-  const long rows = call.rows;
-  const int channels = call.channels;
-  const Vector<const Wide<T>> saved_inverse_std = call.saved_inverse_std;
-  const Vector<Wide<T>> dscale = call.dscale, dshift = call.dshift;
-  Kokkos::parallel_for(
-      label("halograd::batch_norm_parameters"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
-        const double count = static_cast<double>(rows);
-        const double inverse_std = static_cast<double>(saved_inverse_std(c));
-        const double sum = sum_of_blocks(sums, partition.blocks, 2L * channels, c);
-        const double products = sum_of_blocks(sums, partition.blocks, 2L * channels, channels + c);
-        dshift(c) = static_cast<Wide<T>>(sum);
-        dscale(c) = static_cast<Wide<T>>(products * inverse_std);
-        sums[c] = sum / count;
-        sums[channels + c] = products * inverse_std * inverse_std / count;
-      });
+  join_blocks(exec, "halograd::batch_norm_parameters", call.channels, partition.blocks,
+              JoinGradients<T>{{sums, call.channels},
+                               sums,
+                               call.rows,
+                               call.saved_inverse_std.data(),
+                               call.dscale.data(),
+                               call.dshift.data()});
   if (!wanted) return;
-  const InputGradient<T, false, false> plain{.partition = partition,
+  const InputGradient<T, false, false> plain{.partition = short_blocks(partition),
                                              .x = call.x.data(),
                                              .dy = call.dy.data(),
                                              .scale = call.scale.data(),
                                              .mean = call.saved_mean.data(),
-                                             .inverse_std = saved_inverse_std.data(),
+                                             .inverse_std = call.saved_inverse_std.data(),
                                              .workspace = sums,
                                              .dx = call.dx.data()};
   if (call.accumulate) {
@@ -137,7 +145,7 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   template void batch_norm_backward<T>(const ExecutionSpace&, const BatchNormBackward<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/batch_norm.hpp"
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
@@ -11,10 +13,15 @@ namespace halograd {
 constexpr int strip_width = runs_on_host ? 128 : 1;
 /// Terms that are added up in the data's own precision before they go into a double.
 constexpr int few_terms = 8;
-constexpr long most_blocks = 256;
 /// Rows or values below which a block would not pay for its start.
 constexpr long least_values = 8192;
 constexpr long least_rows = 16;
+/// The most blocks: on an accelerator few channels need more of them to keep its threads busy.
+inline long most_blocks(int channels) {
+  if constexpr (runs_on_host) return 256;
+  constexpr long wanted_threads = 262144;
+  return std::clamp(wanted_threads / channels, 64L, 4096L);
+}
 
 /// Rows in blocks and channels in tiles; each pair is a work item. Depends on the shape alone, so that sums do not
 /// depend on the number of threads.
@@ -32,10 +39,11 @@ struct Partition {
 
 inline long rows_in_block(long rows, int channels) {
   const long wanted = runs_on_host ? (least_values + channels - 1) / channels : least_rows;
-  const long needed = (rows + most_blocks - 1) / most_blocks;
+  const long needed = (rows + most_blocks(channels) - 1) / most_blocks(channels);
   return wanted > needed ? wanted : needed;
 }
 
+/// For sums over the rows.
 inline Partition partition_of(long rows, int channels) {
   Partition partition{};
   partition.rows = rows;
@@ -52,6 +60,15 @@ inline Partition partition_of(long rows, int channels) {
   return partition;
 }
 
+/// For passes that sum nothing: on an accelerator as many rows as a thread can read before it writes the first.
+inline Partition short_blocks(Partition partition) {
+  if constexpr (!runs_on_host) {
+    partition.block_rows = few_terms;
+    partition.blocks = (partition.rows + few_terms - 1) / few_terms;
+  }
+  return partition;
+}
+
 /// The part of one work item.
 struct Strip {
   long block, begin, end;  ///< rows begin..end-1
@@ -59,11 +76,12 @@ struct Strip {
   int channels;            ///< of a row
   int group;               ///< rows that an inner loop takes at once: 1 unless the strip is as wide as a row
 
-  KOKKOS_FUNCTION Strip(const Partition& partition, long item)
-      : block(item / partition.tiles),
+  KOKKOS_FUNCTION Strip(const Partition& partition, long item) : Strip(partition, Divided(item, partition.tiles)) {}
+  KOKKOS_FUNCTION Strip(const Partition& partition, const Divided& item)
+      : block(item.quotient),
         begin(block * partition.block_rows),
         end(begin + partition.rows_of(block)),
-        channel(static_cast<int>(item % partition.tiles) * partition.tile),
+        channel(item.rest * partition.tile),
         width(partition.channels - channel < partition.tile ? partition.channels - channel : partition.tile),
         channels(partition.channels),
         group(width == partition.channels ? strip_width / width : 1) {}
@@ -98,50 +116,101 @@ KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(const T* at, int count) {
   }
 }
 
+/// Writes value(index, lane) to `to` at all indices of a strip; on a host fetch(offset, count) comes before a stretch.
+/// On an accelerator the values of one of short_blocks are all there before the first is written.
+template <class T, class Fetch, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void write_strip(const Strip& strip, T* to, const Fetch& fetch, const Value& value) {
+  if constexpr (runs_on_host) {
+    strip.for_each_stretch([&](long offset, int count) {
+      fetch(offset, count);
+      fetch_ahead<true>(to + offset, count);
+      HALOGRAD_IVDEP
+      for (int i = 0; i < count; ++i) to[offset + i] = value(offset + i, i);
+    });
+  } else {
+    const long first = strip.begin * strip.channels + strip.channel;
+    Wide<T> values[few_terms];
+    HALOGRAD_UNROLL
+    for (int i = 0; i < few_terms; ++i) {
+      if (strip.begin + i < strip.end) values[i] = value(first + static_cast<long>(i) * strip.channels, 0);
+    }
+    HALOGRAD_UNROLL
+    for (int i = 0; i < few_terms; ++i) {
+      if (strip.begin + i < strip.end) to[first + static_cast<long>(i) * strip.channels] = values[i];
+    }
+  }
+}
+
 /// Two sums over the rows, for a channel.
 template <class T>
 struct Sums {
   T first, second;
 };
 
+/// A strip one channel wide: a few rows at once, so that a thread waits once for all.
+template <class T, class Terms>
+KOKKOS_INLINE_FUNCTION Sums<double> sum_column(const Strip& strip, const Terms& terms) {
+  Sums<double> sums{0, 0};
+  long at = strip.begin * strip.channels + strip.channel;
+  for (long row = strip.begin; row < strip.end; row += few_terms) {
+    Sums<T> found[few_terms], few{0, 0};
+    HALOGRAD_UNROLL
+    for (int i = 0; i < few_terms; ++i, at += strip.channels) {
+      found[i] = row + i < strip.end ? terms.at(at, 0) : Sums<T>{0, 0};
+    }
+    HALOGRAD_UNROLL
+    for (int i = 0; i < few_terms; ++i) {
+      few.first += found[i].first;
+      few.second += found[i].second;
+    }
+    sums.first += static_cast<double>(few.first);
+    sums.second += static_cast<double>(few.second);
+  }
+  return sums;
+}
+
 /// Adds up a strip's two sums for each channel and hands them to finish(channel in the strip, sums): a few terms in T,
 /// which is quick and loses no more than a few roundings, and the rest in double.
 template <class T, class Terms, class Finish>
 KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, const Finish& finish) {
-  T few_first[strip_width], few_second[strip_width];
-  double first[strip_width], second[strip_width];
-  const int lines = strip.group * strip.width;
-  for (int i = 0; i < lines; ++i) {
-    few_first[i] = few_second[i] = T(0);
-    first[i] = second[i] = 0;
-  }
-  int added = 0;
-  const auto flush = [&] {
+  if constexpr (!runs_on_host) {
+    finish(0, sum_column<T>(strip, terms));
+  } else {
+    T few_first[strip_width], few_second[strip_width];
+    double first[strip_width], second[strip_width];
+    const int lines = strip.group * strip.width;
     for (int i = 0; i < lines; ++i) {
-      first[i] += static_cast<double>(few_first[i]);
-      second[i] += static_cast<double>(few_second[i]);
       few_first[i] = few_second[i] = T(0);
+      first[i] = second[i] = 0;
     }
-    added = 0;
-  };
-  strip.for_each_stretch([&](long offset, int count) {
-    terms.fetch_ahead(offset, count);
-    HALOGRAD_IVDEP
-    for (int i = 0; i < count; ++i) {
-      const Sums<T> sums = terms.at(offset + i, i);
-      few_first[i] += sums.first;
-      few_second[i] += sums.second;
+    int added = 0;
+    const auto flush = [&] {
+      for (int i = 0; i < lines; ++i) {
+        first[i] += static_cast<double>(few_first[i]);
+        second[i] += static_cast<double>(few_second[i]);
+        few_first[i] = few_second[i] = T(0);
+      }
+      added = 0;
+    };
+    strip.for_each_stretch([&](long offset, int count) {
+      terms.fetch_ahead(offset, count);
+      HALOGRAD_IVDEP
+      for (int i = 0; i < count; ++i) {
+        const Sums<T> sums = terms.at(offset + i, i);
+        few_first[i] += sums.first;
+        few_second[i] += sums.second;
+      }
+      if (++added == few_terms) flush();
+    });
+    flush();
+    for (int c = 0; c < strip.width; ++c) {
+      Sums<double> sums{0, 0};
+      for (int i = c; i < strip.group * strip.width; i += strip.width) {
+        sums.first += first[i];
+        sums.second += second[i];
+      }
+      finish(c, sums);
     }
-    if (++added == few_terms) flush();
-  });
-  flush();
-  for (int c = 0; c < strip.width; ++c) {
-    Sums<double> sums{0, 0};
-    for (int i = c; i < strip.group * strip.width; i += strip.width) {
-      sums.first += first[i];
-      sums.second += second[i];
-    }
-    finish(c, sums);
   }
 }
 

@@ -15,6 +15,7 @@ class Bfloat16 {
   KOKKOS_FORCEINLINE_FUNCTION operator float() const {                          // NOLINT(google-explicit-constructor)
     return float_of_bf16(bits_);
   }
+  [[nodiscard]] KOKKOS_FORCEINLINE_FUNCTION std::uint16_t bits() const { return bits_; }
 
  private:
   std::uint16_t bits_;
@@ -26,10 +27,3 @@ template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
 
 }  // namespace halograd
-
-/// Instantiates for values stored so where kernels run on cores: devices store floats.
-#if defined(__CUDACC__) || defined(__HIPCC__)
-#define HALOGRAD_INSTANTIATE_BF16(instantiate)
-#else
-#define HALOGRAD_INSTANTIATE_BF16(instantiate) instantiate(Bfloat16)
-#endif

@@ -17,7 +17,8 @@ struct RowItem {
     if constexpr (runs_on_host) {
       body(item, 0, channels);
     } else {
-      body(item / channels, static_cast<int>(item % channels), 1);
+      const Divided at(item, channels);
+      body(at.quotient, at.rest, 1);
     }
   }
 };
@@ -61,10 +62,18 @@ struct ValueTerm {
   static constexpr int sums = 1;
   const T* x;
   int channels;
-  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* totals) const {
-    const T* const values = x + row * channels;
+  KOKKOS_FORCEINLINE_FUNCTION void add_row(long row, int first, int count, double* totals, int /*pitch*/) const {
+    const T* const values = x + row * channels + first;
     HALOGRAD_IVDEP
-    for (int c = first; c < last; ++c) totals[c] += static_cast<double>(values[c]);
+    for (int c = 0; c < count; ++c) totals[c] += static_cast<double>(values[c]);
+  }
+};
+
+template <class T>
+struct ChannelSum : BlockSums<ValueTerm<T>::sums> {
+  Wide<T>* sum;
+  KOKKOS_FUNCTION void finish(long channel, const typename ChannelSum::Gathered& gathered) const {
+    sum[channel] = static_cast<Wide<T>>(gathered.sums[0]);
   }
 };
 
@@ -196,11 +205,8 @@ void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<co
   require_values("sum_channels", "x", x.extent(0), rows * channels);
   require_values("sum_channels", "sum", sum.extent(0), channels);
   column_sums(exec, "halograd::sum_channels", rows, channels, ValueTerm<T>{x.data(), channels}, workspace);
-  const long blocks = column_blocks(rows);
-  const double* sums = workspace.data();
-  Kokkos::parallel_for(
-      label("halograd::sum_channels_blocks"), FlatRange(exec, 0, channels),
-      KOKKOS_LAMBDA(const long c) { sum(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, channels, c)); });
+  join_blocks(exec, "halograd::sum_channels_blocks", channels, column_blocks(rows),
+              ChannelSum<T>{{workspace.data(), channels}, sum.data()});
 }
 
 template <class T>
@@ -229,7 +235,7 @@ void upsample_backward(const ExecutionSpace& exec, const UpsampleShape& shape, V
   template void upsample_backward<T>(const ExecutionSpace&, const UpsampleShape&, Vector<const T>, Vector<T>, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -12,6 +12,22 @@ constexpr long chunk_length = runs_on_host ? 4096 : 1;
 
 using FlatRange = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;
 
+/// A work item's number, divided: accelerators divide 32 bits several times faster than 64.
+struct Divided {
+  long quotient;
+  int rest;
+  KOKKOS_FORCEINLINE_FUNCTION Divided(long number, int divisor) {
+    if (!runs_on_host && number <= 0x7fffffffL) {
+      const auto small = static_cast<unsigned>(number), by = static_cast<unsigned>(divisor);
+      quotient = small / by;
+      rest = static_cast<int>(small % by);
+    } else {
+      quotient = number / divisor;
+      rest = static_cast<int>(number % divisor);
+    }
+  }
+};
+
 /// The functor behind for_each_chunk. A named type: nvcc lets no lambda stand in a function of another lambda's type.
 template <class Body>
 struct ChunkItem {

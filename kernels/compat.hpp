@@ -27,6 +27,13 @@
 #define HALOGRAD_IVDEP
 #endif
 
+/// Unrolls a loop of constant length on devices, where arrays stay in registers only then.
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define HALOGRAD_UNROLL _Pragma("unroll")
+#else
+#define HALOGRAD_UNROLL
+#endif
+
 namespace halograd {
 
 /// Kokkos' mathematical functions, under one name for every version: Kokkos promoted them out of Experimental in 3.7.

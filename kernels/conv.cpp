@@ -29,7 +29,7 @@ ConvShape ConvShape::with_batch(int size) const {
 }
 
 bool stores_bf16(Precision precision) {
-  return runs_on_host && resolved(precision) == Precision::bf16;
+  return resolved(precision) == Precision::bf16;
 }
 
 template <class T>
@@ -65,7 +65,7 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
                   Vector<const Wide<T>> bias, bool relu, Vector<T> y, Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
-    device::conv_forward(exec, shape, x, weights, bias, relu, y);
+    device::conv_forward(exec, shape, x, weights, bias, relu, y, workspace);
   } else {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::forward)) {
@@ -85,7 +85,7 @@ void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vect
                         Vector<std::byte> workspace) {
   check_workspace<T>(shape, workspace);
   if constexpr (!runs_on_host) {
-    device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate);
+    device::conv_backward_data(exec, shape, dy, weights, relu_output, dx, accumulate, workspace);
   } else {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       if (const auto* unit = host::bf16::unit_for(shape, host::ConvPass::data)) {
@@ -128,7 +128,7 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
                                          Vector<Wide<T>>, Vector<Wide<T>>, Vector<std::byte>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

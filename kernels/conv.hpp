@@ -19,7 +19,7 @@ bool computes_in(Precision precision);
 /// What automatic means on the device in use; others are what they are.
 Precision resolved(Precision precision);
 
-/// Whether values are stored as Bfloat16 in this precision: on cores they are, which also halves what is read.
+/// Whether values are stored as Bfloat16 in this precision.
 bool stores_bf16(Precision precision);
 
 /// A convolution in up to three spatial dimensions: x (N, D, H, W, C), weights (T, R, S, C/G, K), bias (K),
@@ -34,8 +34,8 @@ struct ConvShape : WindowGeometry {
   [[nodiscard]] long weights() const { return static_cast<long>(taps()) * (channels / groups) * filters; }
 };
 
-/// Bytes of scratch that the three passes of a convolution need at most. On cores T may also be Bfloat16: sums are then
-/// floats, rounded once as they are stored, and weights are floats, rounded where units of bf16 multiply.
+/// Bytes of scratch that the three passes of a convolution need at most. T may be Bfloat16: sums are then floats,
+/// rounded once as they are stored, and weights are floats, rounded where units of bf16 multiply.
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape);
 

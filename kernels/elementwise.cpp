@@ -154,7 +154,7 @@ void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To>
   template void dropout<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, double, std::uint64_t, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 #define HALOGRAD_INSTANTIATE_CONVERSIONS(T)                                                      \

@@ -23,7 +23,7 @@ long count_non_finite(const ExecutionSpace& exec, Vector<const T> values) {
 
 #define HALOGRAD_INSTANTIATE(T) template long count_non_finite<T>(const ExecutionSpace&, Vector<const T>);
 HALOGRAD_INSTANTIATE(float)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -31,6 +31,11 @@ KOKKOS_FORCEINLINE_FUNCTION void round_to_bf16(Bits& bits) {
   bits = (nan ? bits | 0x400000U : rounded) >> 16U;
 }
 KOKKOS_INLINE_FUNCTION std::uint16_t bf16_of(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint16_t half;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+  return half;
+#endif
   std::uint32_t bits = bits_of(value);
   round_to_bf16(bits);
   return static_cast<std::uint16_t>(bits);

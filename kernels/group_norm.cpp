@@ -109,14 +109,14 @@ struct ParameterTerms {
   const Wide<T>* inverse_std;
   long rows;
   int channels, groups, width;
-  KOKKOS_FUNCTION void add_row(long row, int first, int last, double* totals) const {
+  KOKKOS_FORCEINLINE_FUNCTION void add_row(long row, int first, int count, double* totals, int pitch) const {
     const long first_group = row / rows * groups;
-    const T* const values = x + row * channels;
-    const T* const gradients = dy + row * channels;
-    double* const products = totals + channels;
-    for (int c = first; c < last;) {
-      const int group = c / width;
-      const int end = (group + 1) * width < last ? (group + 1) * width : last;
+    const T* const values = x + row * channels + first;
+    const T* const gradients = dy + row * channels + first;
+    double* const products = totals + pitch;
+    for (int c = 0; c < count;) {
+      const int group = (first + c) / width, left = (group + 1) * width - first;
+      const int end = left < count ? left : count;
       const double centre = static_cast<double>(mean[first_group + group]);
       const double spread = static_cast<double>(inverse_std[first_group + group]);
       HALOGRAD_IVDEP
@@ -127,6 +127,16 @@ struct ParameterTerms {
       }
       c = end;
     }
+  }
+};
+
+template <class T>
+struct ParameterSums : BlockSums<ParameterTerms<T>::sums> {
+  Wide<T>* dshift;
+  Wide<T>* dscale;
+  KOKKOS_FUNCTION void finish(long channel, const typename ParameterSums::Gathered& gathered) const {
+    dshift[channel] = static_cast<Wide<T>>(gathered.sums[0]);
+    dscale[channel] = static_cast<Wide<T>>(gathered.sums[1]);
   }
 };
 
@@ -247,7 +257,6 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
   const GroupNormShape& shape = call.shape;
   const Vector<const Wide<T>> saved_inverse_std = call.saved_inverse_std;
   const Vector<T> dx = call.dx;
-  const Vector<Wide<T>> dscale = call.dscale, dshift = call.dshift;
   require_shape("group_norm_backward", shape, call.x.extent(0), call.dy.extent(0), call.workspace.extent(0));
   const Blocks all(shape);
   const int channels = shape.channels;
@@ -257,12 +266,8 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
               ParameterTerms<T>{call.x.data(), call.dy.data(), call.saved_mean.data(), saved_inverse_std.data(),
                                 shape.rows, channels, shape.groups, all.width},
               call.workspace);
-  const long blocks = column_blocks(rows);
-  Kokkos::parallel_for(
-      label("halograd::group_norm_parameter_blocks"), FlatRange(exec, 0, channels), KOKKOS_LAMBDA(const long c) {
-        dshift(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, 2 * channels, c));
-        dscale(c) = static_cast<Wide<T>>(sum_of_blocks(sums, blocks, 2 * channels, channels + c));
-      });
+  join_blocks(exec, "halograd::group_norm_parameter_blocks", channels, column_blocks(rows),
+              ParameterSums<T>{{sums, channels}, call.dshift.data(), call.dscale.data()});
   if (dx.extent(0) == 0) return;
   HALOGRAD_REQUIRE(dx.extent(0) >= call.dy.extent(0), "group_norm_backward: dx has ", dx.extent(0), " values, dy ",
                    call.dy.extent(0));
@@ -297,7 +302,7 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
   template void group_norm_backward<T>(const ExecutionSpace&, const GroupNormBackward<T>&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

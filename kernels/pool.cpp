@@ -156,7 +156,7 @@ void avg_pool_forward(const ExecutionSpace& exec, const PoolShape& shape, Vector
   template void avg_pool_forward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

@@ -215,7 +215,7 @@ void avg_pool_backward(const ExecutionSpace& exec, const PoolShape& shape, Vecto
   template void avg_pool_backward<T>(const ExecutionSpace&, const PoolShape&, Vector<const T>, Vector<T>, bool);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd

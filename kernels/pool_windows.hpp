@@ -21,10 +21,8 @@ struct PixelItem {
         local(plane, row, column, 0, channels);
       }
     } else {
-      const long pixel = item / channels;
-      const long line = pixel / columns;
-      body(static_cast<int>(line / rows), static_cast<int>(line % rows), static_cast<int>(pixel % columns),
-           static_cast<int>(item % channels), 1);
+      const Divided pixel(item, channels), line(pixel.quotient, columns), plane(line.quotient, rows);
+      body(static_cast<int>(plane.quotient), plane.rest, line.rest, pixel.rest, 1);
     }
   }
 };

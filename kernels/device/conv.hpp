@@ -12,15 +12,16 @@ template <class T>
 std::size_t conv_workspace(const ConvShape& shape);
 
 template <class T>
-void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> weights,
-                  Vector<const T> bias, bool relu, Vector<T> y);
+void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const Wide<T>> weights,
+                  Vector<const Wide<T>> bias, bool relu, Vector<T> y, Vector<std::byte> workspace);
 
 template <class T>
-void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy, Vector<const T> weights,
-                        Vector<const T> relu_output, Vector<T> dx, bool accumulate);
+void conv_backward_data(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> dy,
+                        Vector<const Wide<T>> weights, Vector<const T> relu_output, Vector<T> dx, bool accumulate,
+                        Vector<std::byte> workspace);
 
 template <class T>
 void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, Vector<const T> x, Vector<const T> dy,
-                           Vector<T> dweights, Vector<T> dbias, Vector<std::byte> workspace);
+                           Vector<Wide<T>> dweights, Vector<Wide<T>> dbias, Vector<std::byte> workspace);
 
 }  // namespace halograd::device

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16.hpp"
 #include "kernels/device/tile_results.hpp"
-#include "kernels/float_bits.hpp"
 
 /// What the threads of a warp do together on a device's matrix units: C += A B with sums in float, where A is (rows,
 /// 8), B (8, columns) and C (rows, columns), of words along the depth. An instruction has
 ///
-///   a format: using Word;  static constexpr int values_in_word;  float rounded(float), put() as tiles have it,
+///   a format: using Word;  static constexpr int values_in_word;  float rounded(float), word() as tiles have it,
 ///     float product(Word a, Word b)                        the sum over the values of two words, on a host
 ///   a layout: static constexpr int threads (of a warp), rows, columns, a_words, b_words (of one thread)
 ///     Entry a(thread, word), b(thread, word), c(thread, i) what a thread's words and its four sums are: from the first
@@ -28,7 +28,7 @@ struct Fp32 {
   static constexpr int values_in_word = 1;
 
   KOKKOS_FUNCTION static float rounded(float value) { return value; }
-  KOKKOS_FUNCTION static void put(float* word, int /*part*/, float value) { *word = value; }
+  KOKKOS_FUNCTION static float word(float value) { return value; }
   KOKKOS_FUNCTION static float product(float a, float b) { return a * b; }
 };
 
@@ -42,7 +42,7 @@ struct Tf32 {
     const std::uint32_t bits = bits_of(value);
     return (bits & 0x7f800000U) == 0x7f800000U ? value : float_of((bits + 0x1000U) & 0xffffe000U);
   }
-  KOKKOS_FUNCTION static void put(float* word, int /*part*/, float value) { *word = rounded(value); }
+  KOKKOS_FUNCTION static float word(float value) { return rounded(value); }
   KOKKOS_FUNCTION static float product(float a, float b) { return a * b; }
 };
 
@@ -52,9 +52,9 @@ struct Bf16 {
   static constexpr int values_in_word = 2;
 
   KOKKOS_FUNCTION static float rounded(float value) { return float_of_bf16(bf16_of(value)); }
-  KOKKOS_FUNCTION static void put(std::uint32_t* word, int part, float value) {
-    const std::uint16_t bits = bf16_of(value);
-    memcpy(reinterpret_cast<char*>(word) + 2 * part, &bits, sizeof(bits));
+  /// Of floats, or of values that are stored so.
+  KOKKOS_FUNCTION static std::uint32_t word(Bfloat16 first, Bfloat16 second) {
+    return first.bits() | static_cast<std::uint32_t>(second.bits()) << 16U;
   }
   KOKKOS_FUNCTION static float product(std::uint32_t a, std::uint32_t b) {
     return float_of_bf16(a & 0xffffU) * float_of_bf16(b & 0xffffU) + float_of_bf16(a >> 16U) * float_of_bf16(b >> 16U);

@@ -6,17 +6,20 @@ namespace halograd::device {
 
 /// Matrix units: each warp has WarpRows x WarpColumns results and multiplies them by one instruction after the other. A
 /// host computes each thread's results one by one, from the same rounded values.
-template <class Instruction, int Rows, int Columns, int WarpRows, int WarpColumns, int Depth = 16>
+template <class Instruction, int Rows, int Columns, int WarpRows, int WarpColumns, int WordsDeep = 16>
 struct MatrixTile {
   using Value = float;
   using Word = typename Instruction::Word;
   static constexpr int values_in_word = Instruction::values_in_word;
-  static constexpr int rows = Rows, columns = Columns, depth = Depth, words_deep = depth / values_in_word;
+  static constexpr int rows = Rows, columns = Columns, words_deep = WordsDeep, depth = words_deep * values_in_word;
   static constexpr int warps_in_row = Columns / WarpColumns;
   static constexpr int threads = Rows / WarpRows * warps_in_row * Instruction::threads;
   static_assert(WarpRows % Instruction::rows == 0 && WarpColumns % Instruction::columns == 0 && words_deep % 8 == 0);
 
-  KOKKOS_FUNCTION static void put(Word* word, int part, float value) { Instruction::put(word, part, value); }
+  template <class... Values>
+  KOKKOS_FUNCTION static Word word(Values... values) {
+    return Instruction::word(values...);
+  }
 
   class Results {
    public:
@@ -58,16 +61,18 @@ struct MatrixTile {
         }
       }
 #else
-      for_each_place(thread, [&](int row, int column, int m, int n, int i) {
+      const auto same = [](int row) { return row; };
+      for_each_place(thread, same, [&](int row, int column, int m, int n, int i) {
         for (int k = 0; k < words_deep; ++k) {
           sums_[m][n][i] += Instruction::product(a[k * a_stride + row], b[k * b_stride + column]);
         }
       });
 #endif
     }
-    template <class Visit>
-    KOKKOS_FUNCTION void for_each(int thread, const Visit& visit) const {
-      for_each_place(thread, [&](int row, int column, int m, int n, int i) { visit(row, column, sums_[m][n][i]); });
+    template <class OfRow, class Visit>
+    KOKKOS_FUNCTION void for_each(int thread, const OfRow& of_row, const Visit& visit) const {
+      for_each_place(thread, of_row,
+                     [&](auto row, int column, int m, int n, int i) { visit(row, column, sums_[m][n][i]); });
     }
 
    private:
@@ -80,17 +85,17 @@ struct MatrixTile {
     KOKKOS_FUNCTION static int first_column(int thread) {
       return thread / Instruction::threads % warps_in_row * WarpColumns;
     }
-    template <class Visit>
-    KOKKOS_FUNCTION static void for_each_place(int thread, const Visit& visit) {
-      const int row = first_row(thread), column = first_column(thread);
+    template <class OfRow, class Visit>
+    KOKKOS_FUNCTION static void for_each_place(int thread, const OfRow& of_row, const Visit& visit) {
       HALOGRAD_UNROLL
       for (int m = 0; m < row_fragments; ++m) {
         HALOGRAD_UNROLL
-        for (int n = 0; n < column_fragments; ++n) {
+        for (int i = 0; i < 4; ++i) {
+          const Entry at = Instruction::c(thread % Instruction::threads, i);
+          const auto row = of_row(first_row(thread) + m * Instruction::rows + at.row);
           HALOGRAD_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const Entry at = Instruction::c(thread % Instruction::threads, i);
-            visit(row + m * Instruction::rows + at.row, column + n * Instruction::columns + at.column, m, n, i);
+          for (int n = 0; n < column_fragments; ++n) {
+            visit(row, first_column(thread) + n * Instruction::columns + at.column, m, n, i);
           }
         }
       }

@@ -2,6 +2,7 @@
 
 #include "kernels/accelerator.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/device/copied_tile.hpp"
 #include "kernels/device/matrix_tile.hpp"
 #include "kernels/device/tile.hpp"
 
@@ -27,8 +28,7 @@ void multiply_on_matrix_units(const ExecutionSpace& exec, const char* name, cons
   const long columns = product.columns();
   if constexpr (I::threads == 64) {
     // deeper panels of 128 x 128 would leave room for one team in a compute unit's 64 KiB of shared memory
-    if (columns > 64)
-      return multiply_tiles<MatrixTile<I, 128, 128, 64, 64, 8 * I::values_in_word>>(exec, name, product);
+    if (columns > 64) return multiply_tiles<MatrixTile<I, 128, 128, 64, 64, 8>>(exec, name, product);
     if (columns > 32) return multiply_tiles<MatrixTile<I, 128, 64, 64, 32>>(exec, name, product);
     if (columns > 16) return multiply_tiles<MatrixTile<I, 128, 32, 32, 32>>(exec, name, product);
   } else {
@@ -36,22 +36,41 @@ void multiply_on_matrix_units(const ExecutionSpace& exec, const char* name, cons
     if (columns > 32) return multiply_tiles<MatrixTile<I, 128, 64, 32, 32>>(exec, name, product);
     if (columns > 16) return multiply_tiles<MatrixTile<I, 128, 32, 32, 16>>(exec, name, product);
   }
-  multiply_tiles<MatrixTile<I, 128, 16, 32, 16>>(exec, name, product);
+  multiply_tiles<MatrixTile<I, 128, 16, 32, 16, I::threads == 64 ? 16 : 16 / I::values_in_word>>(exec, name, product);
 }
 
-/// By the device's matrix units where they compute in that precision.
+/// For products of chunks.
+template <class Product>
+void multiply_chunks(const ExecutionSpace& exec, const char* name, const Product& product) {
+  const auto run = [&](auto tile) { run_tiles<CopiedKernel<decltype(tile), Product>>(exec, name, product); };
+  const long columns = product.columns();
+  if (columns > 64) return run(CopiedTile<128, 128, 64, 32>());
+  if (columns > 32) return run(CopiedTile<128, 64, 32, 32>());
+  if (columns > 16) return run(CopiedTile<128, 32, 32, 16>());
+  run(CopiedTile<128, 16, 16, 16>());
+}
+
+/// By the device's matrix units where they compute in that precision; values stored as Bfloat16 always.
 template <class Product>
 void multiply(const ExecutionSpace& exec, const char* name, const Product& product, Precision precision) {
-  if constexpr (sizeof(typename Product::Value) == 4) {
 #if defined(KOKKOS_ENABLE_HIP)
-    if (precision == Precision::bf16) return multiply_on_matrix_units<MfmaBf16>(exec, name, product);
-    if (has_matrix_units()) return multiply_on_matrix_units<MfmaFp32>(exec, name, product);
+  using InBf16 = MfmaBf16;
 #else
-    if (precision == Precision::bf16) return multiply_on_matrix_units<MmaBf16>(exec, name, product);
-    if (precision == Precision::tf32) return multiply_on_matrix_units<MmaTf32>(exec, name, product);
+  using InBf16 = MmaBf16;
 #endif
+  if constexpr (std::is_same_v<typename Product::Stored, Bfloat16>) {
+    multiply_on_matrix_units<InBf16>(exec, name, product);
+  } else {
+    if constexpr (sizeof(typename Product::Value) == 4) {
+      if (precision == Precision::bf16) return multiply_on_matrix_units<InBf16>(exec, name, product);
+#if defined(KOKKOS_ENABLE_HIP)
+      if (has_matrix_units()) return multiply_on_matrix_units<MfmaFp32>(exec, name, product);
+#else
+      if (precision == Precision::tf32) return multiply_on_matrix_units<MmaTf32>(exec, name, product);
+#endif
+    }
+    multiply_by_fma(exec, name, product);
   }
-  multiply_by_fma(exec, name, product);
 }
 
 }  // namespace halograd::device

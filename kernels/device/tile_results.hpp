@@ -1,29 +1,27 @@
 #pragma once
 
+#include "kernels/compat.hpp"
 #include "kernels/types.hpp"
-
-/// Unrolls a loop of constant length on devices, where arrays stay in registers only then.
-#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
-#define HALOGRAD_UNROLL _Pragma("unroll")
-#else
-#define HALOGRAD_UNROLL
-#endif
 
 /// How the threads of a team multiply two panels in shared memory and hold their part of a tile's results. A tile has
 ///
 ///   using Value;  static constexpr int rows, columns, depth (of a panel), threads
-///   using Word;   static constexpr int values_in_word      what a panel holds: number of values along the depth
-///   static void put(Word* word, int part, Value)           a value into its part of a word
+///   using Word;   static constexpr int values_in_word      what a panel holds: one or two values along the depth
+///   static Word word(value...)                             of so many values
 ///   class Results                                          of one thread
 ///     void multiply<a_stride, b_stride>(thread, a, b)      adds A B, of panels (depth / values_in_word, stride)
-///     void for_each(thread, visit) const                   visit(row, column, sum), in the tile
+///     void for_each(thread, of_row, visit) const           visit(of_row(row), column, sum), in the tile
 namespace halograd::device {
 
 /// Values that are loaded and stored at once.
-template <class T>
-struct alignas(4 * sizeof(T)) Quad {
-  T value[4];
+template <class T, int count>
+struct alignas(count * sizeof(T)) Together {
+  T value[count];
+  KOKKOS_FUNCTION void load(const T* from) { *this = *reinterpret_cast<const Together*>(from); }
+  KOKKOS_FUNCTION void store(T* to) const { *reinterpret_cast<Together*>(to) = *this; }
 };
+template <class T>
+using Quad = Together<T, 4>;
 
 /// Multiply-adds: each thread has ThreadRows x ThreadColumns results, multiples of 4.
 template <class T, int Rows, int Columns, int ThreadRows, int ThreadColumns>
@@ -37,7 +35,7 @@ struct FmaTile {
   static constexpr int threads = Rows / ThreadRows * threads_in_row;
   static_assert(ThreadRows % 4 == 0 && ThreadColumns % 4 == 0);
 
-  KOKKOS_FUNCTION static void put(T* word, int /*part*/, T value) { *word = value; }
+  KOKKOS_FUNCTION static T word(T value) { return value; }
 
   class Results {
    public:
@@ -60,11 +58,11 @@ struct FmaTile {
         }
       }
     }
-    template <class Visit>
-    KOKKOS_FUNCTION void for_each(int thread, const Visit& visit) const {
+    template <class OfRow, class Visit>
+    KOKKOS_FUNCTION void for_each(int thread, const OfRow& of_row, const Visit& visit) const {
       HALOGRAD_UNROLL
       for (int i = 0; i < ThreadRows; ++i) {
-        const int row = spread<Rows, ThreadRows>(thread / threads_in_row, i);
+        const auto row = of_row(spread<Rows, ThreadRows>(thread / threads_in_row, i));
         HALOGRAD_UNROLL
         for (int j = 0; j < ThreadColumns; ++j) {
           visit(row, spread<Columns, ThreadColumns>(thread % threads_in_row, j), sums_[i][j]);

@@ -170,7 +170,7 @@ void narrow_forward(const Exec& exec, const ConvShape& shape, const Wide<T>* x, 
                                   T*, std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

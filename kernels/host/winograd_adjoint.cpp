@@ -237,7 +237,7 @@ void adjoint_backward_data(const Exec& exec, const ConvShape& shape, const T* dy
                                          std::byte*);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
-HALOGRAD_INSTANTIATE_BF16(HALOGRAD_INSTANTIATE)
+HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
 }  // namespace halograd::host

@@ -39,9 +39,7 @@ enum class ValueType { float32, bf16 };
 /// body(a value of that type), which is there for its type alone.
 template <class Body>
 decltype(auto) with_value_type(ValueType type, const Body& body) {
-  if constexpr (runs_on_host) {
-    if (type == ValueType::bf16) return body(Bfloat16());
-  }
+  if (type == ValueType::bf16) return body(Bfloat16());
   return body(float());
 }
 

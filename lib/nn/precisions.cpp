@@ -9,8 +9,8 @@ const std::vector<PrecisionName>& precisions() {
       {"fp32", "floats", Precision::full, "any device"},
       {"tf32", "floats rounded to 10 bits of fraction, on NVIDIA devices", Precision::tf32, "an NVIDIA device"},
       {"bf16",
-       "floats rounded to 7 bits of fraction, on NVIDIA devices, AMD Instinct from MI100 on, Intel cores with AMX and "
-       "AMD cores with AVX512_BF16, which also store activations so",
+       "floats rounded to 7 bits of fraction, also where activations are stored, on NVIDIA devices, AMD Instinct from "
+       "MI100 on, Intel cores with AMX and AMD cores with AVX512_BF16",
        Precision::bf16,
        "an NVIDIA device, an AMD Instinct from MI100 on, Intel cores with AMX or AMD cores with AVX512_BF16"},
       {"auto", "bf16 where it can be, else fp32", Precision::automatic, "any device"}};

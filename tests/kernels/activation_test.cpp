@@ -73,7 +73,7 @@ TEST(ActivationTest, BackwardAgreesWithCentralDifferences) {
 }
 
 TEST(ActivationTest, ValuesStoredAsBf16AreRoundedOnce) {
-  using T = CoreBf16;
+  using T = Bfloat16;
   const auto wide = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
   const auto expect_near = [](T found, double expected) {
     ASSERT_NEAR(found, expected, 4e-6 + storage_rounding<T> * std::abs(expected));

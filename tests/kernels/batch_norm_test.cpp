@@ -60,7 +60,8 @@ Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const V
   const auto dx = to_device(in.before);
   const Buffer<double> workspace("workspace", batch_norm_workspace(in.rows, in.channels));
   Kokkos::deep_copy(workspace, std::nan(""));
-  const auto shift = to_device(in.shift), dy = to_device(in.dy);
+  const auto shift = to_device(in.shift);
+  const auto dy = to_device(in.dy);
   batch_norm_forward_training<T>(exec, {.rows = in.rows,
                                         .channels = in.channels,
                                         .x = x,
@@ -153,7 +154,7 @@ void expect_sum(T sum, T first, T second, double bound) {
 
 template <class T>
 class BatchNormTest : public ::testing::Test {};
-using Reals = ::testing::Types<float, double, CoreBf16>;
+using Reals = ::testing::Types<float, double, Bfloat16>;
 TYPED_TEST_SUITE(BatchNormTest, Reals);
 
 struct Extents {
@@ -218,8 +219,9 @@ TYPED_TEST(BatchNormTest, InferenceAddsAndRectifiesInPlace) {
   using T = TypeParam;
   const ExecutionSpace exec;
   const Inputs<T> in(50, 20);
-  const auto x = to_device(in.x), scale = to_device(in.scale), shift = to_device(in.shift),
-             mean = to_device(in.running_mean), variance = to_device(in.running_var), y = to_device(in.before);
+  const auto x = to_device(in.x), y = to_device(in.before);
+  const auto scale = to_device(in.scale), shift = to_device(in.shift), mean = to_device(in.running_mean),
+             variance = to_device(in.running_var);
   const Buffer<T> plain_y("y", in.x.size()), sums("sums", in.x.size());
   BatchNormInference<T> call{.rows = 50,
                              .channels = 20,
@@ -313,7 +315,8 @@ TYPED_TEST(BatchNormTest, BackwardMayOverwriteTheGradientItReads) {
   const Buffer<Wide<T>> dscale("dscale", 20);
   const Buffer<Wide<T>> dshift("dshift", 20);
   const Buffer<double> workspace("workspace", batch_norm_workspace(70, 20));
-  const auto x = to_device(in.x), scale = to_device(in.scale), mean = to_device(expected.mean),
+  const auto x = to_device(in.x);
+  const auto scale = to_device(in.scale), mean = to_device(expected.mean),
              inverse_std = to_device(expected.inverse_std);
   batch_norm_backward<T>(exec, {.rows = 70,
                                 .channels = 20,

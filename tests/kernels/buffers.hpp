@@ -36,9 +36,6 @@ std::vector<T> noise(std::size_t length, std::uint64_t seed, double low = -1, do
   return values;
 }
 
-/// bf16 where kernels store it, on cores; elsewhere float, whose cases then run twice.
-using CoreBf16 = std::conditional_t<runs_on_host, Bfloat16, float>;
-
 /// Rounding errors that a few operations in Wide<T> leave, relative to values near one.
 template <class T>
 constexpr double tolerance = std::is_same_v<Wide<T>, float> ? 2e-6 : 1e-13;

@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 class ChannelsTest : public ::testing::Test {};
-using Stored = ::testing::Types<double, CoreBf16>;
+using Stored = ::testing::Types<double, Bfloat16>;
 TYPED_TEST_SUITE(ChannelsTest, Stored);
 
 TYPED_TEST(ChannelsTest, RangesAreCopiedAndAdded) {
@@ -49,7 +49,8 @@ TYPED_TEST(ChannelsTest, SumsAndBroadcastsAreEachOthersTransposes) {
                     Buffer<double>("workspace", sum_channels_workspace(rows, channels)));
     broadcast_channels<T>(ExecutionSpace(), rows, channels, to_device(bias), y);
     ExecutionSpace().fence();
-    const auto found = to_host(sum), wide = to_host(y);
+    const auto found = to_host(sum);
+    const auto wide = to_host(y);
     for (int c = 0; c < channels; ++c) {
       double expected = 0;
       for (long row = 0; row < rows; ++row) {

@@ -133,12 +133,12 @@ inline ConvShape image(int batch, int height, int width, int channels, int filte
   return s;
 }
 
-inline ConvShape volume() {
+inline ConvShape volume(int channels = 6, int filters = 9, int groups = 3) {
   ConvShape s;
   s.batch = 2;
-  s.channels = 6;
-  s.filters = 9;
-  s.groups = 3;
+  s.channels = channels;
+  s.filters = filters;
+  s.groups = groups;
   s.extent = {5, 6, 7};
   s.kernel = {3, 2, 3};
   s.stride = {2, 1, 2};

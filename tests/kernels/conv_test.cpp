@@ -50,16 +50,16 @@ void check_passes(const ConvShape& s, double tolerance) {
   conv_backward_data<T>(exec, s, dy, weights, x, dx, true, workspace);
   expect_near(masked, dx, data, "dx through a ReLU");
 
-  device::conv_forward<T>(exec, s, x, weights, bias, true, y);
-  expect_near(rectified, y, tolerance, "device y with ReLU");
-  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false);
-  device::conv_backward_data<T>(exec, s, dy, weights, x, dx, true);
-  expect_near(masked, dx, tolerance, "device dx through a ReLU");
-  device::conv_forward<T>(exec, s, x, weights, bias, false, y);
-  expect_near(reference.y, y, tolerance, "device y");
-  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false);
-  expect_near(reference.dx, dx, tolerance, "device dx");
   const Buffer<std::byte> device_workspace("device workspace", device::conv_workspace<T>(s));
+  device::conv_forward<T>(exec, s, x, weights, bias, true, y, device_workspace);
+  expect_near(rectified, y, tolerance, "device y with ReLU");
+  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, device_workspace);
+  device::conv_backward_data<T>(exec, s, dy, weights, x, dx, true, device_workspace);
+  expect_near(masked, dx, tolerance, "device dx through a ReLU");
+  device::conv_forward<T>(exec, s, x, weights, bias, false, y, device_workspace);
+  expect_near(reference.y, y, tolerance, "device y");
+  device::conv_backward_data<T>(exec, s, dy, weights, {}, dx, false, device_workspace);
+  expect_near(reference.dx, dx, tolerance, "device dx");
   device::conv_backward_weights<T>(exec, s, x, dy, dweights, dbias, device_workspace);
   expect_near(reference.dweights, dweights, tolerance, "device dweights");
   expect_near(reference.dbias, dbias, tolerance, "device dbias");

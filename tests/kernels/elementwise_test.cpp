@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 class ElementwiseTest : public ::testing::Test {};
-using Reals = ::testing::Types<float, double, CoreBf16>;
+using Reals = ::testing::Types<float, double, Bfloat16>;
 TYPED_TEST_SUITE(ElementwiseTest, Reals);
 
 const std::size_t lengths[] = {0, 1, 3, 17, 4095, 4096, 4097, 10000};
@@ -230,7 +230,7 @@ void check_conversions() {
 }
 
 TEST(ConversionTest, RoundsToNearestAndBackIsExact) {
-  check_conversions<CoreBf16>();
+  check_conversions<Bfloat16>();
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ long count(const std::vector<float>& values) {
 
 template <class T>
 class CountNonFinite : public ::testing::Test {};
-using Stored = ::testing::Types<float, CoreBf16>;
+using Stored = ::testing::Types<float, Bfloat16>;
 TYPED_TEST_SUITE(CountNonFinite, Stored);
 
 TYPED_TEST(CountNonFinite, CountsInfinitiesAndNaNsWhereverTheyLie) {

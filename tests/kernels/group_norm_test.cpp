@@ -27,12 +27,12 @@ template <class T>
 Result<T> run(const GroupNormShape& s, const std::vector<T>& x, const std::vector<Wide<T>>& scale,
               const std::vector<Wide<T>>& shift, const std::vector<T>& dy, const std::vector<T>& before) {
   const ExecutionSpace exec;
-  const auto dx = to_device(dy), added = to_device(before), in = to_device(x), factors = to_device(scale);
+  const auto dx = to_device(dy), added = to_device(before), in = to_device(x), gradient = to_device(dy);
   const Buffer<T> y("y", x.size());
   const Buffer<Wide<T>> mean("mean", s.statistics()), spread("spread", s.statistics()), dscale("dscale", s.channels),
       dshift("dshift", s.channels);
   const Buffer<double> workspace("workspace", group_norm_workspace(s));
-  const auto terms = to_device(shift), gradient = to_device(dy);
+  const auto factors = to_device(scale), terms = to_device(shift);
   group_norm_forward<T>(exec, {.shape = s,
                                .x = in,
                                .scale = factors,
@@ -119,11 +119,11 @@ void expect_near(const std::vector<T>& found, const std::vector<double>& expecte
 
 TEST_P(GroupNormTest, ValuesStoredAsBf16AreRoundedOnce) {
   const GroupNormShape& s = GetParam();
-  const auto x = noise<CoreBf16>(values_of(s), 10, -1, 3), dy = noise<CoreBf16>(x.size(), 11),
-             before = noise<CoreBf16>(x.size(), 12);
+  const auto x = noise<Bfloat16>(values_of(s), 10, -1, 3), dy = noise<Bfloat16>(x.size(), 11),
+             before = noise<Bfloat16>(x.size(), 12);
   const auto scale = noise<float>(s.channels, 13, 0.5, 2), shift = noise<float>(s.channels, 14);
   const auto wide = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
-  const auto found = run<CoreBf16>(s, x, scale, shift, dy, before);
+  const auto found = run<Bfloat16>(s, x, scale, shift, dy, before);
   const auto expected = run<double>(s, wide(x), wide(scale), wide(shift), wide(dy), wide(before));
   expect_near(found.y, plain_forward(s, wide(x), wide(scale), wide(shift)), "y");
   expect_near(found.dx, expected.dx, "dx");

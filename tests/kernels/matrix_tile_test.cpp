@@ -16,21 +16,23 @@
 namespace halograd::matrix_tile_test {
 namespace {
 
-/// The three passes of one convolution, and what they are of the values that Format rounds to: exact in float.
-template <class Format>
+/// The three passes of one convolution of values stored as T, and what they are of the values that Format rounds to:
+/// exact in float.
+template <class Format, class T = float>
 struct Passes {
   ConvShape shape;
   Reference rounded;
-  Buffer<float> x, weights, bias, dy, y, dx, dweights;
+  Buffer<T> x, dy, y, dx;
+  Buffer<float> weights, bias, dweights;
 
   explicit Passes(const ConvShape& s) : shape(s), rounded(s, 7) {
     const Reference given(s, 7);
-    x = device_values<float>(given.x);
+    x = device_values<T>(given.x);
     weights = device_values<float>(given.weights);
     bias = device_values<float>(given.bias);
-    dy = device_values<float>(given.dy);
-    y = Buffer<float>("y", given.y.size());
-    dx = Buffer<float>("dx", given.x.size());
+    dy = device_values<T>(given.dy);
+    y = Buffer<T>("y", given.y.size());
+    dx = Buffer<T>("dx", given.x.size());
     dweights = Buffer<float>("dweights", given.weights.size());
     for (auto* values : {&rounded.x, &rounded.weights, &rounded.dy}) {
       for (double& value : *values) value = Format::rounded(static_cast<float>(value));
@@ -49,28 +51,40 @@ double bound(long depth) {
 
 class MatrixTiles : public ::testing::TestWithParam<ConvShape> {};
 INSTANTIATE_TEST_SUITE_P(Layers, MatrixTiles, ::testing::ValuesIn(layer_shapes()));
+// Channels in whole chunks: tiles of each width, more than one of them, groups, strides, dilation, depths that wrap.
+INSTANTIATE_TEST_SUITE_P(Chunks, MatrixTiles,
+                         ::testing::Values(image(2, 9, 7, 24, 40, 3, 1, 1), image(2, 12, 12, 64, 136, 3, 1, 1),
+                                           image(3, 8, 8, 136, 64, 1), image(2, 15, 15, 3, 16, 7, 2, 3),
+                                           image(2, 9, 9, 40, 24, 3, 2, 1), image(2, 11, 9, 16, 72, 3, 3, 2, 2),
+                                           image(2, 7, 7, 64, 96, 3, 1, 1, 1, 4), image(40, 1, 1, 256, 88, 1),
+                                           volume(48, 24, 3)));
 
-// Groups of fewer than four channels have no tiles.
-template <class Format>
+// Groups of fewer than four channels have no tiles. What is stored as bf16 is rounded once more.
+template <class Format, class T = float>
 void check_precision(ConvShape s, Precision precision) {
   if (!runs_on_host && !computes_in(precision)) GTEST_SKIP() << "not on this device";
   s.precision = precision;
-  const Passes<Format> p(s);
+  const Passes<Format, T> p(s);
   const ExecutionSpace exec;
-  const Buffer<std::byte> workspace("workspace", device::conv_workspace<float>(s));
-  device::conv_forward<float>(exec, s, p.x, p.weights, p.bias, false, p.y);
+  const Buffer<std::byte> workspace("workspace", device::conv_workspace<T>(s));
+  device::conv_forward<T>(exec, s, p.x, p.weights, p.bias, false, p.y, workspace);
   const long taps = s.taps();
-  if (s.filters / s.groups >= 4) expect_near(p.rounded.y, p.y, bound(taps * s.channels / s.groups), "y");
-  device::conv_backward_data<float>(exec, s, p.dy, p.weights, {}, p.dx, false);
-  if (s.channels / s.groups >= 4) expect_near(p.rounded.dx, p.dx, bound(taps * s.filters / s.groups), "dx");
-  device::conv_backward_weights<float>(exec, s, p.x, p.dy, p.dweights, {}, workspace);
-  expect_near(p.rounded.dweights, p.dweights, bound(s.out_pixels()), "dweights");
+  if (s.filters / s.groups >= 4)
+    expect_near(p.rounded.y, p.y, storage_rounding<T> + bound(taps * s.channels / s.groups), "y");
+  device::conv_backward_data<T>(exec, s, p.dy, p.weights, {}, p.dx, false, workspace);
+  if (s.channels / s.groups >= 4)
+    expect_near(p.rounded.dx, p.dx, storage_rounding<T> + bound(taps * s.filters / s.groups), "dx");
+  device::conv_backward_weights<T>(exec, s, p.x, p.dy, p.dweights, {}, workspace);
+  if (s.filters / s.groups >= 4) expect_near(p.rounded.dweights, p.dweights, bound(s.out_pixels()), "dweights");
 }
 TEST_P(MatrixTiles, MatchDefinitionOfRoundedValuesInTf32) {
   check_precision<device::Tf32>(GetParam(), Precision::tf32);
 }
 TEST_P(MatrixTiles, MatchDefinitionOfRoundedValuesInBf16) {
   check_precision<device::Bf16>(GetParam(), Precision::bf16);
+}
+TEST_P(MatrixTiles, MatchDefinitionOfStoredValuesInBf16) {
+  check_precision<device::Bf16, Bfloat16>(GetParam(), Precision::bf16);
 }
 
 // By AMD's tiles, which a build for cores chooses for nothing.
@@ -83,8 +97,11 @@ void check_instruction(const ConvShape& s) {
       exec, "test::y",
       device::ForwardProduct<float>(s, p.x.data(), p.weights.data(), p.bias.data(), false, p.y.data()));
   expect_near(p.rounded.y, p.y, 3e-6, "y");
-  multiply_on_matrix_units<Instruction>(
-      exec, "test::dx", device::DataProduct<float>(s, p.dy.data(), p.weights.data(), nullptr, false, p.dx.data()));
+  device::for_each_phase(s, [&](const device::Phase& phase) {
+    multiply_on_matrix_units<Instruction>(
+        exec, "test::dx",
+        device::DataProduct<float>(s, phase, p.dy.data(), p.weights.data(), nullptr, false, p.dx.data()));
+  });
   expect_near(p.rounded.dx, p.dx, 3e-6, "dx");
   multiply_on_matrix_units<Instruction>(
       exec, "test::dweights",

@@ -160,13 +160,13 @@ void check_avg(const PoolShape& s) {
 TEST_P(PoolTest, MaxAgreesWithAPlainLoop) {
   check_max<float>(GetParam());
   check_max<double>(GetParam());
-  check_max<CoreBf16>(GetParam());
+  check_max<Bfloat16>(GetParam());
 }
 
 TEST_P(PoolTest, AvgAgreesWithAPlainLoop) {
   check_avg<float>(GetParam());
   check_avg<double>(GetParam());
-  check_avg<CoreBf16>(GetParam());
+  check_avg<Bfloat16>(GetParam());
 }
 
 /// sum(weights * y) for y of max or average pooling.
@@ -284,7 +284,7 @@ void check_not_a_number() {
 
 TEST(PoolEdgeTest, NotANumberWins) {
   check_not_a_number<float>();
-  check_not_a_number<CoreBf16>();
+  check_not_a_number<Bfloat16>();
 }
 
 TEST(PoolEdgeTest, RefusesShapesThatMakeNoSense) {

@@ -1,0 +1,164 @@
+#pragma once
+
+#include "kernels/device/conv_products.hpp"
+#include "kernels/device/copied_tile.hpp"
+
+/// The three passes of a convolution for copied_tile.hpp: channels of x and y come in whole chunks.
+namespace halograd::device {
+
+inline bool has_chunks(const Bfloat16* values) {
+  return reinterpret_cast<std::uintptr_t>(values) % (chunk * sizeof(Bfloat16)) == 0;
+}
+/// Whether all that is read and written lies in whole chunks, but for its addresses.
+inline bool has_chunks(const ConvShape& shape) {
+  return shape.channels / shape.groups % chunk == 0 && shape.filters / shape.groups % chunk == 0;
+}
+
+/// Chunks along rows of a tensor (rows, pitch): depth = (tap, position in the group), each tap from the row that
+/// row_of(tap) says, or -1.
+template <class RowOf>
+class GatheredChunks {
+ public:
+  KOKKOS_FUNCTION GatheredChunks(const RowOf& row_of, const Bfloat16* group, int pitch, int in_group, int taps,
+                                 int depth)
+      : row_of_(row_of),
+        group_(group),
+        at_(nullptr),
+        pitch_(pitch),
+        in_group_(in_group),
+        taps_(taps),
+        tap_(depth / in_group),
+        position_(depth % in_group) {
+    find();
+  }
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const { return at_; }
+  KOKKOS_FUNCTION void advance(int depth) {
+    position_ += depth;
+    if (position_ < in_group_) {
+      if (at_ != nullptr) at_ += depth;
+      return;
+    }
+    for (; position_ >= in_group_; position_ -= in_group_) ++tap_;
+    find();
+  }
+
+ private:
+  KOKKOS_FUNCTION void find() {
+    const long row = tap_ < taps_ ? row_of_(tap_) : -1;
+    at_ = row < 0 ? nullptr : group_ + row * pitch_ + position_;
+  }
+  RowOf row_of_;
+  const Bfloat16* group_;
+  const Bfloat16* at_;
+  int pitch_, in_group_, taps_, tap_, position_;
+};
+
+/// Chunks down a column of a matrix (rows, pitch), up to row `end`.
+class ColumnChunks {
+ public:
+  KOKKOS_FUNCTION ColumnChunks(const Bfloat16* column, long pitch, long row, long end)
+      : at_(column + row * pitch), pitch_(pitch), left_(end - row) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const { return left_ > 0 ? at_ : nullptr; }
+  KOKKOS_FUNCTION void advance(int rows) {
+    at_ += rows * pitch_;
+    left_ -= rows;
+  }
+
+ private:
+  const Bfloat16* at_;
+  long pitch_, left_;
+};
+
+/// What a row of Product's A reads at a tap.
+template <class Product>
+struct PixelOf {
+  const Product* product;
+  typename Product::Place place;
+  KOKKOS_FUNCTION long operator()(int tap) const { return product->pixel(place, tap); }
+};
+
+/// `weights`: rounded.
+struct ForwardChunks : ForwardProduct<Bfloat16> {
+  const Bfloat16* rounded;
+  ForwardChunks(const ForwardProduct<Bfloat16>& product, const Bfloat16* rounded_weights)
+      : ForwardProduct<Bfloat16>(product), rounded(rounded_weights) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return rounded; }
+
+  struct AChunks : GatheredChunks<PixelOf<ForwardProduct>> {
+    KOKKOS_FUNCTION AChunks(const ForwardChunks& p, int block, long row, int depth)
+        : GatheredChunks({&p, p.place(block, row)}, p.x.values + static_cast<long>(block) * p.g.in_group, p.g.channels,
+                         p.g.in_group, p.g.taps(), depth) {}
+  };
+  struct BChunks : ColumnChunks {
+    KOKKOS_FUNCTION BChunks(const ForwardChunks& p, int block, long column, int depth)
+        : ColumnChunks(p.rounded + static_cast<long>(block) * p.g.out_group + column, p.g.filters, depth,
+                       column < p.columns() ? p.depth() : 0) {}
+  };
+};
+
+struct DataChunks : DataProduct<Bfloat16> {
+  const Bfloat16* rounded;
+  DataChunks(const DataProduct<Bfloat16>& product, const Bfloat16* rounded_weights)
+      : DataProduct<Bfloat16>(product), rounded(rounded_weights) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return rounded; }
+
+  struct AChunks : GatheredChunks<PixelOf<DataProduct>> {
+    KOKKOS_FUNCTION AChunks(const DataChunks& p, int block, long row, int depth)
+        : GatheredChunks({&p, p.place(block, row)}, p.dy.values + static_cast<long>(block) * p.g.out_group, p.g.filters,
+                         p.g.out_group, p.phase.taps(), depth) {}
+  };
+  struct WeightRow {
+    const DataChunks* product;
+    long channel;
+    KOKKOS_FUNCTION long operator()(int tap) const {
+      return channel < product->columns() ? product->weights_row(tap, channel) : -1;
+    }
+  };
+  struct BChunks : GatheredChunks<WeightRow> {
+    KOKKOS_FUNCTION BChunks(const DataChunks& p, int block, long column, int depth)
+        : GatheredChunks({&p, column}, p.rounded + static_cast<long>(block) * p.g.out_group, p.g.filters, p.g.out_group,
+                         p.phase.taps(), depth) {}
+  };
+};
+
+struct WeightChunks : WeightProduct<Bfloat16> {
+  explicit WeightChunks(const WeightProduct<Bfloat16>& product) : WeightProduct<Bfloat16>(product) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return x; }
+
+  /// Channels at a tap of one output pixel after the other.
+  class AChunks {
+   public:
+    KOKKOS_FUNCTION AChunks(const WeightChunks& p, int block, long row, int depth) : g_(p.g), pixel_(0), end_(0) {
+      const Place place = p.place(block, row);
+      values_ = p.x + static_cast<long>(p.group_of(block)) * g_.in_group + place.channel;
+      const long pixel = p.pixel_of(block, depth);
+      if (row >= p.rows() || pixel < 0) return;
+      pixel_ = pixel;
+      end_ = p.end_of(block);
+      g_.split_tap(place.tap, k_);
+      g_.split_output(pixel_, output_);
+    }
+    [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const {
+      if (pixel_ >= end_) return nullptr;
+      const long from = g_.input_pixel(output_, k_);
+      return from < 0 ? nullptr : values_ + from * g_.channels;
+    }
+    KOKKOS_FUNCTION void advance(int pixels) {
+      pixel_ += pixels;
+      g_.next_output(pixels, output_);
+    }
+
+   private:
+    const Geometry& g_;
+    const Bfloat16* values_;
+    long pixel_, end_;
+    int output_[4] = {}, k_[3] = {};
+  };
+  struct BChunks : ColumnChunks {
+    KOKKOS_FUNCTION BChunks(const WeightChunks& p, int block, long column, int depth)
+        : ColumnChunks(p.dy + static_cast<long>(p.group_of(block)) * p.g.out_group + column, p.g.filters,
+                       p.first_of(block) + depth, column < p.columns() ? p.end_of(block) : 0) {}
+  };
+};
+
+}  // namespace halograd::device
