@@ -159,9 +159,9 @@ KOKKOS_INLINE_FUNCTION Sums<double> sum_column(const Strip& strip, const Terms& 
       found[i] = row + i < strip.end ? terms.at(at, 0) : Sums<T>{0, 0};
     }
     HALOGRAD_UNROLL
-    for (int i = 0; i < few_terms; ++i) {
-      few.first += found[i].first;
-      few.second += found[i].second;
+    for (const Sums<T>& term : found) {
+      few.first += term.first;
+      few.second += term.second;
     }
     sums.first += static_cast<double>(few.first);
     sums.second += static_cast<double>(few.second);

@@ -263,7 +263,7 @@ struct DataProduct {
 /// dweights, or a part of the sum: rows = (tap, channel of the group), columns = filters of the group, depth = output
 /// pixels. A block is a group and a part of the pixels; parts follow each other at `sums`.
 template <class T>
-struct WeightProduct {
+struct WeightProduct : StoredAlone {
   using Value = Wide<T>;
   using Stored = T;
   using Factor = T;
@@ -339,13 +339,6 @@ struct WeightProduct {
     if (pixel < 0) return fetch_zeros(found);
     fetch_row(dy + pixel * g.filters + static_cast<long>(group_of(block)) * g.out_group, column, columns(), dy_quads,
               found);
-  }
-  [[nodiscard]] KOKKOS_FUNCTION static long result_row(long row) { return row; }
-  template <int count>
-  struct Before {};
-  template <int count>
-  [[nodiscard]] KOKKOS_FUNCTION Before<count> before(int, long, long) const {
-    return {};
   }
   template <int count>
   KOKKOS_FUNCTION void store(int block, long row, long column, const Value (&found)[count],

@@ -36,7 +36,7 @@ struct DepthParts {
 
 /// The parts of a product as blocks of their own, (block, part).
 template <class Product>
-struct SplitProduct {
+struct SplitProduct : StoredAlone {
   using Value = typename Product::Value;
   using Stored = typename Product::Stored;
   using Factor = typename Product::Factor;
@@ -60,13 +60,6 @@ struct SplitProduct {
   template <int count>
   KOKKOS_FUNCTION void b(int block, long column, long at, Factor (&found)[count]) const {
     product.b(block / cut.parts, column, begin(block) + at, found);
-  }
-  [[nodiscard]] KOKKOS_FUNCTION static long result_row(long row) { return row; }
-  template <int count>
-  struct Before {};
-  template <int count>
-  [[nodiscard]] KOKKOS_FUNCTION Before<count> before(int, long, long) const {
-    return {};
   }
   template <int count>
   KOKKOS_FUNCTION void store(int block, long row, long column, const Value (&found)[count],
@@ -114,7 +107,7 @@ template <template <class> class Split, class Product, class Run>
 void run_in_parts(const ExecutionSpace& exec, const char* name, const Product& product, void* sums, const Run& run) {
   const DepthParts cut(product.rows(), product.columns(), product.depth(), product.blocks());
   if (cut.parts == 1) return run(product);
-  const SplitProduct<Product> split{product, cut, static_cast<typename Product::Value*>(sums)};
+  const SplitProduct<Product> split{{}, product, cut, static_cast<typename Product::Value*>(sums)};
   run(Split<Product>{split});
   Kokkos::parallel_for(label(name), FlatRange(exec, 0, product.rows() * product.columns() * product.blocks()),
                        StoreSums<Product>{split});

@@ -26,6 +26,17 @@ namespace halograd::device {
 
 enum class Run { along_depth, across };
 
+/// Of products whose rows are stored in their order, by stores that read nothing.
+struct StoredAlone {
+  [[nodiscard]] KOKKOS_FUNCTION static long result_row(long row) { return row; }
+  template <int count>
+  struct Before {};
+  template <int count>
+  [[nodiscard]] KOKKOS_FUNCTION static Before<count> before(int, long, long) {
+    return {};
+  }
+};
+
 /// `count` values from an address; `quads`: it is a multiple of four values.
 template <int count, class T>
 KOKKOS_INLINE_FUNCTION void load(const T* from, bool quads, T (&values)[count]) {
