@@ -35,10 +35,11 @@ KOKKOS_INLINE_FUNCTION std::uint16_t bf16_of(float value) {
   std::uint16_t half;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
   return half;
-#endif
+#else
   std::uint32_t bits = bits_of(value);
   round_to_bf16(bits);
   return static_cast<std::uint16_t>(bits);
+#endif
 }
 KOKKOS_INLINE_FUNCTION float float_of_bf16(std::uint32_t bits) {
   return float_of(bits << 16U);

@@ -14,43 +14,42 @@ inline bool has_chunks(const ConvShape& shape) {
   return shape.channels / shape.groups % chunk == 0 && shape.filters / shape.groups % chunk == 0;
 }
 
-/// Chunks along rows of a tensor (rows, pitch): depth = (tap, position in the group), each tap from the row that
-/// row_of(tap) says, or -1.
+/// Chunks along rows of a tensor: depth = (tap, channel of the group), each tap from the row that row_of(tap) says, or
+/// -1.
 template <class RowOf>
 class GatheredChunks {
  public:
-  KOKKOS_FUNCTION GatheredChunks(const RowOf& row_of, const Bfloat16* group, int pitch, int in_group, int taps,
-                                 int depth)
+  KOKKOS_FUNCTION GatheredChunks(const RowOf& row_of, const Gathered<Bfloat16>& tensor, int group, int depth)
       : row_of_(row_of),
-        group_(group),
+        group_(tensor.values + static_cast<long>(group) * tensor.in_group),
         at_(nullptr),
-        pitch_(pitch),
-        in_group_(in_group),
-        taps_(taps),
-        tap_(depth / in_group),
-        position_(depth % in_group) {
+        channels_(tensor.channels),
+        in_group_(tensor.in_group),
+        taps_(tensor.taps),
+        tap_(depth / in_group_),
+        channel_(depth % in_group_) {
     find();
   }
   [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const { return at_; }
   KOKKOS_FUNCTION void advance(int depth) {
-    position_ += depth;
-    if (position_ < in_group_) {
+    channel_ += depth;
+    if (channel_ < in_group_) {
       if (at_ != nullptr) at_ += depth;
       return;
     }
-    for (; position_ >= in_group_; position_ -= in_group_) ++tap_;
+    for (; channel_ >= in_group_; channel_ -= in_group_) ++tap_;
     find();
   }
 
  private:
   KOKKOS_FUNCTION void find() {
     const long row = tap_ < taps_ ? row_of_(tap_) : -1;
-    at_ = row < 0 ? nullptr : group_ + row * pitch_ + position_;
+    at_ = row < 0 ? nullptr : group_ + row * channels_ + channel_;
   }
   RowOf row_of_;
   const Bfloat16* group_;
   const Bfloat16* at_;
-  int pitch_, in_group_, taps_, tap_, position_;
+  int channels_, in_group_, taps_, tap_, channel_;
 };
 
 /// Chunks down a column of a matrix (rows, pitch), up to row `end`.
@@ -86,8 +85,7 @@ struct ForwardChunks : ForwardProduct<Bfloat16> {
 
   struct AChunks : GatheredChunks<PixelOf<ForwardProduct>> {
     KOKKOS_FUNCTION AChunks(const ForwardChunks& p, int block, long row, int depth)
-        : GatheredChunks({&p, p.place(block, row)}, p.x.values + static_cast<long>(block) * p.g.in_group, p.g.channels,
-                         p.g.in_group, p.g.taps(), depth) {}
+        : GatheredChunks({&p, p.place(block, row)}, p.x, block, depth) {}
   };
   struct BChunks : ColumnChunks {
     KOKKOS_FUNCTION BChunks(const ForwardChunks& p, int block, long column, int depth)
@@ -97,15 +95,14 @@ struct ForwardChunks : ForwardProduct<Bfloat16> {
 };
 
 struct DataChunks : DataProduct<Bfloat16> {
-  const Bfloat16* rounded;
+  Gathered<Bfloat16> rounded;
   DataChunks(const DataProduct<Bfloat16>& product, const Bfloat16* rounded_weights)
-      : DataProduct<Bfloat16>(product), rounded(rounded_weights) {}
-  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return rounded; }
+      : DataProduct<Bfloat16>(product), rounded(rounded_weights, g.filters, g.out_group, phase.taps()) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return rounded.values; }
 
   struct AChunks : GatheredChunks<PixelOf<DataProduct>> {
     KOKKOS_FUNCTION AChunks(const DataChunks& p, int block, long row, int depth)
-        : GatheredChunks({&p, p.place(block, row)}, p.dy.values + static_cast<long>(block) * p.g.out_group, p.g.filters,
-                         p.g.out_group, p.phase.taps(), depth) {}
+        : GatheredChunks({&p, p.place(block, row)}, p.dy, block, depth) {}
   };
   struct WeightRow {
     const DataChunks* product;
@@ -116,8 +113,7 @@ struct DataChunks : DataProduct<Bfloat16> {
   };
   struct BChunks : GatheredChunks<WeightRow> {
     KOKKOS_FUNCTION BChunks(const DataChunks& p, int block, long column, int depth)
-        : GatheredChunks({&p, column}, p.rounded + static_cast<long>(block) * p.g.out_group, p.g.filters, p.g.out_group,
-                         p.phase.taps(), depth) {}
+        : GatheredChunks({&p, column}, p.rounded, block, depth) {}
   };
 };
 

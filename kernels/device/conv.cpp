@@ -23,7 +23,7 @@ T* data_or_null(const Vector<T>& values) {
 constexpr int least_columns = 4;
 
 /// How the weight gradient's sum over the pixels is cut, so that all of a device has work. By the shape alone: the same
-/// bits on every device.
+/// bits on every device. The last parts may be empty; a smaller batch has no more parts.
 struct PixelParts {
   int parts;
   long pixels;  // of a part
@@ -38,13 +38,16 @@ PixelParts pixel_parts(const ConvShape& shape) {
   const long pixels = shape.out_pixels();
   const long wanted = tiled ? wanted_tiles / tiles : wanted_threads / shape.weights();
   const long parts = std::max(1L, std::min(wanted, (pixels + least_pixels - 1) / least_pixels));
-  const long each = (pixels + parts - 1) / parts;
-  return {static_cast<int>((pixels + each - 1) / each), each};
+  return {static_cast<int>(parts), (pixels + parts - 1) / parts};
 }
 
-/// Whether tiles that copy chunks can compute with values stored so, and a pass that reads these.
+/// Whether there are tiles that copy chunks of values stored so.
 template <class T>
-constexpr bool can_copy = std::is_same_v<T, Bfloat16>&& has_copied_tiles;
+constexpr bool can_copy = false;
+template <>
+constexpr bool can_copy<Bfloat16> = has_copied_tiles;
+
+/// Whether they compute a pass that reads these values.
 template <class T>
 bool copies_chunks(const ConvShape& shape, const T* values) {
   if constexpr (can_copy<T>) return has_chunks(shape) && has_chunks(values);
@@ -71,15 +74,19 @@ const Bfloat16* rounded_where_copied(const ExecutionSpace& exec, const ConvShape
   return nullptr;
 }
 
-/// A forward product or one of data; Chunks: its form for tiles that copy chunks of `values`.
+/// A forward product or one of data, by tiles that copy chunks.
+template <class Chunks>
+void compute_chunks(const ExecutionSpace& exec, const char* name, const Chunks& chunks, void* sums) {
+  run_in_parts<SplitChunks>(exec, name, chunks, sums, [&](const auto& part) { multiply_chunks(exec, name, part); });
+}
+/// By whichever tiles can; Chunks: its form for those that copy chunks of `values`.
 template <class Chunks, class T, template <class> class Product>
 void compute(const ExecutionSpace& exec, const char* name, const ConvShape& shape, const Product<T>& product,
              const T* values, const Bfloat16* rounded_weights, Vector<std::byte> workspace) {
   void* const sums = workspace.data() + rounded_bytes<T>(shape);
   if constexpr (can_copy<T>) {
     if (copies_chunks(shape, values)) {
-      return run_in_parts<SplitChunks>(exec, name, Chunks(product, rounded_weights), sums,
-                                       [&](const auto& chunks) { multiply_chunks(exec, name, chunks); });
+      return compute_chunks(exec, name, Chunks(product, rounded_weights), sums);
     }
   }
   run_in_parts<SplitProduct>(exec, name, product, sums,
@@ -172,18 +179,16 @@ void sum_pixels(const ExecutionSpace& exec, const ConvShape& shape, const PixelP
 
 template <class T>
 std::size_t conv_workspace(const ConvShape& shape) {
-  const PixelParts cut = pixel_parts(shape);
-  const std::size_t sums =
-      static_cast<std::size_t>(cut.parts) * static_cast<std::size_t>(shape.weights()) * sizeof(Wide<T>);
+  if (pads_channels<T>(shape)) return padded_bytes(shape) + device::conv_workspace<T>(with_padded_channels(shape));
+  const std::size_t weight_sums = static_cast<std::size_t>(pixel_parts(shape).parts * shape.weights());
   const int in_group = shape.channels / shape.groups, out_group = shape.filters / shape.groups;
   const long taps = shape.taps();
-  std::size_t split = DepthParts::bytes(shape.out_pixels(), out_group, taps * in_group, shape.groups);
+  std::size_t sums = DepthParts::most_sums(shape.out_pixels(), out_group, taps * in_group, shape.groups);
   for_each_phase(shape, [&](const Phase& phase) {
-    split = std::max(
-        split, DepthParts::bytes(phase.pixels(), in_group, static_cast<long>(phase.taps()) * out_group, shape.groups));
+    const long depth = static_cast<long>(phase.taps()) * out_group;
+    sums = std::max(sums, DepthParts::most_sums(phase.pixels(), in_group, depth, shape.groups));
   });
-  if (pads_channels<T>(shape)) return padded_bytes(shape) + device::conv_workspace<T>(with_padded_channels(shape));
-  return std::max({sums, rounded_bytes<T>(shape) + split * sizeof(Wide<T>) / sizeof(float),
+  return std::max({weight_sums * sizeof(Wide<T>), rounded_bytes<T>(shape) + sums * sizeof(Wide<T>),
                    sum_channels_workspace(shape.out_pixels(), shape.filters) * sizeof(double)});
 }
 
@@ -193,12 +198,12 @@ void conv_forward(const ExecutionSpace& exec, const ConvShape& shape, Vector<con
   if constexpr (can_copy<T>) {
     if (pads_channels<T>(shape)) {
       const ConvShape padded = with_padded_channels(shape);
-      const Vector<std::byte> rest = slice(workspace, padded_bytes(shape), workspace.size() - padded_bytes(shape));
+      std::byte* const rest = workspace.data() + padded_bytes(shape);
       const Bfloat16* const images = pad_channels(exec, shape.in_pixels(), shape.channels, 1, x, workspace.data());
-      const Bfloat16* const rounded =
-          pad_channels(exec, shape.taps(), shape.channels, shape.filters, weights, rest.data());
+      const Bfloat16* const rounded = pad_channels(exec, shape.taps(), shape.channels, shape.filters, weights, rest);
       const ForwardProduct<T> product(padded, images, nullptr, data_or_null(bias), relu, y.data());
-      return compute<ForwardChunks>(exec, "halograd::conv_forward", padded, product, images, rounded, rest);
+      return compute_chunks(exec, "halograd::conv_forward", ForwardChunks(product, rounded),
+                            rest + rounded_bytes<T>(padded));
     }
   }
   if (shape.filters / shape.groups >= least_columns) {

@@ -15,6 +15,7 @@
 ///     (product, block, row or column, depth)                 of the chunk's first value
 ///     const Bfloat16* at() const                             the chunk, or null: zeros
 ///     void advance(int depth)                                goes on to a later depth
+///   const Bfloat16* any() const                              some address of device memory
 namespace halograd::device {
 
 /// AMD's devices have no such copies.
@@ -67,7 +68,7 @@ __device__ void load_matrices(const Bfloat16* line, std::uint32_t (&words)[4]) {
 }
 #endif
 
-/// 16 bytes from device memory to shared memory, zeros from null; `valid` is some address of device memory.
+/// 16 bytes from device memory to shared memory, zeros from null; `valid`: some address of device memory.
 KOKKOS_INLINE_FUNCTION void copy_chunk(const Bfloat16* from, const Bfloat16* valid, Bfloat16* shared) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),

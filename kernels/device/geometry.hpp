@@ -144,7 +144,8 @@ struct Phase {
   }
   /// The output pixel that sees pixel `at` at one of its taps, or -1 where there is none.
   [[nodiscard]] KOKKOS_FUNCTION long output_pixel(const int (&at)[4], int tap) const {
-    const int j[3] = {tap / axis[2].taps / axis[1].taps, tap / axis[2].taps % axis[1].taps, tap % axis[2].taps};
+    int j[3];
+    split_tap(tap, j);
     long pixel = at[0];
     for (int i = 0; i < 3; ++i) {
       const int output = axis[i].output + at[i + 1] - j[i] * axis[i].slope;
@@ -155,10 +156,19 @@ struct Phase {
   }
   /// The number of one of its taps among all.
   [[nodiscard]] KOKKOS_FUNCTION int kernel_tap(int tap, const Geometry& g) const {
-    const int j[3] = {tap / axis[2].taps / axis[1].taps, tap / axis[2].taps % axis[1].taps, tap % axis[2].taps};
+    int j[3];
+    split_tap(tap, j);
     int number = 0;
     for (int i = 0; i < 3; ++i) number = number * g.axis[i].kernel + axis[i].tap + j[i] * axis[i].tap_step;
     return number;
+  }
+
+ private:
+  KOKKOS_FUNCTION void split_tap(int tap, int (&j)[3]) const {
+    j[2] = tap % axis[2].taps;
+    tap /= axis[2].taps;
+    j[1] = tap % axis[1].taps;
+    j[0] = tap / axis[1].taps;
   }
 };
 

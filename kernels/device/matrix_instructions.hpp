@@ -52,7 +52,7 @@ struct Bf16 {
   static constexpr int values_in_word = 2;
 
   KOKKOS_FUNCTION static float rounded(float value) { return float_of_bf16(bf16_of(value)); }
-  /// Of floats, or of values that are stored so.
+  /// Of two values; floats are rounded.
   KOKKOS_FUNCTION static std::uint32_t word(Bfloat16 first, Bfloat16 second) {
     return first.bits() | static_cast<std::uint32_t>(second.bits()) << 16U;
   }

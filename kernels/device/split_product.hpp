@@ -21,11 +21,11 @@ struct DepthParts {
     depth = tiles(tiles(all, most), step) * step;
     parts = static_cast<int>(tiles(all, depth));
   }
-  /// What the parts of a product's sums take at most, with as many rows or fewer.
-  [[nodiscard]] static std::size_t bytes(long rows, long columns, long all, int blocks) {
+  /// The most sums that the parts of a product leave, with as many rows or fewer.
+  [[nodiscard]] static std::size_t most_sums(long rows, long columns, long all, int blocks) {
     if (all < 2 * least_depth) return 0;
     const long most = std::min(rows * (all / least_depth), wanted_tiles * tile / (column_tiles(columns) * blocks));
-    return sizeof(float) * static_cast<std::size_t>(most * columns * blocks);
+    return static_cast<std::size_t>(most * columns * blocks);
   }
 
  private:
@@ -102,7 +102,7 @@ struct StoreSums {
 };
 
 /// Computes a product by run(product), in parts where its tiles are few; `Split` is one of the two above, `sums` has
-/// DepthParts::bytes. `name`: a literal.
+/// room for DepthParts::most_sums. `name`: a literal.
 template <template <class> class Split, class Product, class Run>
 void run_in_parts(const ExecutionSpace& exec, const char* name, const Product& product, void* sums, const Run& run) {
   const DepthParts cut(product.rows(), product.columns(), product.depth(), product.blocks());

@@ -26,7 +26,7 @@ namespace halograd::device {
 
 enum class Run { along_depth, across };
 
-/// Of products whose rows are stored in their order, by stores that read nothing.
+/// What products have in common whose rows are stored in their order and whose stores read nothing.
 struct StoredAlone {
   [[nodiscard]] KOKKOS_FUNCTION static long result_row(long row) { return row; }
   template <int count>

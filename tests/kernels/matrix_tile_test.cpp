@@ -117,6 +117,23 @@ TEST_P(MatrixTiles, OfAmdMatchDefinitionOfRoundedValuesInBf16) {
 }
 #endif
 
+// A network reserves memory for its largest batch.
+template <class T>
+void expect_enough_for_smaller_batches() {
+  for (const ConvShape& s : {image(500, 28, 28, 1, 24, 5), image(300, 12, 12, 20, 50, 5), image(300, 1, 1, 800, 500, 1),
+                             image(300, 8, 8, 300, 256, 3, 2, 1), image(300, 9, 9, 96, 96, 3, 1, 1, 1, 96)}) {
+    const std::size_t enough = device::conv_workspace<T>(s);
+    for (int batch = 1; batch < s.batch; ++batch) {
+      ASSERT_LE(device::conv_workspace<T>(s.with_batch(batch)), enough) << ::testing::PrintToString(s) << ' ' << batch;
+    }
+  }
+}
+TEST(DeviceConvolutions, WorkspaceServesSmallerBatches) {
+  expect_enough_for_smaller_batches<float>();
+  expect_enough_for_smaller_batches<double>();
+  expect_enough_for_smaller_batches<Bfloat16>();
+}
+
 using Places = std::vector<std::pair<int, int>>;
 
 /// Where `entry` puts words 0, 1, ... of one thread.

@@ -51,7 +51,7 @@ void operator delete[](void* memory, std::size_t) noexcept {
 namespace halograd::allocation_test {
 namespace {
 
-// Of no bytes at that: each launch of teams on a device asks for such scratch.
+// Requests for 0 bytes are not counted: Kokkos makes one, for scratch, at each launch of teams on a device.
 void count_kokkos_allocation(Kokkos_Profiling_SpaceHandle, const char*, const void*, std::uint64_t bytes) {
   if (counting && bytes > 0) ++kokkos_allocations;
 }
