@@ -42,17 +42,32 @@ struct BlockMoments {
   }
 };
 
-/// The mean and the sum of squared deviations of all rows from those of the blocks (Chan, Golub, LeVeque, 1979), and
-/// the statistics that follow.
+/// What follows from a channel's mean and its sum of squared deviations from it.
 template <class T>
-struct JoinMoments {
-  Partition partition;
-  const double* workspace;
-  double epsilon, momentum;
+struct Statistics {
+  double count, epsilon, momentum;
   Wide<T>* running_mean;
   Wide<T>* running_var;
   Wide<T>* saved_mean;
   Wide<T>* saved_inverse_std;
+
+  KOKKOS_FUNCTION void keep(long c, double mean, double squares) const {
+    saved_mean[c] = static_cast<Wide<T>>(mean);
+    saved_inverse_std[c] = static_cast<Wide<T>>(1 / math::sqrt(squares / count + epsilon));
+    const double unbiased = squares / (count - 1);
+    running_mean[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * mean);
+    running_var[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_var[c]) + momentum * unbiased);
+  }
+};
+
+/// The mean and the sum of squared deviations of this rank's rows from those of the blocks (Chan, Golub, LeVeque,
+/// 1979). Where other ranks have rows too, what can be added to theirs goes into the first block, and KeepSums follows.
+template <class T>
+struct JoinMoments {
+  Partition partition;
+  double* workspace;
+  bool alone;
+  Statistics<T> statistics;
 
   template <class Sum>
   KOKKOS_FUNCTION Sums<double> gather(long c, const Sum& sum) const {
@@ -71,13 +86,25 @@ struct JoinMoments {
   }
 
   KOKKOS_FUNCTION void finish(long c, const Sums<double>& moments) const {
-    const double count = static_cast<double>(partition.rows);
-    const double mean = moments.first;
-    saved_mean[c] = static_cast<Wide<T>>(mean);
-    saved_inverse_std[c] = static_cast<Wide<T>>(1 / math::sqrt(moments.second / count + epsilon));
-    const double unbiased = moments.second / (count - 1);
-    running_mean[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * mean);
-    running_var[c] = static_cast<Wide<T>>((1 - momentum) * static_cast<double>(running_var[c]) + momentum * unbiased);
+    if (alone) {
+      statistics.keep(c, moments.first, moments.second);
+      return;
+    }
+    const double sum = static_cast<double>(partition.rows) * moments.first;
+    workspace[c] = sum;
+    workspace[partition.channels + c] = moments.second + sum * moments.first;
+  }
+};
+
+/// The statistics from the sums of x and x^2 over all ranks, in the first block.
+template <class T>
+struct KeepSums {
+  const double* sums;
+  int channels;
+  Statistics<T> statistics;
+  KOKKOS_FUNCTION void operator()(const long c) const {
+    const double mean = sums[c] / statistics.count, squares = sums[channels + c] - sums[c] * mean;
+    statistics.keep(c, mean, squares < 0 ? 0 : squares);  // a NaN stays one
   }
 };
 
@@ -155,14 +182,25 @@ template <class T>
 void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTraining<T>& call) {
   require_rows("batch_norm_forward_training", call.rows, call.channels, call.x.extent(0), call.y.extent(0));
   require_addend("batch_norm_forward_training", call.addend.extent(0), call.y.extent(0));
-  require_batch("batch_norm_forward_training", call.rows, call.channels, call.workspace.extent(0));
+  require_batch("batch_norm_forward_training", call.rows, call.all, call.channels, call.workspace.extent(0));
   const Partition partition = partition_of(call.rows, call.channels);
   double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_moments"), FlatRange(exec, 0, partition.items()),
                        BlockMoments<T>{partition, call.x.data(), sums});
+  const Statistics<T> statistics{static_cast<double>(call.all.count(call.rows)),
+                                 call.epsilon,
+                                 call.momentum,
+                                 call.running_mean.data(),
+                                 call.running_var.data(),
+                                 call.saved_mean.data(),
+                                 call.saved_inverse_std.data()};
   join_blocks(exec, "halograd::batch_norm_statistics", call.channels, partition.blocks,
-              JoinMoments<T>{partition, sums, call.epsilon, call.momentum, call.running_mean.data(),
-                             call.running_var.data(), call.saved_mean.data(), call.saved_inverse_std.data()});
+              JoinMoments<T>{partition, sums, !call.all.elsewhere(), statistics});
+  if (call.all.elsewhere()) {
+    call.all.add(exec, slice(call.workspace, 0, 2 * static_cast<std::size_t>(call.channels)));
+    Kokkos::parallel_for(label("halograd::batch_norm_statistics_of_ranks"), FlatRange(exec, 0, call.channels),
+                         KeepSums<T>{sums, call.channels, statistics});
+  }
   normalise<T>(exec, call.relu,
                {.partition = short_blocks(partition),
                 .x = call.x.data(),

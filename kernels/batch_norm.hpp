@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/bfloat16.hpp"
+#include "kernels/rank_sums.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -27,9 +28,10 @@ struct BatchNormTraining {
   bool relu = false;
   Vector<T> y{};               ///< (rows, C); may be the addend, and x where backward does not need x
   Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
+  AllRows all{};               ///< mean and variance are those of all ranks' rows
 };
 /// Sums are in double, of a few terms each, over a partition that depends on the shape alone: the same bits for any
-/// number of threads. Throws Error for fewer than 2 rows and for buffers that are too short.
+/// number of threads. Throws Error for fewer than 2 rows in all and for buffers that are too short.
 template <class T>
 void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTraining<T>& call);
 
@@ -63,8 +65,9 @@ struct BatchNormBackward {
   bool accumulate = false;                    ///< adds to dx instead of overwriting it
   bool mask = false;           ///< x is the output of a ReLU: dx, sum included, is zero where x is not positive
   Vector<double> workspace{};  ///< batch_norm_workspace(rows, C)
+  AllRows all{};               ///< as forward had it; dscale and dshift are of this rank's rows alone
 };
-/// Throws Error for fewer than 2 rows and for buffers that are too short.
+/// Throws Error for fewer than 2 rows in all and for buffers that are too short.
 template <class T>
 void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>& call);
 

@@ -42,11 +42,12 @@ struct SumGradients {
   }
 };
 
-/// The parameters' gradients from the blocks' sums, and into the first block the means that the input's gradient needs.
+/// The parameters' gradients from the blocks' sums, and into the first block this rank's part of the means that the
+/// input's gradient needs.
 template <class T>
 struct JoinGradients : BlockSums<2> {
   double* means;
-  long rows;
+  long rows;  ///< of all ranks
   const Wide<T>* saved_inverse_std;
   Wide<T>* dscale;
   Wide<T>* dshift;
@@ -113,7 +114,7 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   const std::size_t values = call.x.extent(0);
   require_rows("batch_norm_backward", call.rows, call.channels, values, call.dy.extent(0));
   require_rows("batch_norm_backward", call.rows, call.channels, values, wanted ? call.dx.extent(0) : values);
-  require_batch("batch_norm_backward", call.rows, call.channels, call.workspace.extent(0));
+  require_batch("batch_norm_backward", call.rows, call.all, call.channels, call.workspace.extent(0));
   const Partition partition = partition_of(call.rows, call.channels);
   double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, partition.items()),
@@ -121,10 +122,11 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   join_blocks(exec, "halograd::batch_norm_parameters", call.channels, partition.blocks,
               JoinGradients<T>{{sums, call.channels},
                                sums,
-                               call.rows,
+                               call.all.count(call.rows),
                                call.saved_inverse_std.data(),
                                call.dscale.data(),
                                call.dshift.data()});
+  if (call.all.elsewhere()) call.all.add(exec, slice(call.workspace, 0, 2 * static_cast<std::size_t>(call.channels)));
   if (!wanted) return;
   const InputGradient<T, false, false> plain{.partition = short_blocks(partition),
                                              .x = call.x.data(),

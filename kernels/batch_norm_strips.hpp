@@ -222,8 +222,9 @@ inline void require_rows(const char* kernel, long rows, int channels, std::size_
                    " values, the buffers have ", x, " and ", y);
 }
 
-inline void require_batch(const char* kernel, long rows, int channels, std::size_t workspace) {
-  HALOGRAD_REQUIRE(rows >= 2, kernel, ": a variance needs at least 2 rows (batch x height x width), there is ", rows);
+inline void require_batch(const char* kernel, long rows, const AllRows& all, int channels, std::size_t workspace) {
+  const long count = all.count(rows);
+  HALOGRAD_REQUIRE(count >= 2, kernel, ": a variance needs at least 2 rows (batch x height x width), there is ", count);
   const std::size_t needed = batch_norm_workspace(rows, channels);
   HALOGRAD_REQUIRE(workspace >= needed, kernel, ": the workspace has ", workspace, " doubles, ", needed, " are needed");
 }

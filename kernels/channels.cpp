@@ -3,6 +3,7 @@
 #include "kernels/chunks.hpp"
 #include "kernels/column_sums.hpp"
 #include "kernels/error.hpp"
+#include "kernels/window_geometry.hpp"
 
 namespace halograd {
 
@@ -77,23 +78,34 @@ struct ChannelSum : BlockSums<ValueTerm<T>::sums> {
   }
 };
 
-/// A pixel's place in x and how far apart its copies in y lie, all in pixels.
+/// Where the copies of a pixel lie.
 struct Copies {
-  UpsampleShape shape;
-  int d[3], f[3];
-  explicit Copies(const UpsampleShape& s) : shape(s) {
+  int in[3], out[3], factor[3], before[3];
+  explicit Copies(const UpsampleShape& shape) {
+    const std::array<int, 3> extents = shape.out_extent();
     for (int axis = 0; axis < 3; ++axis) {
-      d[axis] = s.extent[axis];
-      f[axis] = s.factor[axis];
+      in[axis] = shape.extent[axis];
+      out[axis] = extents[axis];
+      factor[axis] = shape.factor[axis];
+      before[axis] = shape.before[axis];
     }
   }
-  /// The first copy of pixel `row` of x.
-  KOKKOS_FUNCTION long first(long row) const {
-    const long w = row % d[2], h = row / d[2] % d[1], plane = row / d[2] / d[1];
-    return (plane * f[0] * d[1] * f[1] + h * f[1]) * d[2] * f[2] + w * f[2];
+  [[nodiscard]] KOKKOS_FUNCTION IndexRange along(int axis, int i) const {
+    const int first = i * factor[axis] - before[axis], end = first + factor[axis];
+    return {first > 0 ? first : 0, end < out[axis] ? end : out[axis]};
   }
-  KOKKOS_FUNCTION long plane_step() const { return static_cast<long>(d[1]) * f[1] * d[2] * f[2]; }
-  KOKKOS_FUNCTION long row_step() const { return static_cast<long>(d[2]) * f[2]; }
+  /// Calls body(pixel of y, number of neighbours along its row) for the rows of copies of pixel `row` of x.
+  template <class Body>
+  KOKKOS_FORCEINLINE_FUNCTION void for_each_row_of(long row, const Body& body) const {
+    const Divided column(row, in[2]), line(column.quotient, in[1]), plane(line.quotient, in[0]);
+    const IndexRange depth = along(0, plane.rest), height = along(1, line.rest), width = along(2, column.rest);
+    for (int t = depth.begin; t < depth.end; ++t) {
+      for (int r = height.begin; r < height.end; ++r) {
+        const long first = ((plane.quotient * out[0] + t) * out[1] + r) * out[2] + width.begin;
+        body(first, width.end - width.begin);
+      }
+    }
+  }
 };
 
 template <class T>
@@ -104,16 +116,13 @@ struct Upsample {
   T* y;
   KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
     const T* const from = x + row * channels + channel;
-    const long first = copies.first(row);
-    for (int t = 0; t < copies.f[0]; ++t) {
-      for (int r = 0; r < copies.f[1]; ++r) {
-        T* to = y + (first + t * copies.plane_step() + r * copies.row_step()) * channels + channel;
-        for (int s = 0; s < copies.f[2]; ++s, to += channels) {
-          HALOGRAD_IVDEP
-          for (int c = 0; c < count; ++c) to[c] = Wide<T>(from[c]);
-        }
+    copies.for_each_row_of(row, [&](long pixel, int copies_in_row) {
+      T* to = y + pixel * channels + channel;
+      for (int s = 0; s < copies_in_row; ++s, to += channels) {
+        HALOGRAD_IVDEP
+        for (int c = 0; c < count; ++c) to[c] = Wide<T>(from[c]);
       }
-    }
+    });
   }
 };
 
@@ -126,33 +135,30 @@ struct UpsampleGradient {
   bool accumulate;
   KOKKOS_FUNCTION void operator()(long row, int channel, int count) const {
     T* const to = dx + row * channels + channel;
-    const T* const from = dy + copies.first(row) * channels + channel;
     if constexpr (std::is_same_v<Wide<T>, T>) {
-      sum_copies(from, count, to);
+      sum_copies(row, channel, count, to);
     } else {  // rounds the sums alone
       constexpr int width = 128;
       Wide<T> sums[width];
       for (int begin = 0; begin < count; begin += width) {
         const int here = count - begin < width ? count - begin : width;
         for (int c = 0; accumulate && c < here; ++c) sums[c] = to[begin + c];
-        sum_copies(from + begin, here, sums);
+        sum_copies(row, channel + begin, here, sums);
         for (int c = 0; c < here; ++c) to[begin + c] = sums[c];
       }
     }
   }
 
-  KOKKOS_FUNCTION void sum_copies(const T* first, int count, Wide<T>* to) const {
+  KOKKOS_FUNCTION void sum_copies(long row, int channel, int count, Wide<T>* to) const {
     bool add = accumulate;
-    for (int t = 0; t < copies.f[0]; ++t) {
-      for (int r = 0; r < copies.f[1]; ++r) {
-        const T* from = first + (t * copies.plane_step() + r * copies.row_step()) * channels;
-        for (int s = 0; s < copies.f[2]; ++s, from += channels) {
-          HALOGRAD_IVDEP
-          for (int c = 0; c < count; ++c) to[c] = add ? to[c] + from[c] : Wide<T>(from[c]);
-          add = true;
-        }
+    copies.for_each_row_of(row, [&](long pixel, int copies_in_row) {
+      const T* from = dy + pixel * channels + channel;
+      for (int s = 0; s < copies_in_row; ++s, from += channels) {
+        HALOGRAD_IVDEP
+        for (int c = 0; c < count; ++c) to[c] = add ? to[c] + from[c] : Wide<T>(from[c]);
+        add = true;
       }
-    }
+    });
   }
 };
 
@@ -161,11 +167,8 @@ void require_values(const char* kernel, const char* what, std::size_t found, lon
                    " values, ", needed, " are needed");
 }
 
-long pixels(const UpsampleShape& shape, bool output) {
-  long product = shape.batch;
-  for (int axis = 0; axis < 3; ++axis)
-    product *= static_cast<long>(shape.extent[axis]) * (output ? shape.factor[axis] : 1);
-  return product;
+long pixels(int batch, const std::array<int, 3>& extent) {
+  return static_cast<long>(batch) * extent[0] * extent[1] * extent[2];
 }
 
 }  // namespace
@@ -211,18 +214,18 @@ void sum_channels(const ExecutionSpace& exec, long rows, int channels, Vector<co
 
 template <class T>
 void upsample_forward(const ExecutionSpace& exec, const UpsampleShape& shape, Vector<const T> x, Vector<T> y) {
-  require_values("upsample_forward", "x", x.extent(0), pixels(shape, false) * shape.channels);
-  require_values("upsample_forward", "y", y.extent(0), pixels(shape, true) * shape.channels);
-  for_each_row(exec, "halograd::upsample_forward", pixels(shape, false), shape.channels,
+  require_values("upsample_forward", "x", x.extent(0), pixels(shape.batch, shape.extent) * shape.channels);
+  require_values("upsample_forward", "y", y.extent(0), pixels(shape.batch, shape.out_extent()) * shape.channels);
+  for_each_row(exec, "halograd::upsample_forward", pixels(shape.batch, shape.extent), shape.channels,
                Upsample<T>{Copies(shape), shape.channels, x.data(), y.data()});
 }
 
 template <class T>
 void upsample_backward(const ExecutionSpace& exec, const UpsampleShape& shape, Vector<const T> dy, Vector<T> dx,
                        bool accumulate) {
-  require_values("upsample_backward", "dy", dy.extent(0), pixels(shape, true) * shape.channels);
-  require_values("upsample_backward", "dx", dx.extent(0), pixels(shape, false) * shape.channels);
-  for_each_row(exec, "halograd::upsample_backward", pixels(shape, false), shape.channels,
+  require_values("upsample_backward", "dy", dy.extent(0), pixels(shape.batch, shape.out_extent()) * shape.channels);
+  require_values("upsample_backward", "dx", dx.extent(0), pixels(shape.batch, shape.extent) * shape.channels);
+  for_each_row(exec, "halograd::upsample_backward", pixels(shape.batch, shape.extent), shape.channels,
                UpsampleGradient<T>{Copies(shape), shape.channels, dy.data(), dx.data(), accumulate});
 }
 

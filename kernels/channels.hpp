@@ -38,6 +38,13 @@ struct UpsampleShape {
   std::array<int, 3> extent{1, 1, 1};  ///< of x
   int channels = 0;
   std::array<int, 3> factor{1, 1, 1};
+  /// Copies that are left out along each axis, before and behind: fewer than factor. y has the extents that are left.
+  std::array<int, 3> before{0, 0, 0}, behind{0, 0, 0};
+  [[nodiscard]] std::array<int, 3> out_extent() const {
+    std::array<int, 3> out{};
+    for (int axis = 0; axis < 3; ++axis) out[axis] = extent[axis] * factor[axis] - before[axis] - behind[axis];
+    return out;
+  }
 };
 template <class T>
 void upsample_forward(const ExecutionSpace& exec, const UpsampleShape& shape, Vector<const T> x, Vector<T> y);

@@ -16,6 +16,52 @@ void require_equal_lengths(const char* kernel, std::size_t first, std::size_t se
   HALOGRAD_REQUIRE(first == second, kernel, ": the ranges differ in length: ", first, " and ", second, " values");
 }
 
+/// Rows of values whose indices in the whole follow each other: all values where there is no other whole.
+struct RowsOfPart {
+  long length, pitch, plane, image;  ///< of a row; from row to row in the whole, and so on
+  int height, depth;                 ///< rows of a plane, planes of an image
+  long first;                        ///< of the first row
+  RowsOfPart(const Shape& whole, const Box& part, long values)
+      : length(values), pitch(0), plane(0), image(0), height(1), depth(1), first(0) {
+    if (whole.values() == 0) return;
+    const std::array<int, 3> extents = part.extents();
+    length = static_cast<long>(extents[2]) * whole.channels;
+    pitch = static_cast<long>(whole.width) * whole.channels;
+    plane = pitch * whole.height;
+    image = plane * whole.depth;
+    height = extents[1];
+    depth = extents[0];
+    first = part.begin[0] * plane + part.begin[1] * pitch + static_cast<long>(part.begin[2]) * whole.channels;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION long index(long row) const {
+    const Divided line(row, height), slice(line.quotient, depth);
+    return first + slice.quotient * image + slice.rest * plane + line.rest * pitch;
+  }
+};
+
+template <class T, bool Add>
+struct Dropout {
+  RowsOfPart rows;
+  const T* from;
+  T* to;
+  Wide<T> factor;
+  std::uint64_t threshold, key;
+  KOKKOS_FUNCTION void operator()(const long begin, const long end) const {
+    for (long at = begin; at < end;) {
+      const long row = at / rows.length, left = (row + 1) * rows.length;
+      const long stop = left < end ? left : end;
+      const long shift = rows.index(row) - row * rows.length;
+      HALOGRAD_IVDEP
+      for (long i = at; i < stop; ++i) {
+        const Wide<T> kept = from[i] * factor;
+        const Wide<T> value = (random_bits(key, static_cast<std::uint64_t>(i + shift)) >> 40U) >= threshold ? kept : 0;
+        to[i] = Add ? to[i] + value : value;
+      }
+      at = stop;
+    }
+  }
+};
+
 }  // namespace
 
 template <class T>
@@ -105,7 +151,7 @@ void copy_gradient(const ExecutionSpace& exec, Vector<const T> dy, Vector<T> dx,
 
 template <class T>
 void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double probability, std::uint64_t key,
-             bool accumulate) {
+             bool accumulate, const Shape& whole, const Box& part) {
   require_equal_lengths("dropout", x.extent(0), y.extent(0));
   HALOGRAD_REQUIRE(probability >= 0 && probability <= 1, "dropout: probability ", probability,
                    " is not between 0 and 1");
@@ -115,25 +161,13 @@ void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double 
   // random_uniform has 24 bits: comparing them as integers is the same test, without the conversion.
   const auto threshold = static_cast<std::uint64_t>(std::ceil(probability * 0x1p24));
   const long length = static_cast<long>(y.extent(0));
-  if (accumulate) {
-    for_each_chunk(
-        exec, "halograd::dropout_add", length, KOKKOS_LAMBDA(const long begin, const long end) {
-          HALOGRAD_IVDEP
-          for (long i = begin; i < end; ++i) {
-            const Wide<T> kept = from[i] * factor;
-            to[i] = to[i] + ((random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : 0);
-          }
-        });
-  } else {
-    for_each_chunk(
-        exec, "halograd::dropout", length, KOKKOS_LAMBDA(const long begin, const long end) {
-          HALOGRAD_IVDEP
-          for (long i = begin; i < end; ++i) {
-            const Wide<T> kept = from[i] * factor;
-            to[i] = (random_bits(key, static_cast<std::uint64_t>(i)) >> 40U) >= threshold ? kept : 0;
-          }
-        });
-  }
+  const RowsOfPart rows(whole, part, length);
+  const auto run = [&](const auto& add) {
+    constexpr bool adds = std::decay_t<decltype(add)>::value;
+    for_each_chunk(exec, adds ? "halograd::dropout_add" : "halograd::dropout", length,
+                   Dropout<T, adds>{rows, from, to, factor, threshold, key});
+  };
+  accumulate ? run(std::true_type()) : run(std::false_type());
 }
 
 template <class From, class To>
@@ -151,7 +185,8 @@ void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To>
   template void relu_backward<T>(const ExecutionSpace&, Vector<const T>, Vector<const T>, Vector<T>, bool); \
   template void add_forward<T>(const ExecutionSpace&, Vector<const T>, Vector<const T>, Vector<T>);         \
   template void copy_gradient<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, bool);                  \
-  template void dropout<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, double, std::uint64_t, bool);
+  template void dropout<T>(const ExecutionSpace&, Vector<const T>, Vector<T>, double, std::uint64_t, bool,  \
+                           const Shape&, const Box&);
 HALOGRAD_INSTANTIATE(float)
 HALOGRAD_INSTANTIATE(double)
 HALOGRAD_INSTANTIATE(Bfloat16)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/shape.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -22,10 +23,11 @@ template <class T>
 void copy_gradient(const ExecutionSpace& exec, Vector<const T> dy, Vector<T> dx, bool accumulate);
 
 /// y = x / (1 - p) where random_uniform(key, index) >= p, else 0 (inverted dropout; Srivastava et al., JMLR 2014). y
-/// may be x. Backward is the same function on the gradients, with the same key.
+/// may be x. Backward is the same function on the gradients, with the same key. Of images that are parts of others,
+/// whose shape is `whole`, the indices are those of the others: all parts together get what the whole would.
 template <class T>
 void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double probability, std::uint64_t key,
-             bool accumulate);
+             bool accumulate, const Shape& whole = {}, const Box& part = {});
 
 /// y = x in another format: float to Bfloat16, each value rounded, or bf16 to float. x and y (n).
 template <class From, class To>

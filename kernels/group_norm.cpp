@@ -175,8 +175,8 @@ struct Normalise {
   }
 };
 
-/// dx = inverse_std (scale dy - mean(scale dy) - (x - mean) mean(scale dy (x - mean)) inverse_std^2), where the means,
-/// the last with its factor, lie in the workspace of each sample's first block.
+/// dx = inverse_std (scale dy - mean(scale dy) - (x - mean) mean(scale dy (x - mean)) inverse_std^2) with these means
+/// (samples, groups, 2), the second with its factor.
 template <class T, bool Add>
 struct InputGradient {
   Blocks all;
@@ -185,16 +185,16 @@ struct InputGradient {
   const Wide<T>* scale;
   const Wide<T>* mean;
   const Wide<T>* inverse_std;
-  const double* workspace;
+  const double* means;
   T* dx;
   KOKKOS_FUNCTION void operator()(const long item) const {
     const Block block(all, item);
     for (long row = block.first_row; row < block.last_row; ++row) {
       for (int g = block.first_group; g < block.last_group; ++g) {
         const long statistic = block.sample * all.shape.groups + g;
-        const double* const means = workspace + 2 * (block.sample * all.blocks * all.shape.groups + g);
         const Wide<T> centre = mean[statistic], spread = inverse_std[statistic];
-        const auto level = static_cast<Wide<T>>(means[0]), tilt = static_cast<Wide<T>>(means[1]);
+        const auto level = static_cast<Wide<T>>(means[2 * statistic]);
+        const auto tilt = static_cast<Wide<T>>(means[2 * statistic + 1]);
         const int first = g * all.width;
         const long at = row * all.shape.channels;
         HALOGRAD_IVDEP
@@ -206,6 +206,15 @@ struct InputGradient {
     }
   }
 };
+
+/// What is known of each group of each sample in the end, behind the sums of the blocks: (samples, groups, 2).
+std::size_t numbers_of_all(const GroupNormShape& shape) {
+  return 2 * static_cast<std::size_t>(shape.statistics());
+}
+Vector<double> behind_blocks(const Vector<double>& workspace, const Blocks& all) {
+  const std::size_t count = numbers_of_all(all.shape);
+  return slice(workspace, count * static_cast<std::size_t>(all.blocks), count);
+}
 
 void require_shape(const char* kernel, const GroupNormShape& shape, std::size_t x, std::size_t y,
                    std::size_t workspace) {
@@ -223,8 +232,9 @@ void require_shape(const char* kernel, const GroupNormShape& shape, std::size_t 
 }  // namespace
 
 std::size_t group_norm_workspace(const GroupNormShape& shape) {
-  const auto sums = 2 * static_cast<std::size_t>(shape.statistics() * Blocks(shape).blocks);
-  return std::max(sums, column_sums_workspace(shape.samples * shape.rows, shape.channels, 2));
+  const auto of_blocks = 2 * static_cast<std::size_t>(shape.statistics() * Blocks(shape).blocks);
+  return std::max(of_blocks + numbers_of_all(shape),
+                  column_sums_workspace(shape.samples * shape.rows, shape.channels, 2));
 }
 
 template <class T>
@@ -238,15 +248,33 @@ void group_norm_forward(const ExecutionSpace& exec, const GroupNormForward<T>& c
   const double* sums = call.workspace.data();
   Kokkos::parallel_for(label("halograd::group_norm_moments"), FlatRange(exec, 0, all.items()),
                        GroupSums<Moments<T>>{all, moments, call.workspace.data()});
+  const bool alone = !call.all.elsewhere();
+  const Vector<double> joined = behind_blocks(call.workspace, all);
   Kokkos::parallel_for(
       label("halograd::group_norm_statistics"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
         const double count = static_cast<double>(all.shape.rows) * all.width;
         const double offset = group_sum(sums, all, i, 0) / count;
         const double variance = group_sum(sums, all, i, 1) / count - offset * offset;
-        const double centre = moments.shift(i / all.shape.groups, static_cast<int>(i % all.shape.groups));
-        saved_mean(i) = static_cast<Wide<T>>(centre + offset);
-        saved_inverse_std(i) = static_cast<Wide<T>>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
+        const double mean = moments.shift(i / all.shape.groups, static_cast<int>(i % all.shape.groups)) + offset;
+        if (alone) {
+          saved_mean(i) = static_cast<Wide<T>>(mean);
+          saved_inverse_std(i) = static_cast<Wide<T>>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
+        } else {  // the sums of x and x^2, which can be added to those of other ranks
+          joined(2 * i) = count * mean;
+          joined(2 * i + 1) = count * (variance + mean * mean);
+        }
       });
+  if (!alone) {
+    call.all.add(exec, joined);
+    const double count = static_cast<double>(call.all.rows) * all.width;
+    Kokkos::parallel_for(
+        label("halograd::group_norm_statistics_of_ranks"), FlatRange(exec, 0, shape.statistics()),
+        KOKKOS_LAMBDA(const long i) {
+          const double mean = joined(2 * i) / count, variance = joined(2 * i + 1) / count - mean * mean;
+          saved_mean(i) = static_cast<Wide<T>>(mean);
+          saved_inverse_std(i) = static_cast<Wide<T>>(1 / math::sqrt((variance < 0 ? 0 : variance) + epsilon));
+        });
+  }
   Kokkos::parallel_for(label("halograd::group_norm_forward"), FlatRange(exec, 0, all.items()),
                        Normalise<T>{all, call.x.data(), call.scale.data(), call.shift.data(), saved_mean.data(),
                                     saved_inverse_std.data(), call.y.data()});
@@ -276,24 +304,27 @@ void group_norm_backward(const ExecutionSpace& exec, const GroupNormBackward<T>&
                                                      {call.x.data(), call.dy.data(), call.scale.data(),
                                                       call.saved_mean.data(), shape.groups, all.width},
                                                      sums});
+  const Vector<double> means = behind_blocks(call.workspace, all);
+  const double count = static_cast<double>(call.all.count(shape.rows)) * all.width;
   Kokkos::parallel_for(
       label("halograd::group_norm_means"), FlatRange(exec, 0, shape.statistics()), KOKKOS_LAMBDA(const long i) {
-        const double count = static_cast<double>(all.shape.rows) * all.width;
         const double spread = static_cast<double>(saved_inverse_std(i));
         const double sum = group_sum(sums, all, i, 0), products = group_sum(sums, all, i, 1);
-        const long first = i / all.shape.groups * all.blocks * all.shape.groups + i % all.shape.groups;
-        sums[2 * first] = sum / count;
-        sums[2 * first + 1] = products * spread * spread / count;
+        means(2 * i) = sum / count;
+        means(2 * i + 1) = products * spread * spread / count;
       });
+  if (call.all.elsewhere()) call.all.add(exec, means);
   const FlatRange items(exec, 0, all.items());
   if (call.accumulate) {
-    Kokkos::parallel_for(label("halograd::group_norm_backward_add"), items,
-                         InputGradient<T, true>{all, call.x.data(), call.dy.data(), call.scale.data(),
-                                                call.saved_mean.data(), saved_inverse_std.data(), sums, dx.data()});
+    Kokkos::parallel_for(
+        label("halograd::group_norm_backward_add"), items,
+        InputGradient<T, true>{all, call.x.data(), call.dy.data(), call.scale.data(), call.saved_mean.data(),
+                               saved_inverse_std.data(), means.data(), dx.data()});
   } else {
-    Kokkos::parallel_for(label("halograd::group_norm_backward"), items,
-                         InputGradient<T, false>{all, call.x.data(), call.dy.data(), call.scale.data(),
-                                                 call.saved_mean.data(), saved_inverse_std.data(), sums, dx.data()});
+    Kokkos::parallel_for(
+        label("halograd::group_norm_backward"), items,
+        InputGradient<T, false>{all, call.x.data(), call.dy.data(), call.scale.data(), call.saved_mean.data(),
+                                saved_inverse_std.data(), means.data(), dx.data()});
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/bfloat16.hpp"
+#include "kernels/rank_sums.hpp"
 #include "kernels/types.hpp"
 
 namespace halograd {
@@ -30,6 +31,7 @@ struct GroupNormForward {
   Vector<Wide<T>> saved_inverse_std{};  ///< (samples, groups); written, for backward
   Vector<T> y{};                        ///< (samples, rows, C); may be x, where backward does not need x
   Vector<double> workspace{};           ///< group_norm_workspace(shape)
+  AllRows all{};                        ///< of a sample: mean and variance are those of all ranks' rows
 };
 /// Sums are in double over a partition that depends on the shape alone. Throws Error for buffers that are too short.
 template <class T>
@@ -46,6 +48,7 @@ struct GroupNormBackward {
   Vector<Wide<T>> dscale{}, dshift{};  ///< (C); overwritten
   bool accumulate = false;             ///< adds to dx instead of overwriting it
   Vector<double> workspace{};          ///< group_norm_workspace(shape)
+  AllRows all{};                       ///< as forward had it; dscale and dshift are of this rank's rows alone
 };
 /// Throws Error for buffers that are too short.
 template <class T>

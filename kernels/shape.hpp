@@ -28,6 +28,37 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+/// Pixels [begin, end) of an image along the axes D, H, W: a part of it, or all of it.
+struct Box {
+  std::array<int, 3> begin{0, 0, 0};
+  std::array<int, 3> end{1, 1, 1};
+
+  [[nodiscard]] static constexpr Box whole(const Shape& shape) { return {{0, 0, 0}, shape.extents()}; }
+  [[nodiscard]] constexpr std::array<int, 3> extents() const {
+    return {end[0] - begin[0], end[1] - begin[1], end[2] - begin[2]};
+  }
+  [[nodiscard]] constexpr bool empty() const { return end[0] <= begin[0] || end[1] <= begin[1] || end[2] <= begin[2]; }
+  [[nodiscard]] constexpr long pixels() const {
+    return empty() ? 0 : static_cast<long>(end[0] - begin[0]) * (end[1] - begin[1]) * (end[2] - begin[2]);
+  }
+  /// What lies in both; may be empty.
+  [[nodiscard]] constexpr Box common(const Box& other) const {
+    Box box;
+    for (int axis = 0; axis < 3; ++axis) {
+      box.begin[axis] = begin[axis] > other.begin[axis] ? begin[axis] : other.begin[axis];
+      box.end[axis] = end[axis] < other.end[axis] ? end[axis] : other.end[axis];
+    }
+    return box;
+  }
+  [[nodiscard]] constexpr bool holds(const Box& other) const { return common(other) == other; }
+  bool operator==(const Box&) const = default;
+};
+
+/// The part of an image of this shape that a box is.
+constexpr Shape part_of(const Shape& shape, const Box& box) {
+  return {box.extents(), shape.channels, shape.dimensions};
+}
+
 /// "28x28x1", with as many extents as there are dimensions.
 inline std::string to_string(const Shape& shape) {
   std::string text;

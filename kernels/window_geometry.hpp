@@ -26,13 +26,13 @@ KOKKOS_INLINE_FUNCTION IndexRange indices_inside(int start, int step, int extent
 /// unless it lies in [0, extent).
 struct WindowAxis {
   int extent, kernel, stride, padding, dilation;
-  /// floor((extent + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, or 0 where the window does not fit.
+  /// floor((extent + 2 padding + more - dilation (kernel - 1) - 1) / stride) + 1, or 0 where the window does not fit.
   int outputs;
 
-  /// The stride is at least 1.
-  WindowAxis(int inputs, int taps, int step, int border, int spread)
+  /// The stride is at least 1. `more`: as WindowGeometry::more_behind.
+  WindowAxis(int inputs, int taps, int step, int border, int spread, int more = 0)
       : extent(inputs), kernel(taps), stride(step), padding(border), dilation(spread), outputs(0) {
-    const long room = extent + 2L * padding - static_cast<long>(dilation) * (kernel - 1) - 1;
+    const long room = extent + 2L * padding + more - static_cast<long>(dilation) * (kernel - 1) - 1;
     if (room >= 0) outputs = static_cast<int>(room / stride) + 1;
   }
 
@@ -83,9 +83,12 @@ struct WindowGeometry {
   Spatial stride{1, 1, 1};
   Spatial padding{0, 0, 0};
   Spatial dilation{1, 1, 1};
+  /// What the padding behind the input exceeds the one before it by, which is not 0 where the windows are those of a
+  /// part of an image; below 0 where windows end before the input does.
+  Spatial more_behind{0, 0, 0};
 
   [[nodiscard]] WindowAxis axis(int index) const {
-    return {extent[index], kernel[index], stride[index], padding[index], dilation[index]};
+    return {extent[index], kernel[index], stride[index], padding[index], dilation[index], more_behind[index]};
   }
   /// WindowAxis::outputs of each axis.
   [[nodiscard]] Spatial out_extent() const { return {axis(0).outputs, axis(1).outputs, axis(2).outputs}; }
@@ -95,9 +98,15 @@ struct WindowGeometry {
     const Spatial out = out_extent();
     return static_cast<long>(batch) * out[0] * out[1] * out[2];
   }
+  [[nodiscard]] bool padded() const {
+    for (int i = 0; i < 3; ++i) {
+      if (padding[i] > 0 || padding[i] + more_behind[i] > 0) return true;
+    }
+    return false;
+  }
   [[nodiscard]] int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  /// The least extent that gives this number of outputs along an axis; not positive where all of them would lie in the
-  /// padding.
+  /// The least extent that gives this number of outputs along an axis without more padding behind than before; not
+  /// positive where all of them would lie in the padding.
   [[nodiscard]] long extent_for(int index, long outputs) const {
     return (outputs - 1) * stride[index] - 2L * padding[index] +
            static_cast<long>(dilation[index]) * (kernel[index] - 1) + 1;

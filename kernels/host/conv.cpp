@@ -9,7 +9,12 @@ namespace halograd::host {
 namespace {
 
 ConvShape with_padded_images(ConvShape shape) {
-  for (int axis = 0; axis < 3; ++axis) shape.extent[axis] += 2 * shape.padding[axis];
+  for (int axis = 0; axis < 3; ++axis) {
+    // windows that end before the image does still do
+    const int behind = std::max(0, shape.padding[axis] + shape.more_behind[axis]);
+    shape.more_behind[axis] += shape.padding[axis] - behind;
+    shape.extent[axis] += shape.padding[axis] + behind;
+  }
   shape.padding = {0, 0, 0};
   return shape;
 }
@@ -19,8 +24,7 @@ ConvShape with_padded_images(ConvShape shape) {
 template <class T>
 bool copies_images(const ConvShape& shape) {
   if (shape.channels > 4 || shape.groups != 1) return false;
-  return std::is_same_v<T, Bfloat16> ? is_narrow(with_padded_images(shape))
-                                     : shape.padding != ConvShape::Spatial{0, 0, 0};
+  return std::is_same_v<T, Bfloat16> ? is_narrow(with_padded_images(shape)) : shape.padded();
 }
 
 template <class T>
@@ -35,6 +39,7 @@ const Wide<T>* padded_images(const Exec& exec, const ConvShape& shape, const T* 
   const long rows = static_cast<long>(shape.batch) * to.extent[0] * to.extent[1];
   const long row = static_cast<long>(shape.extent[2]) * shape.channels;
   const long edge = static_cast<long>(shape.padding[2]) * shape.channels;
+  const long padded_row = static_cast<long>(to.extent[2]) * shape.channels;
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_pad_images", tasks, [&](int task) {
     const Share share(rows, task, tasks);
@@ -42,15 +47,15 @@ const Wide<T>* padded_images(const Exec& exec, const ConvShape& shape, const T* 
       const long h = r % to.extent[1] - shape.padding[1];
       const long d = r / to.extent[1] % to.extent[0] - shape.padding[0];
       const long n = r / to.extent[1] / to.extent[0];
-      Wide<T>* at = padded + r * (row + 2 * edge);
+      Wide<T>* const at = padded + r * padded_row;
       if (h < 0 || h >= shape.extent[1] || d < 0 || d >= shape.extent[0]) {
-        std::fill(at, at + row + 2 * edge, Wide<T>(0));
+        std::fill_n(at, padded_row, Wide<T>(0));
         continue;
       }
       const T* const from = x + ((n * shape.extent[0] + d) * shape.extent[1] + h) * row;
       std::fill_n(at, edge, Wide<T>(0));
       copy_values(from, row, at + edge);
-      std::fill_n(at + edge + row, edge, Wide<T>(0));
+      std::fill(at + edge + row, at + padded_row, Wide<T>(0));
     }
   });
   return padded;
@@ -59,7 +64,7 @@ const Wide<T>* padded_images(const Exec& exec, const ConvShape& shape, const T* 
 /// A dense layer: one product of matrices, dx (N, C) = dy (N, K) weights^T.
 bool is_dense(const ConvShape& shape) {
   const ConvShape::Spatial one{1, 1, 1};
-  return shape.groups == 1 && shape.extent == one && shape.kernel == one && shape.padding == ConvShape::Spatial{};
+  return shape.groups == 1 && shape.extent == one && shape.kernel == one && !shape.padded();
 }
 /// The largest batch for which dx^T = weights dy^T is faster: dy and dx are then smaller than the weights that the
 /// other form would have to transpose.

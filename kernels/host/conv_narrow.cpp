@@ -105,7 +105,7 @@ void pad_columns(const T* from, long rows, int columns, int padded, T* to) {
 bool is_narrow(const ConvShape& shape) {
   constexpr int least_row = 2 * lanes<float>;  // of y: the weight gradient reads so far beyond all rows but the last
   if (shape.out_extent()[2] * shape.filters < least_row) return false;
-  return shape.channels <= most_channels && shape.groups == 1 && shape.padding == ConvShape::Spatial{} &&
+  return shape.channels <= most_channels && shape.groups == 1 && !shape.padded() &&
          (shape.dilation[2] == 1 || shape.kernel[2] == 1) && shape.out_extent()[2] >= narrow_tile;
 }
 

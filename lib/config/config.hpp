@@ -5,6 +5,7 @@
 #include "config/comm_config.hpp"
 #include "config/data_config.hpp"
 #include "config/network_config.hpp"
+#include "config/parallel_config.hpp"
 #include "config/training_config.hpp"
 
 /// The run file as plain structs, a header for each part of the program. Each field's default stands there and nowhere
@@ -35,6 +36,7 @@ struct RunConfig {
   ScheduleConfig schedule;
   AveragerConfig averager;
   TopologyConfig topology;
+  ParallelConfig parallel;
   CommConfig comm;
   OutputConfig output;
   bool operator==(const RunConfig&) const = default;

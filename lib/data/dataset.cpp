@@ -1,5 +1,6 @@
 #include "data/dataset.hpp"
 
+#include "data/cut_dataset.hpp"
 #include "data/readers.hpp"
 #include "kernels/error.hpp"
 
@@ -10,30 +11,32 @@ const std::vector<DatasetFormat>& dataset_formats() {
       {"idx", "files of MNIST, Fashion-MNIST or EMNIST, plain or gzipped",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) { return open_idx(config.path, split); },
        DataPath::folder, is_idx,
-       [](const DataConfig& config, Split split, const Warn&) { return open_idx_images(config.path, split); }},
+       [](const DataConfig& config, Split split, const Warn&) { return open_idx_images(config.path, split); }, nullptr},
       {"cifar10", "CIFAR-10's binary version",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 10);
        },
-       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 10); }, nullptr},
+       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 10); }, nullptr, nullptr},
       {"cifar100", "CIFAR-100's binary version, fine labels",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 100);
        },
-       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 100); }, nullptr},
+       DataPath::folder, [](const std::filesystem::path& path) { return is_cifar_folder(path, 100); }, nullptr,
+       nullptr},
       {"hdf5", "a file of any size, read as it is needed",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn& warn) {
-         return open_hdf5_images(config, split, warn);
+         return open_hdf5_images(config, split, warn, {});
        },
        DataPath::file, [](const std::filesystem::path& path) { return std::filesystem::is_regular_file(path); },
        [](const DataConfig& config, Split split, const Warn& warn) {
          return open_hdf5_unlabelled(config, split, warn);
-       }},
+       },
+       open_hdf5_images},
       {"synthetic", "patterns made as they are read",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);
        },
-       DataPath::none, nullptr, nullptr}};
+       DataPath::none, nullptr, nullptr, nullptr}};
   return formats;
 }
 
@@ -60,11 +63,26 @@ std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, cons
   return open_dataset(config, split, any_seed, warn);
 }
 
-std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn) {
+namespace {
+
+const DatasetFormat& checked_format(const DataConfig& config) {
   const DatasetFormat& format = row_of(dataset_formats(), config.format, "data.format");
   HALOGRAD_REQUIRE(format.path == DataPath::none || !config.path.empty(), "data.path is empty: format \"",
                    config.format, "\" needs a ", format.path == DataPath::file ? "file" : "folder");
-  return format.open(config, split, seed, warn);
+  return format;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn) {
+  return checked_format(config).open(config, split, seed, warn);
+}
+
+std::unique_ptr<Dataset> open_parts(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn,
+                                    const PartOf& part) {
+  const DatasetFormat& format = checked_format(config);
+  if (*format.open_parts != nullptr) return format.open_parts(config, split, warn, part);
+  return cut_dataset(format.open(config, split, seed, warn), part);
 }
 
 }  // namespace halograd

@@ -24,9 +24,13 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual long size() const = 0;
   [[nodiscard]] virtual ImageShape shape() const = 0;
+  /// Of the images that these are parts of; else the same.
+  [[nodiscard]] virtual ImageShape whole_shape() const { return shape(); }
   [[nodiscard]] virtual int classes() const = 0;
   /// 1, or as many as an image has pixels, in their order; 0: the set has no labels, and no classes.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
+  /// Of the images that these are parts of; else the same.
+  [[nodiscard]] virtual long whole_labels_per_image() const { return labels_per_image(); }
   /// 0: a label is a class; else the number of real numbers, which read_targets gives.
   [[nodiscard]] virtual int target_values() const { return 0; }
   /// Reads the images at `indices`, in that order: images (indices.size(), [D, [H,]] W, C) in 0..1 (8-bit values over
@@ -48,6 +52,9 @@ class Dataset {
 
 enum class Split { train, test };
 
+/// Which part of images of this shape is wanted; empty: all of it.
+using PartOf = std::function<Box(const ImageShape& whole)>;
+
 /// Receives a sentence about a problem that does not end the run.
 using Warn = std::function<void(const std::string&)>;
 
@@ -64,6 +71,9 @@ struct DatasetFormat {
   Fact<bool (*)(const std::filesystem::path& path)> found_at;
   /// Opens images that may have no labels; nullptr if files of this format always have them.
   Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn)> open_images;
+  /// Opens parts of the images, of which alone it reads; nullptr if files of this format are read image by image.
+  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn, const PartOf& part)>
+      open_parts;
 };
 
 /// idx        a folder of MNIST, Fashion-MNIST or EMNIST, files plain or gzipped, kept in memory as 8-bit values.
@@ -99,5 +109,9 @@ std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, cons
 /// Opens the set that `config` describes. Throws Error naming the file, offset or index, what was found and what was
 /// expected.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn = {});
+
+/// The same part of all images, and of their labels where these are one per pixel.
+std::unique_ptr<Dataset> open_parts(const DataConfig& config, Split split, std::uint64_t seed, const Warn& warn,
+                                    const PartOf& part);
 
 }  // namespace halograd

@@ -36,7 +36,7 @@ long first_not_finite(const float* values, long count) {
 class Hdf5FileDataset final : public Dataset {
  public:
   Hdf5FileDataset(const DataConfig& config, const std::string& group, const Hdf5File& file, Hdf5Labels labels,
-                  bool finite, Warn warn)
+                  bool finite, Warn warn, const PartOf& part = {})
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
     Hdf5Dataset images = open_images(file, group + "/images", where_);
     const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
@@ -50,19 +50,22 @@ class Hdf5FileDataset final : public Dataset {
     const hsize_t values = std::accumulate(extents.begin() + 1, extents.end(), hsize_t{1}, std::multiplies<>());
     constexpr auto most = static_cast<hsize_t>(std::numeric_limits<std::int32_t>::max());
     HALOGRAD_REQUIRE(values <= most, where_, ": an image has more than ", most, " values");
-    shape_ = {spatial, static_cast<int>(extents.back()), axes};
+    whole_ = {spatial, static_cast<int>(extents.back()), axes};
+    box_ = part ? part(whole_) : Box::whole(whole_);
+    shape_ = part_of(whole_, box_);
     bytes_ = is_byte(images, where_);
     const Hdf5Type type = dataset_type(images, "images", where_);
     HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 4), where_,
                      ": the values are neither uint8 nor float32");
     maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
     auto rows = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
-                                           bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second);
+                                           bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second,
+                                           0, rows_part(extents.back()));
     layout_ = rows->layout();
     std::unique_ptr<Hdf5Rows> label_rows;
     if (labels_.a_pixel) label_rows = open_labels(config, file, group, extents);
-    const std::size_t label_bytes = label_rows ? label_rows->layout().bytes() : 0;
-    in_memory_ = label_bytes <= config.cache_memory && layout_.bytes() <= config.cache_memory - label_bytes;
+    const std::size_t label_bytes = label_rows ? label_rows->whole_bytes() : 0, image_bytes = rows->whole_bytes();
+    in_memory_ = label_bytes <= config.cache_memory && image_bytes <= config.cache_memory - label_bytes;
     // the caches share what there is as their rows are long
     const std::size_t row_bytes = layout_.row_bytes + (label_rows ? label_rows->layout().row_bytes : 0);
     const auto of_images =
@@ -78,11 +81,10 @@ class Hdf5FileDataset final : public Dataset {
 
   [[nodiscard]] long size() const override { return size_; }
   [[nodiscard]] ImageShape shape() const override { return shape_; }
+  [[nodiscard]] ImageShape whole_shape() const override { return whole_; }
   [[nodiscard]] int classes() const override { return labels_.classes; }
-  [[nodiscard]] long labels_per_image() const override {
-    if (!labels_.present) return 0;
-    return labels_.a_pixel ? shape_.pixels() : 1;
-  }
+  [[nodiscard]] long labels_per_image() const override { return labels_of(shape_); }
+  [[nodiscard]] long whole_labels_per_image() const override { return labels_of(whole_); }
   [[nodiscard]] int target_values() const override { return labels_.target_values; }
   [[nodiscard]] long block_images() const override { return layout_.block_rows; }
   [[nodiscard]] bool in_memory() const override { return in_memory_; }
@@ -129,6 +131,24 @@ class Hdf5FileDataset final : public Dataset {
   }
 
  private:
+  [[nodiscard]] long labels_of(const ImageShape& shape) const {
+    if (!labels_.present) return 0;
+    return labels_.a_pixel ? shape.pixels() : 1;
+  }
+
+  /// The box of a row, with all of what each pixel has; 0: a single value, without an axis of its own.
+  [[nodiscard]] Hdf5Box rows_part(hsize_t values) const {
+    Hdf5Box part;
+    for (int axis = 3 - whole_.dimensions; axis < 3; ++axis) {
+      part.start.push_back(static_cast<hsize_t>(box_.begin[axis]));
+      part.count.push_back(static_cast<hsize_t>(box_.extents()[axis]));
+    }
+    if (values == 0) return part;
+    part.start.push_back(0);
+    part.count.push_back(values);
+    return part;
+  }
+
   /// Ascending, so that images of a block, or of neighbouring places in the file, are read one after the other.
   [[nodiscard]] std::vector<std::size_t> sorted_places(std::span<const long> indices) const {
     for (const long index : indices) require_index(index, size());
@@ -154,7 +174,8 @@ class Hdf5FileDataset final : public Dataset {
     const hid_t integer = label_bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_INT32;
     return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),
                                       values > 0 ? H5T_NATIVE_FLOAT : integer, config.throttle_mb_per_second,
-                                      layout_.block_rows);
+                                      layout_.block_rows,
+                                      rows_part(expected.size() == image_extents.size() ? values : 0));
   }
 
   void take_labels(const std::uint8_t* staged, long index, std::int32_t* labels) const {
@@ -192,8 +213,9 @@ class Hdf5FileDataset final : public Dataset {
 
   std::string where_;
   Hdf5Labels labels_;
-  ImageShape shape_;
-  bool finite_;  // refuse values that are not
+  ImageShape whole_, shape_;  // of images, and of their parts
+  Box box_;                   // which these are
+  bool finite_;               // refuse values that are not
   bool bytes_ = true;
   int maximum_ = 255;
   long size_ = 0;
@@ -218,12 +240,12 @@ std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split sp
   return std::make_unique<Hdf5FileDataset>(config, alone ? "" : group, file, std::move(none), true, std::move(warn));
 }
 
-std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn) {
+std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5_file(config.path);
   Hdf5Labels labels = read_labels(file, split, config.path);
   return std::make_unique<Hdf5FileDataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
-                                           split == Split::test, std::move(warn));
+                                           split == Split::test, warn, part);
 }
 
 }  // namespace halograd

@@ -11,6 +11,7 @@
 #include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -22,7 +23,7 @@ constexpr std::size_t block_bytes = std::size_t{1} << 20U;
 }  // namespace
 
 Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type, double megabytes_per_second,
-                   long block_rows)
+                   long block_rows, const Hdf5Box& part)
     : path_(std::move(path)),
       name_(std::move(name)),
       where_(path_.string() + ":" + name_),
@@ -31,15 +32,21 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t m
       throttle_(megabytes_per_second) {
   const Hdf5Session session;
   extents_ = dataset_extents(dataset_, "extents", where_);
+  part_ = part;
+  if (part_.count.empty()) {
+    part_.start.assign(extents_.size() - 1, 0);
+    part_.count.assign(extents_.begin() + 1, extents_.end());
+  }
   layout_.rows = static_cast<long>(extents_[0]);
-  layout_.row_bytes = H5Tget_size(memory_type);
+  whole_row_bytes_ = layout_.row_bytes = H5Tget_size(memory_type);
   // What can be addressed, and what a network's shapes can say, end long before a product of extents does.
   constexpr std::size_t most_row = std::size_t{1} << 33U, most = std::size_t{1} << 62U;
   for (std::size_t i = 1; i < extents_.size(); ++i) {
-    HALOGRAD_REQUIRE(extents_[i] <= most_row / layout_.row_bytes, where_, ": one of its rows has more than 2^33 bytes");
-    layout_.row_bytes *= static_cast<std::size_t>(extents_[i]);
+    HALOGRAD_REQUIRE(extents_[i] <= most_row / whole_row_bytes_, where_, ": one of its rows has more than 2^33 bytes");
+    whole_row_bytes_ *= static_cast<std::size_t>(extents_[i]);
+    layout_.row_bytes *= static_cast<std::size_t>(part_.count[i - 1]);
   }
-  HALOGRAD_REQUIRE(extents_[0] <= most / layout_.row_bytes, where_, ": has more than 2^62 bytes");
+  HALOGRAD_REQUIRE(extents_[0] <= most / whole_row_bytes_, where_, ": has more than 2^62 bytes");
   require_held(dataset_, H5Tget_size(memory_type), "values", where_);
 
   const Hdf5PropertyList properties(HALOGRAD_HDF5(H5Dget_create_plist(dataset_), where_, "layout"));
@@ -49,7 +56,7 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t m
     chunk_rows_ = static_cast<long>(chunk[0]);
   }
   const long step = std::max(1L, chunk_rows_);  // whole chunks, so that none is read or decompressed twice
-  const auto wanted = static_cast<long>(std::max<std::size_t>(1, block_bytes / layout_.row_bytes));
+  const auto wanted = static_cast<long>(std::max<std::size_t>(1, block_bytes / whole_row_bytes_));
   layout_.block_rows = std::min(layout_.rows, block_rows > 0 ? block_rows : (wanted + step - 1) / step * step);
 
   storage_ = find_storage(memory_type);
@@ -64,6 +71,8 @@ Hdf5Rows::~Hdf5Rows() {
 Hdf5Rows::Storage Hdf5Rows::find_storage(hid_t memory_type) {
   const Hdf5Type type = dataset_type(dataset_, "type", where_);
   if (H5Tequal(type, memory_type) <= 0) return Storage::through_hdf5;
+  const bool whole = std::equal(part_.count.begin(), part_.count.end(), extents_.begin() + 1);
+  if (!whole) return Storage::through_hdf5;
   const Hdf5File file(HALOGRAD_HDF5(H5Iget_file_id(dataset_), where_, "file"));
   const Hdf5PropertyList file_creation(HALOGRAD_HDF5(H5Fget_create_plist(file), where_, "file"));
   hsize_t user_block = 0;
@@ -151,9 +160,9 @@ void Hdf5Rows::read_through_hdf5(long first, long count, std::uint8_t* out) cons
 
 void Hdf5Rows::read_piece(long first, long count, std::uint8_t* out) const {
   const Hdf5Session session;
-  Hdf5Box box{std::vector<hsize_t>(extents_.size(), 0), extents_};
-  box.start[0] = static_cast<hsize_t>(first);
-  box.count[0] = static_cast<hsize_t>(count);
+  Hdf5Box box = part_;
+  box.start.insert(box.start.begin(), static_cast<hsize_t>(first));
+  box.count.insert(box.count.begin(), static_cast<hsize_t>(count));
   read_box(dataset_, memory_type_, box, out,
            "cannot read images " + std::to_string(first) + " to " + std::to_string(first + count - 1), where_);
 }
@@ -169,7 +178,8 @@ std::string Hdf5Rows::identity() const {
   return name() + "\n" + std::to_string(status.st_size) + " bytes, changed at " +
          std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + ", inode " +
          std::to_string(status.st_ino) + "\n" + std::to_string(layout_.rows) + " rows of " +
-         std::to_string(layout_.row_bytes) + " bytes in blocks of " + std::to_string(layout_.block_rows) + "\n";
+         std::to_string(layout_.row_bytes) + " bytes from " + listed(part_.start) + " on in blocks of " +
+         std::to_string(layout_.block_rows) + "\n";
 }
 
 }  // namespace halograd

@@ -7,6 +7,7 @@
 #include "data/blocks.hpp"
 #include "data/throttle.hpp"
 #include "hdf5/handles.hpp"
+#include "hdf5/objects.hpp"
 
 namespace halograd {
 
@@ -18,12 +19,16 @@ namespace halograd {
 class Hdf5Rows final : public BlockSource {
  public:
   /// `dataset` (rows, ...) is read as `memory_type`. `megabytes_per_second`: see Throttle. `block_rows`: of another
-  /// dataset that is read beside this one; 0: as is best for this one.
+  /// dataset that is read beside this one; 0: as is best for this one. `part`: of each row, along its axes; without
+  /// any, rows are whole.
   Hdf5Rows(std::filesystem::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type,
-           double megabytes_per_second, long block_rows = 0);
+           double megabytes_per_second, long block_rows = 0, const Hdf5Box& part = {});
   ~Hdf5Rows() override;
 
+  /// Its blocks are those of whole rows, so that all parts of a row lie in blocks of the same number.
   [[nodiscard]] BlockLayout layout() const override { return layout_; }
+  /// Bytes of all rows, whole.
+  [[nodiscard]] std::size_t whole_bytes() const { return whole_row_bytes_ * static_cast<std::size_t>(layout_.rows); }
   void read(long first, long count, std::uint8_t* out) const override;
   [[nodiscard]] std::string identity() const override;
   [[nodiscard]] std::string name() const override;
@@ -43,7 +48,9 @@ class Hdf5Rows final : public BlockSource {
   Hdf5Dataset dataset_;
   hid_t memory_type_;
   std::vector<hsize_t> extents_;
+  Hdf5Box part_;  ///< of a row
   BlockLayout layout_;
+  std::size_t whole_row_bytes_ = 0;
   long chunk_rows_ = 0;  // 0: not chunked
   Storage storage_ = Storage::through_hdf5;
   long address_ = -1;  // of contiguous values

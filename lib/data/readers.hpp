@@ -25,8 +25,9 @@ bool is_idx(const std::filesystem::path& path);
 std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& folder, Split split, int classes);
 bool is_cifar_folder(const std::filesystem::path& folder, int classes);
 
-/// A file with /train and /test groups at config.path; opened read-only by this process alone (no MPI-IO).
-std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, Warn warn);
+/// A file with /train and /test groups at config.path; opened read-only by this process alone (no MPI-IO). With
+/// `part`, nothing else is read of each image and of labels per pixel.
+std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part);
 
 /// /images of a file or else the images of that split, whatever else there is.
 std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn);

@@ -7,6 +7,7 @@
 
 #include "config/network_config.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/rank_sums.hpp"
 #include "kernels/shape.hpp"
 #include "kernels/types.hpp"
 #include "nn/layer_types.hpp"
@@ -53,6 +54,7 @@ struct LayerNeeds {
   bool random = false;              ///< depends on LayerCall::random_key
   std::size_t saved_bytes = 0;      ///< kept from forward to backward
   std::size_t workspace_bytes = 0;  ///< scratch within one call
+  std::size_t summed = 0;           ///< numbers that LayerPart::add is given at once
 };
 
 /// A layer's buffers for one call. `batch` images are valid in each. Values are bytes here: a layer asks for them by
@@ -95,6 +97,13 @@ struct LayerCall {
   }
 };
 
+/// What a rank of a group computes of a layer (nn/space.hpp).
+struct LayerPart {
+  Box output;
+  std::vector<Box> inputs;  ///< what Layer::reads says
+  AddOverRanks add;         ///< sums over the ranks of the group
+};
+
 /// One node of a network. Made by make_layer, which is told the shapes of its inputs.
 class Layer {
  public:
@@ -106,6 +115,12 @@ class Layer {
   [[nodiscard]] virtual double forward_flops() const { return 0; }  ///< an image
   virtual void forward(const ExecutionSpace& exec, const LayerCall& call) = 0;
   virtual void backward(const ExecutionSpace& exec, const LayerCall& call) = 0;
+
+  /// The pixels of an input that those of a box of the output are computed from.
+  [[nodiscard]] virtual Box reads(std::size_t /*input*/, const Box& output) const { return output; }
+  /// The layer for a part of its output, and no more of its inputs than that needs. Asked only where the output can be
+  /// divided: it has more than one pixel.
+  [[nodiscard]] virtual std::unique_ptr<Layer> part(const LayerPart& part) const = 0;
 };
 
 /// A layer by its passes for values of any type: Derived has forward_as<T>(exec, call) and backward_as<T>(exec, call).

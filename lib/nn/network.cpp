@@ -1,8 +1,11 @@
 #include "nn/network.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "kernels/elementwise.hpp"
 #include "kernels/error.hpp"
@@ -10,6 +13,7 @@
 #include "kernels/random.hpp"
 #include "kernels/region.hpp"
 #include "nn/initialise.hpp"
+#include "nn/layer_inputs.hpp"
 #include "nn/plan.hpp"
 #include "nn/precisions.hpp"
 #include "nn/reference_networks.hpp"
@@ -33,48 +37,142 @@ Precision possible(Precision precision) {
 }  // namespace
 
 Network::Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch,
-                 Precision precision, bool fused)
+                 Precision precision, bool fused, std::unique_ptr<Space> space)
     : config_(expand_network(config, outputs_of(target))),
+      space_(std::move(space)),
       target_(target),
       largest_batch_(largest_batch),
       input_shape_(input),
+      image_box_(Box::whole(input)),
+      labels_here_(target.labels_per_image),
       precision_(possible(precision)),
       type_(stores_bf16(precision_) ? ValueType::bf16 : ValueType::float32),
-      value_size_(with_value_type(type_, [](auto value) { return sizeof(value); })),
-      batches_(input, target, largest_batch) {
-  build_nodes(fused);
-  const Node& last = nodes_.back();
-  require_outputs(config.name, last.config.output, last.shape, input, target);
-  place_buffers();
+      value_size_(with_value_type(type_, [](auto value) { return sizeof(value); })) {
+  const auto build = [&] {
+    build_nodes(fused);
+    Target here = target;
+    here.labels_per_image = labels_here_;
+    batches_.emplace(this->input(), here, largest_batch);
+    place_buffers();
+  };
+  if (!space_) {
+    build();
+    return;
+  }
+  space_->together(build);
+  for (const Node& node : nodes_) space_->expect_sum(node.needs.summed);
+  space_->expect_sum(LossMemory::count);
+  space_->open();
 }
 
 // Build nodes, then find places in memory -----------------------------------------------------------------------------
 
+/// What one of the values that make_nodes() numbers has become: its number here, and how a group has it.
+struct Network::Made {
+  int value = 0;
+  Shape shape;  ///< of the whole
+  Division division;
+};
+
+/// A value that holds what the ranks of a group need of another.
+struct Network::Halo {
+  int of;
+  std::vector<Box> needs;
+  int value;
+};
+
 void Network::build_nodes(bool fused) {
-  std::vector<Shape> shapes{input_shape_};
-  for (const NodeConfig& node_config : make_nodes(config_.layers, fused)) {
-    const LayerConfig& layer_config = node_config.layer;
-    Node& node = nodes_.emplace_back();
-    node.config = node_config;
-    std::vector<Shape> input_shapes;
-    for (const int value : node_config.inputs) input_shapes.push_back(shapes[value]);
-    node.layer = make_layer(layer_config, input_shapes, node_config.epilogue);
-    node.shape = node.layer->output_shape();
-    node.needs = node.layer->needs(largest_batch_, type_);
-    node.first_parameter = static_cast<int>(parameters_.size());
-    node.first_statistic = static_cast<int>(statistics_.size());
-    const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<NamedTensor>& tensors,
-                            std::vector<TensorSpec>& kept, std::size_t& count) {
-      for (const TensorSpec& spec : specs) {
-        tensors.push_back({layer_config.name, spec.name, spec.extents, count});
-        kept.push_back(spec);
-        count += tensors.back().size();
-      }
-    };
-    append(node.layer->parameters(), parameters_, parameter_specs_, parameter_count_);
-    append(node.layer->statistics(), statistics_, statistic_specs_, statistic_count_);
-    shapes.push_back(node.shape);
+  std::vector<Made> made{{0, input_shape_, {}}};
+  std::vector<Halo> halos;
+  if (space_) {
+    made[0].division = space_->evenly(input_shape_);
+    image_box_ = space_->box_of(made[0].division, input_shape_, space_->rank());
   }
+  for (NodeConfig config : make_nodes(config_.layers, fused)) {
+    std::vector<Shape> shapes;
+    for (const int value : config.inputs) shapes.push_back(made[value].shape);
+    std::unique_ptr<Layer> layer = make_layer(config.layer, shapes, config.epilogue);
+    Made output{0, layer->output_shape(), {}};
+    if (space_) {
+      layer = divide(std::move(layer), config, made, output, halos);
+    }
+    add_node(config, std::move(layer));
+    output.value = static_cast<int>(nodes_.size());
+    made.push_back(output);
+  }
+  const Made& last = made.back();
+  require_outputs(config_.name, nodes_.back().config.output, last.shape, input_shape_, target_);
+  if (!space_ || target_.labels_per_image == 1) return;
+  // Labels are given by pixel as images are: outputs that are divided in another way follow them.
+  HaloBoxes boxes{last.division.divided(), {}, {}};
+  for (int rank = 0; rank < space_->ranks(); ++rank) {
+    boxes.own.push_back(space_->box_of(last.division, last.shape, rank));
+    boxes.needs.push_back(space_->box_of(made[0].division, input_shape_, rank));
+  }
+  if (boxes.own != boxes.needs) halo_of(last, boxes, halos);
+  outputs_divided_ = made[0].division.divided();
+  labels_here_ = image_box_.pixels();
+}
+
+void Network::add_node(const NodeConfig& config, std::unique_ptr<Layer> layer, bool wants_gradient) {
+  Node& node = nodes_.emplace_back();
+  node.config = config;
+  node.wants_gradient = wants_gradient;
+  node.layer = std::move(layer);
+  node.shape = node.layer->output_shape();
+  node.needs = node.layer->needs(largest_batch_, type_);
+  node.first_parameter = static_cast<int>(parameters_.size());
+  node.first_statistic = static_cast<int>(statistics_.size());
+  const auto append = [&](const std::vector<TensorSpec>& specs, std::vector<NamedTensor>& tensors,
+                          std::vector<TensorSpec>& kept, std::size_t& count) {
+    for (const TensorSpec& spec : specs) {
+      tensors.push_back({config.layer.name, spec.name, spec.extents, count});
+      kept.push_back(spec);
+      count += tensors.back().size();
+    }
+  };
+  append(node.layer->parameters(), parameters_, parameter_specs_, parameter_count_);
+  append(node.layer->statistics(), statistics_, statistic_specs_, statistic_count_);
+}
+
+/// A layer's part for this rank of the group. Its inputs become the numbers of values here, of halos where its part
+/// reads others than this rank's own pixels; `output` learns how it is divided.
+std::unique_ptr<Layer> Network::divide(std::unique_ptr<Layer> layer, NodeConfig& config, const std::vector<Made>& made,
+                                       Made& output, std::vector<Halo>& halos) {
+  const auto divided = std::find_if(config.inputs.begin(), config.inputs.end(),
+                                    [&](int value) { return made[value].division.divided(); });
+  const Made& leading = made[divided == config.inputs.end() ? config.inputs[0] : *divided];
+  output.division = space_->following(leading.division, leading.shape, output.shape);
+  LayerPart part{space_->box_of(output.division, output.shape, space_->rank()),
+                 {},
+                 [this](const auto& exec, auto sums) { space_->add(exec, sums); }};
+  for (std::size_t i = 0; i < config.inputs.size(); ++i) {
+    const Made& input = made[config.inputs[i]];
+    HaloBoxes boxes{input.division.divided(), {}, {}};
+    for (int rank = 0; rank < space_->ranks(); ++rank) {
+      boxes.own.push_back(space_->box_of(input.division, input.shape, rank));
+      boxes.needs.push_back(output.division.divided()
+                                ? layer->reads(i, space_->box_of(output.division, output.shape, rank))
+                                : Box::whole(input.shape));
+    }
+    config.inputs[i] = boxes.own == boxes.needs ? input.value : halo_of(input, boxes, halos);
+    part.inputs.push_back(boxes.needs[space_->rank()]);
+  }
+  return output.division.divided() ? layer->part(part) : std::move(layer);
+}
+
+int Network::halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo>& halos) {
+  for (const Halo& halo : halos) {
+    if (halo.of == value.value && halo.needs == boxes.needs) return halo.value;
+  }
+  NodeConfig config;
+  config.layer.name = "halo of " + (value.value == 0 ? images_input : nodes_[value.value - 1].config.output);
+  config.output = config.layer.name;
+  config.types = "halo";
+  config.inputs = {value.value};
+  add_node(config, make_halo_layer(*space_, value.shape, boxes, largest_batch_, type_), wants_gradient(value.value));
+  halos.push_back({value.value, boxes.needs, static_cast<int>(nodes_.size())});
+  return halos.back().value;
 }
 
 // Node i of n runs forward at time i and backward at time 2 n - i; a buffer lives from its first writer to its last
@@ -130,7 +228,7 @@ void Network::place_masks(const Consumers& consumers) {
 
 /// How many values `batch` images have.
 std::size_t Network::value_count(int index, int batch) const {
-  const Shape& shape = index == 0 ? input_shape_ : nodes_[index - 1].shape;
+  const Shape shape = index == 0 ? input() : nodes_[index - 1].shape;
   return static_cast<std::size_t>(shape.values() * batch);
 }
 
@@ -158,7 +256,7 @@ Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) co
 /// From the first node that writes to it, going backwards, to its producer.
 Lifetime Network::life_of_gradient(int value, const std::vector<int>& consumers) const {
   const int count = static_cast<int>(nodes_.size()), producer = value - 1;
-  return {value == 0 ? 0 : value_bytes(value), value == count ? count : 2 * count - consumers.back(),
+  return {wants_gradient(value) ? value_bytes(value) : 0, value == count ? count : 2 * count - consumers.back(),
           2 * count - producer};
 }
 
@@ -174,7 +272,8 @@ void Network::share_places(int value, const Consumers& consumers, Lives& lives) 
   if (consumers[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) {
     lives.place[value] = lives.place[from];
   }
-  if (consumers[from].back() == value - 1) lives.place[values + value] = lives.place[values + from];
+  if (consumers[from].back() == value - 1 && wants_gradient(from))
+    lives.place[values + value] = lives.place[values + from];
 }
 
 void Network::place_buffers() {
@@ -241,7 +340,7 @@ Vector<std::byte> Network::value(int index, int batch) const {
 }
 
 Vector<std::byte> Network::gradient(int index, int batch) const {
-  if (index == 0) return {};
+  if (!wants_gradient(index)) return {};
   return slice(arena_, gradient_offset_[index], value_count(index, batch) * value_size_);
 }
 
@@ -249,7 +348,7 @@ Vector<std::byte> Network::gradient(int index, int batch) const {
 
 void Network::replay_steps(bool on) {
   const bool random = std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.needs.random; });
-  replays_steps_ = on && !runs_on_host && !random && steps_.refusal().empty();
+  replays_steps_ = on && !runs_on_host && !random && !space_ && steps_.refusal().empty();
 }
 
 Replica Network::make_replica(std::uint64_t seed) const {
@@ -274,7 +373,7 @@ Replica Network::make_replica(std::uint64_t seed) const {
 
 void Network::load(const ExecutionSpace& exec, const HostBatch& batch) {
   const Region region("load");
-  batch_ = batches_.load(exec, batch);
+  batch_ = batches_->load(exec, batch);
   if (type_ == ValueType::bf16) {
     convert_values<float, Bfloat16>(exec, batch_.images, values_of<Bfloat16>(value(0, batch.size)));
   }
@@ -314,6 +413,7 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
   const Region whole("backward");
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     Node& node = nodes_[i];
+    if (!node.wants_gradient) continue;
     LayerCall& call = node.call;
     call.output_gradient = gradient(static_cast<int>(i) + 1, batch);
     for (std::size_t j = 0; j < node.config.inputs.size(); ++j) {
@@ -353,12 +453,13 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
   const Vector<std::byte> stored_gradient = gradient(static_cast<int>(nodes_.size()), batch);
   const Vector<float> floats = outputs(exec, batch);
   const Vector<float> gradients = type_ == ValueType::bf16 ? floats : values_of<float>(stored_gradient);
-  const long rows = batch * target_.labels_per_image;
+  const long rows = batch * labels_here_, all_rows = batch * target_.labels_per_image;
+  const int sharers = space_ && !outputs_divided_ ? space_->ranks() : 1;  // that compute the same loss
   const LossBatch<float> outputs{.rows = rows,
                                  .width = nodes_.back().shape.channels,
                                  .outputs = floats,
                                  .labels = batch_.labels,
-                                 .scale = 1.0 / static_cast<double>(rows),
+                                 .scale = 1.0 / static_cast<double>(all_rows * sharers),
                                  .gradient = with_gradient ? gradients : Vector<float>()};
   loss_named(target_.loss.name)
       .launch({exec, outputs, target_.target_values > 0, batch_.targets, target_.loss.label_smoothing, loss_});
@@ -373,7 +474,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   const auto launch = [&](const ExecutionSpace& on) {
     forward(on, replica, batch.size, true, random_key);
     loss(on, batch.size, true);
-    backward(on, replica, batch.size, ready);
+    backward(on, replica, batch.size, space_ ? GradientReady() : ready);
   };
   if (replays_steps_ && !ready) {
     steps_.run(exec,
@@ -383,8 +484,22 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
   } else {
     launch(exec);
   }
-  batches_.prefetch(next);
-  return read_loss(exec, target_, loss_);
+  if (space_) {
+    space_->add(exec, Vector<float>(replica.gradients));
+    if (ready) ready(0);
+  }
+  batches_->prefetch(next);
+  return read_sums(exec);
+}
+
+/// Those of the group, where its ranks have parts of the outputs.
+LossSum Network::read_sums(const ExecutionSpace& exec) const {
+  LossSum sum = read_loss(exec, target_, loss_);
+  if (!outputs_divided_) return sum;
+  std::array<double, LossMemory::count> numbers{sum.loss, static_cast<double>(sum.correct),
+                                                static_cast<double>(sum.overlap), static_cast<double>(sum.either)};
+  space_->add(std::span<double>(numbers));
+  return {numbers[0], std::lround(numbers[1]), std::lround(numbers[2]), std::lround(numbers[3])};
 }
 
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
@@ -392,16 +507,16 @@ LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, co
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
   loss(exec, batch.size, false);
-  batches_.prefetch(next);
+  batches_->prefetch(next);
   if (!predictions.empty()) read_predictions(exec, batch.size, predictions);
-  return read_loss(exec, target_, loss_);
+  return read_sums(exec);
 }
 
 void Network::predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                       std::span<float> predictions, const HostBatch& next) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
-  batches_.prefetch(next);
+  batches_->prefetch(next);
   read_predictions(exec, batch.size, predictions);
 }
 
@@ -420,18 +535,24 @@ void Network::read_predictions(const ExecutionSpace& exec, int batch, std::span<
 std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                       std::uint64_t random_key) {
   load(exec, batch);
-  if (count_non_finite<float>(exec, batch_.images) > 0) return "the images";
+  // The group's ranks go on together, or not at all.
+  const auto any = [&](long count) {
+    double numbers[] = {static_cast<double>(count)};
+    if (space_) space_->add(std::span<double>(numbers));
+    return numbers[0] > 0;
+  };
+  if (any(count_non_finite<float>(exec, batch_.images))) return "the images";
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     forward_node(exec, replica, i, batch.size, true, random_key);
     const auto count = [&](auto value) {
       return count_non_finite<decltype(value)>(exec, nodes_[i].call.y<decltype(value)>());
     };
-    if (with_value_type(type_, count) > 0) {
+    if (any(with_value_type(type_, count))) {
       return "the output of layer " + nodes_[i].config.output;
     }
   }
   loss(exec, batch.size, false);
-  if (!std::isfinite(read_loss(exec, target_, loss_).loss)) return "the loss";
+  if (!std::isfinite(read_sums(exec).loss)) return "the loss";
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     const auto& tensor = parameters_[i];
     if (count_non_finite<float>(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {
@@ -456,8 +577,8 @@ std::vector<NodeInfo> Network::nodes() const {
     info.name = node.config.layer.name;
     info.types = node.config.types;
     for (const int value : node.config.inputs) {
-      info.inputs.push_back(value == 0 ? input_shape_ : nodes_[value - 1].shape);
-      info.input_needs_gradient.push_back(value != 0);
+      info.inputs.push_back(value == 0 ? input() : nodes_[value - 1].shape);
+      info.input_needs_gradient.push_back(wants_gradient(value));
     }
     info.output = node.shape;
     for (const NamedTensor& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;

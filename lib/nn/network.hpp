@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,9 +12,11 @@
 #include "kernels/types.hpp"
 #include "nn/batch_memory.hpp"
 #include "nn/fuse.hpp"
+#include "nn/halo_layer.hpp"
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
 #include "nn/plan.hpp"
+#include "nn/space.hpp"
 #include "support/named_tensor.hpp"
 
 namespace halograd {
@@ -45,8 +48,11 @@ class Network {
   /// The layers of `config`, or the reference network that it names. Throws Error naming the layer where shapes do not
   /// chain, a name is unknown, or the last layer's outputs do not fit the target, and where this build's devices do not
   /// compute in `precision`. `fused` as in make_nodes; without it every layer is a node of its own, for comparison.
+  /// With `space` this rank computes its part of a replica that a group of ranks shares: construction, make_replica
+  /// aside every use, and destruction are then collective over the group, whose ranks come with parts of the same
+  /// images (image_box) and leave with the same gradients, statistics and sums.
   Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch,
-          Precision precision = Precision::full, bool fused = true);
+          Precision precision = Precision::full, bool fused = true, std::unique_ptr<Space> space = nullptr);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -59,8 +65,11 @@ class Network {
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
   [[nodiscard]] double forward_flops() const;  ///< an image
   [[nodiscard]] const Target& target() const { return target_; }
-  [[nodiscard]] const Shape& input() const { return input_shape_; }
+  // Where the group is more than this rank: of its part.
+  [[nodiscard]] Shape input() const { return part_of(input_shape_, image_box_); }
   [[nodiscard]] const Shape& output() const { return nodes_.back().shape; }
+  /// What this rank is given of each image, and of its labels where these are one per pixel.
+  [[nodiscard]] const Box& image_box() const { return image_box_; }
   [[nodiscard]] int largest_batch() const { return largest_batch_; }
   [[nodiscard]] std::vector<NodeInfo> nodes() const;
 
@@ -70,6 +79,9 @@ class Network {
   [[nodiscard]] bool replays_steps() const { return replays_steps_; }
   /// Why a step could not be recorded, so that all go on one by one; empty where none has failed.
   [[nodiscard]] const std::string& replay_refusal() const { return steps_.refusal(); }
+
+  /// How this rank works together with others of its group; null: it has the replica for itself.
+  [[nodiscard]] const Space* space() const { return space_.get(); }
 
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;
@@ -107,6 +119,7 @@ class Network {
     Shape shape;
     std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
     int first_parameter = 0, first_statistic = 0;
+    bool wants_gradient = true;  ///< of its output: false for what comes from the images alone
     std::size_t saved_offset = 0;
     bool mask_gradient =
         false;  ///< no consumer takes the gradient back through this node's ReLU: it is done before backward
@@ -115,6 +128,15 @@ class Network {
   };
 
   void build_nodes(bool fused);
+  void add_node(const NodeConfig& config, std::unique_ptr<Layer> layer, bool wants_gradient = true);
+  // In a group.
+  struct Made;
+  struct Halo;
+  std::unique_ptr<Layer> divide(std::unique_ptr<Layer> layer, NodeConfig& config, const std::vector<Made>& made,
+                                Made& output, std::vector<Halo>& halos);
+  int halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo>& halos);
+  [[nodiscard]] bool wants_gradient(int value) const { return value != 0 && nodes_[value - 1].wants_gradient; }
+  [[nodiscard]] LossSum read_sums(const ExecutionSpace& exec) const;
   // Where values, their gradients and what layers save lie in the arena.
   struct Lives;
   using Consumers = std::vector<std::vector<int>>;  ///< for each value, the nodes that read it, in order
@@ -139,9 +161,13 @@ class Network {
   [[nodiscard]] Vector<std::byte> gradient(int index, int batch) const;
 
   NetworkConfig config_;
+  std::unique_ptr<Space> space_;  ///< null: this rank has the replica for itself
   Target target_;
   int largest_batch_;
-  Shape input_shape_;
+  Shape input_shape_;  ///< of whole images
+  Box image_box_;
+  long labels_here_;  ///< of an image, on this rank
+  bool outputs_divided_ = false;
   Precision precision_;
   ValueType type_;
   std::size_t value_size_;  ///< bytes of one
@@ -152,8 +178,8 @@ class Network {
 
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
-  BatchMemory batches_;
-  DeviceBatch batch_;  ///< in work
+  std::optional<BatchMemory> batches_;  ///< once it is known what this rank is given
+  DeviceBatch batch_;                   ///< in work
   LossMemory loss_;
   StepRecorder steps_;
   bool replays_steps_ = false;

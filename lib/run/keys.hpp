@@ -250,6 +250,14 @@ void visit(Visitor& v, TopologyConfig& c) {
 }
 
 template <class Visitor>
+void visit(Visitor& v, ParallelConfig& c) {
+  v("spatial", c.spatial,
+    "blocks along each spatial axis of an image (depth, height, width): so many ranks share a replica, each with a "
+    "block of every activation; empty: each rank has a replica for itself",
+    at_least(1));
+}
+
+template <class Visitor>
 void visit(Visitor& v, InjectConfig& c) {
   v("slow_rank", c.slow_rank, "this rank computes slowly; -1: none", at_least(-1));
   v("slow_factor", c.slow_factor, "factor by which that rank's computation takes longer", at_least(1));
@@ -315,6 +323,7 @@ void visit(Visitor& v, RunConfig& c) {
   v.section("schedule", c.schedule, "How the learning rate changes during the run.");
   v.section("averager", c.averager, "How the ranks' replicas are kept together.");
   v.section("topology", c.topology, "The directed graph on the ranks, along which averagers exchange.");
+  v.section("parallel", c.parallel, "Groups of ranks that share one replica.");
   v.section("comm", c.comm, "How halos travel between ranks.");
   v.section("output", c.output, "What a run writes and prints.");
 }

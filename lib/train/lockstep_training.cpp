@@ -20,7 +20,7 @@ namespace {
 class LockstepTraining final : public Training {
  public:
   LockstepTraining(TrainingSetup& setup, Report& report, const TrainOptions& options)
-      : Training(setup, report, options), agreement_(comm_, stop_) {}
+      : Training(setup, report, options), agreement_(world_, stop_) {}
 
   TrainingResult run() override;
 

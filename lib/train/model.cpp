@@ -1,5 +1,7 @@
 #include "train/model.hpp"
 
+#include <utility>
+
 #include "convert/layer_chain.hpp"
 #include "nn/reference_networks.hpp"
 
@@ -19,19 +21,20 @@ void load_replica(const Replica& replica, const Read& read) {
 }  // namespace
 
 Target target_of(const Dataset& data, const LossConfig& loss) {
-  Target target(data.classes(), data.labels_per_image(), loss);
+  Target target(data.classes(), data.whole_labels_per_image(), loss);
   target.target_values = data.target_values();
   return target;
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,
-                                     Precision precision) {
-  return build_model(config, data.shape(), target_of(data, config.loss), largest_batch, precision);
+                                     Precision precision, std::unique_ptr<Space> space) {
+  return build_model(config, data.whole_shape(), target_of(data, config.loss), largest_batch, precision,
+                     std::move(space));
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, const Target& target,
-                                     int largest_batch, Precision precision) {
-  return std::make_unique<Network>(config.network, input, target, largest_batch, precision);
+                                     int largest_batch, Precision precision, std::unique_ptr<Space> space) {
+  return std::make_unique<Network>(config.network, input, target, largest_batch, precision, true, std::move(space));
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch) {

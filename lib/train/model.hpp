@@ -15,13 +15,14 @@ namespace halograd {
 /// The labels of this set, and how outputs are compared with them.
 Target target_of(const Dataset& data, const LossConfig& loss);
 
-/// The run file's network for these data. Throws Error where they do not fit each other.
+/// The run file's network for these data, or this rank's part of it. Throws Error where they do not fit each other.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,
-                                     Precision precision = Precision::full);
+                                     Precision precision = Precision::full, std::unique_ptr<Space> space = nullptr);
 
 /// The same for images of this shape and their labels.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, const Target& target,
-                                     int largest_batch, Precision precision = Precision::full);
+                                     int largest_batch, Precision precision = Precision::full,
+                                     std::unique_ptr<Space> space = nullptr);
 
 /// The run file's network without its data: the target is what its outputs fit. `classes` are a reference network's.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Shape& input, int classes, int largest_batch);

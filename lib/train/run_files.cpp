@@ -140,19 +140,23 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
 }
 
 RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-                   const Optimizer& optimizer, ExistingRun existing, const RunStart& start)
+                   const Optimizer& optimizer, ExistingRun existing, const RunStart& start, const FileKeeper& keeper)
     : comm_(comm),
+      keeps_(keeper.keeps),
       config_(config),
       folder_(folder.folder()),
       parameters_(network.parameters()),
       statistics_(network.statistics()),
-      copy_(network.parameter_count(), network.statistic_count(), optimizer.state().size()),
+      copy_(keeps_ ? network.parameter_count() : 0, keeps_ ? network.statistic_count() : 0, optimizer.state().size()),
       worker_(comm) {
-  if (start.checkpoint.empty()) {
-    begin(folder, existing);
-  } else {
-    go_on(folder, start);
-  }
+  keeper.world.together([&] {
+    if (!keeps_) return;
+    if (start.checkpoint.empty()) {
+      begin(folder, existing);
+    } else {
+      go_on(folder, start);
+    }
+  });
 }
 
 RunFiles::~RunFiles() = default;
@@ -191,11 +195,13 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
 }
 
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {
+  if (!keeps_) return;
   post([this, steps = take_steps(), row, edges = std::move(edges)] { write_epoch(steps, row, edges); });
 }
 
 void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
+  if (!keeps_) return;
   worker_.wait();  // the copies are in use until then
   copy_.take(replica, optimizer);
   copy_.take(averager);

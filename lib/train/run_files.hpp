@@ -85,21 +85,30 @@ class StateCopy {
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
                      const Optimizer& optimizer);
 
+/// Which of a job's ranks keep files.
+struct FileKeeper {
+  const Communicator& world;  ///< all ranks
+  bool keeps;                 ///< whether this one does; on the others every call does nothing
+};
+
 /// What a training leaves in its run folder: metrics, and the newest and the best checkpoints. All of it is written by
 /// a thread in the order in which it was asked for (io/file_worker.hpp): the training only waits while its state is
 /// copied, or where the checkpoint before is not done. Calls are made by all ranks alike.
 class RunFiles {
  public:
-  /// Collective. Begins a run's files (`existing`: what becomes of a run that the folder holds), or goes on with
-  /// those of the checkpoint, with the metrics cut back to its steps and epochs.
+  /// Collective over keeper.world. Begins a run's files (`existing`: what becomes of a run that the folder holds), or
+  /// goes on with those of the checkpoint, with the metrics cut back to its steps and epochs. `comm`: the ranks whose
+  /// rows the files have.
   RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-           const Optimizer& optimizer, ExistingRun existing, const RunStart& start);
+           const Optimizer& optimizer, ExistingRun existing, const RunStart& start, const FileKeeper& keeper);
   ~RunFiles();
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
 
   /// Local; the rows come to the disk with the next of the following.
-  void add_step(const StepMetrics& row, const StepCell& cell) { rows_.push_back({row, cell}); }
+  void add_step(const StepMetrics& row, const StepCell& cell) {
+    if (keeps_) rows_.push_back({row, cell});
+  }
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
   /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
   /// on all ranks.
@@ -143,6 +152,7 @@ class RunFiles {
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator& comm_;
+  bool keeps_;
   const RunConfig& config_;
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;

@@ -78,18 +78,22 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const HaloPlace& halos = setup.halos;
   StartFacts facts;
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
-  add("ranks", std::to_string(comm.ranks()) + " on " + counted(comm.nodes(), "node"));
+  add("ranks", std::to_string(setup.world.ranks()) + " on " + counted(setup.world.nodes(), "node"));
+  if (setup.group.ranks() > 1) {
+    add("replicas", counted(comm.ranks(), "group") + " of " + std::to_string(setup.group.ranks()) +
+                        " ranks, which have " + listed(config.parallel.spatial, " x ") + " blocks of each image");
+  }
   add("device",
       std::string(ExecutionSpace::name()) + ", " + counted(ExecutionSpace().concurrency(), "thread") + " per rank");
 
-  add_places(facts, comm);
+  add_places(facts, setup.world);
 
   add("data", (config.data.path.empty() ? config.data.format : config.data.path) + ": " +
                   std::to_string(train_set.size()) + " + " + std::to_string(test_set.size()) + " images of " +
-                  to_string(train_set.shape()) + ", " +
+                  to_string(train_set.whole_shape()) + ", " +
                   (train_set.target_values() > 0 ? counted(train_set.target_values(), "number") + " to predict"
                                                  : std::to_string(train_set.classes()) + " classes") +
-                  (train_set.labels_per_image() > 1 ? " per pixel" : ""));
+                  (train_set.whole_labels_per_image() > 1 ? " per pixel" : ""));
   add("loss", config.loss.name + ", judged by " + metric_of(config.loss.name).name);
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
   add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +

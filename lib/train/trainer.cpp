@@ -26,13 +26,24 @@ void open_data(TrainingSetup& setup) {
   const RunConfig& config = setup.config;
   const Communicator& comm = setup.comm;
   const Warn warn = node_warning(comm);
-  setup.train_set = open_dataset(config.data, Split::train, config.training.seed, warn);
-  setup.test_set = open_dataset(config.data, Split::test, config.training.seed, warn);
+  const ReplicaGroup& group = setup.group;
+  const auto open = [&](Split split) {
+    if (group.ranks() == 1) return open_dataset(config.data, split, config.training.seed, warn);
+    return open_parts(config.data, split, config.training.seed, warn,
+                      [&group](const Shape& shape) { return group.part_of_image(shape); });
+  };
+  setup.train_set = open(Split::train);
+  setup.test_set = open(Split::test);
   const Dataset &train_set = *setup.train_set, &test_set = *setup.test_set;
-  HALOGRAD_REQUIRE(train_set.shape() == test_set.shape() && test_set.classes() <= train_set.classes(), "data at ",
-                   config.data.path, ": the training images have shape ", to_string(train_set.shape()), " and ",
-                   train_set.classes(), " classes, the test images ", to_string(test_set.shape()), " and ",
-                   test_set.classes(), "; expected the same shape and no additional classes");
+  const auto axes = static_cast<std::size_t>(train_set.shape().dimensions);
+  HALOGRAD_REQUIRE(group.ranks() == 1 || config.parallel.spatial.size() == axes, "parallel.spatial has ",
+                   config.parallel.spatial.size(), " numbers, expected one for each of the ", axes,
+                   " spatial axes of the images");
+  HALOGRAD_REQUIRE(train_set.whole_shape() == test_set.whole_shape() && test_set.classes() <= train_set.classes(),
+                   "data at ", config.data.path, ": the training images have shape ",
+                   to_string(train_set.whole_shape()), " and ", train_set.classes(), " classes, the test images ",
+                   to_string(test_set.whole_shape()), " and ", test_set.classes(),
+                   "; expected the same shape and no additional classes");
   LoaderOptions options;
   options.global_batch = config.training.batch;
   options.rank = comm.rank();
@@ -58,8 +69,8 @@ void open_data(TrainingSetup& setup) {
 
 void make_model(TrainingSetup& setup) {
   RunConfig& config = setup.config;
-  setup.network =
-      build_model(config, *setup.train_set, setup.loader->largest_batch(), precision_named(config.training.precision));
+  setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch(),
+                              precision_named(config.training.precision), setup.group.make_space(config.comm));
   Network& network = *setup.network;
   config.network = network.config();
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
@@ -75,6 +86,20 @@ void make_model(TrainingSetup& setup) {
   setup.mean.statistics = Buffer<float>("halograd::mean_statistics", network.statistic_count());
 }
 
+/// What moves pixels between ranks, or has the ranks of a group do different things.
+void require_room_for_groups(const TrainingSetup& setup) {
+  if (setup.group.ranks() == 1) return;
+  const RunConfig& config = setup.config;
+  HALOGRAD_REQUIRE(config.data.pad_crop == 0 && !config.data.flip,
+                   "parallel.spatial: data.pad_crop and data.flip would move pixels from one rank of a group to "
+                   "another; expected neither");
+  HALOGRAD_REQUIRE(!shares_by_speed(config.training),
+                   "parallel.spatial: the ranks of a group cannot have different shares of a batch; expected "
+                   "training.shares = \"equal\"");
+  HALOGRAD_REQUIRE(!trains_freely(config, setup.comm), "parallel.spatial: the ranks of a group go on together, but ",
+                   title_of(config.averager), " waits for nobody; expected an averager in lockstep");
+}
+
 }  // namespace
 
 bool trains_freely(const RunConfig& config, const Communicator& comm) {
@@ -82,15 +107,18 @@ bool trains_freely(const RunConfig& config, const Communicator& comm) {
 }
 
 TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& communicator)
-    : config(run_file), comm(communicator) {
-  comm.require_same(to_toml(config), "run file");
+    : config(run_file), world(communicator), group(config, world), comm(group.replicas()) {
+  world.require_same(to_toml(config), "run file");
   const bool of_nodes = row_of(config.averager).of_nodes;
   const int nodes = of_nodes ? node_group(comm, config.comm.ranks_per_node).nodes : 0;
-  comm.together([&] {
+  world.together([&] {
+    require_room_for_groups(*this);
     const int slow_rank = config.comm.inject.slow_rank;
     HALOGRAD_REQUIRE(slow_rank < comm.ranks(), "comm.inject.slow_rank is ", slow_rank, ", expected a rank below ",
                      comm.ranks());
     open_data(*this);
+  });
+  world.together([&] {  // by then no rank of a group has failed alone
     make_model(*this);
     topology = std::make_unique<Topology>(of_nodes ? make_topology(config.topology, nodes)
                                                    : make_topology(config.topology, comm.ranks(), comm.node_of_rank()));
@@ -106,7 +134,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   if (row.exchanges == Exchange::nothing) return;
   transport.trial = try_network(comm);
   if (row.graphs == Graphs::none || halos.memory == HaloMemory::device) return;  // no halos, or none that it is about
-  comm.together([&] { transport = choose_transport(config.comm, transport.trial); });
+  world.together([&] { transport = choose_transport(config.comm, transport.trial); });
 }
 
 StartFacts Trainer::facts() const {
@@ -115,7 +143,7 @@ StartFacts Trainer::facts() const {
 
 TrainingResult Trainer::run(const TrainOptions& options) {
   std::optional<Tracing> tracing;
-  if (options.trace) tracing.emplace(setup_.comm);
+  if (options.trace) tracing.emplace(setup_.world);
   const auto make = trains_freely(setup_.config, setup_.comm) ? make_free_training : make_lockstep_training;
   TrainingResult result = make(setup_, report_, options)->run();
   if (tracing) {

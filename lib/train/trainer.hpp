@@ -9,6 +9,7 @@
 #include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "optimizers/optimizer.hpp"
+#include "train/replica_group.hpp"
 #include "train/report.hpp"
 #include "window/halo_place.hpp"
 #include "window/transport_choice.hpp"
@@ -31,8 +32,11 @@ struct TrainingSetup {
   /// network and topology do not fit together, or where memory is short.
   TrainingSetup(const RunConfig& run_file, const Communicator& communicator);
 
-  RunConfig config;  ///< with the network's layers written out
-  const Communicator& comm;
+  RunConfig config;           ///< with the network's layers written out
+  const Communicator& world;  ///< all ranks
+  ReplicaGroup group;         ///< those that share this rank's replica
+  const Communicator&
+      comm;  ///< a rank of each replica: what all of the training but the group's own work goes on among
   std::unique_ptr<Dataset> train_set, test_set;
   std::unique_ptr<Loader> loader;       ///< deals this rank its part of each global batch
   std::unique_ptr<Loader> whole_test;   ///< the whole test set, for this rank's replica

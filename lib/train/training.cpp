@@ -22,6 +22,11 @@
 namespace halograd {
 namespace {
 
+/// Where ranks share a replica, the first of each group writes its row.
+FileKeeper keeper(const TrainingSetup& setup) {
+  return {setup.world, setup.group.place() == 0};
+}
+
 constexpr double slow_disk = 100e6;  // bytes per second
 
 std::string number(std::int64_t value) {
@@ -63,6 +68,7 @@ ExistingRun existing_run(const TrainOptions& options) {
 Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& options)
     : setup_(setup),
       config_(setup.config),
+      world_(setup.world),
       comm_(setup.comm),
       network_(*setup.network),
       optimizer_(*setup.optimizer),
@@ -72,8 +78,8 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       options_(options),
       injector_(config_.comm.inject),
       guard_(network_, replica_),
-      folder_(comm_, config_, report),
-      start_(find_start(comm_, folder_.folder(), options.resume, report)),
+      folder_(world_, config_, report),
+      start_(find_start(world_, folder_.folder(), options.resume, report)),
       own_steps_(start_.header.step),
       epoch_(start_.header.epoch),
       sums_(restore()),
@@ -83,7 +89,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       progress_(row_of(config_.averager).exchanges == Exchange::nothing
                     ? nullptr
                     : make_progress_thread(config_.comm, comm_, comm_.nodes(), setup.halos.memory)),
-      files_(comm_, config_, folder_, network_, optimizer_, existing_run(options), start_),
+      files_(comm_, config_, folder_, network_, optimizer_, existing_run(options), start_, keeper(setup)),
       stop_(config_.training.time_limit,
             4 * static_cast<double>(network_.parameter_count() * (1 + optimizer_.state().size())) * comm_.ranks() /
                 slow_disk),
@@ -100,14 +106,14 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
 EpochSums Training::restore() {
   const std::string& checkpoint = start_.checkpoint;
   if (checkpoint.empty()) {
-    if (!options_.init.empty()) comm_.together([&] { load_mean(options_.init, replica_); });
+    if (!options_.init.empty()) world_.together([&] { load_mean(options_.init, replica_); });
     if (options_.resume) {
       report_.line("No checkpoint in " + folder_.folder().path + " yet: starting from the beginning");
     }
     return {};
   }
   const CheckpointHeader& header = start_.header;
-  comm_.together([&] {
+  world_.together([&] {
     HALOGRAD_REQUIRE(header.epoch <= config_.training.epochs, "checkpoint ", checkpoint, " holds the state after ",
                      header.epoch, " epochs, more than training.epochs = ", config_.training.epochs);
     require_same_model(start_.before, config_, checkpoint);
@@ -182,6 +188,9 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const double waited = averager_->wait_seconds();
   const std::int64_t sent = averager_->bytes_sent();
   const double progress = progress_ ? progress_->seconds() : 0;
+  const Space* const space = network_.space();
+  const double waited_in_group = space != nullptr ? space->wait_seconds() : 0;
+  const std::int64_t sent_in_group = space != nullptr ? space->bytes_sent() : 0;
   rate_ = config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_.steps() + place.of_epoch,
                                                             loader_.steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(place.step));
@@ -210,9 +219,11 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   row.averaging_period = averager_->period();
   row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
-  row.compute_seconds = computed - exchanged;
+  const double group_wait = space != nullptr ? space->wait_seconds() - waited_in_group : 0;
+  row.compute_seconds = computed - exchanged - group_wait;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
-  row.bytes_sent = averager_->bytes_sent() - sent;
+  row.wait_seconds += group_wait;
+  row.bytes_sent = averager_->bytes_sent() - sent + (space != nullptr ? space->bytes_sent() - sent_in_group : 0);
   if (progress_) row.progress_seconds = progress_->seconds() - progress;
   return row;
 }
@@ -293,7 +304,7 @@ CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std:
   header.averager = title_of(config_.averager);
   header.topology = setup_.topology->kind();
   header.versions = options_.versions;
-  header.input = to_string(setup_.train_set->shape());
+  header.input = to_string(setup_.train_set->whole_shape());
   return header;
 }
 
@@ -334,7 +345,7 @@ std::string Training::position(const StepPlace& place, std::int64_t epoch) const
 
 void Training::stopped(StopReason reason, const StepPlace& place, std::int64_t epoch, TrainingResult& result) {
   const std::string checkpoint = folder_.folder().checkpoint(place.step);
-  stop_.end_not_finite(comm_, checkpoint);
+  stop_.end_not_finite(world_, checkpoint);
   result.stopped = to_string(reason);
   report_.line("Stopped by " + result.stopped + " after " + position(place, epoch) + "; the checkpoint is " +
                checkpoint);

@@ -75,7 +75,8 @@ class Training {
 
   TrainingSetup& setup_;
   const RunConfig& config_;
-  const Communicator& comm_;
+  const Communicator& world_;  ///< all ranks
+  const Communicator& comm_;   ///< one of each replica
   Network& network_;
   Optimizer& optimizer_;
   Loader& loader_;

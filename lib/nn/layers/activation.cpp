@@ -28,6 +28,10 @@ class ActivationLayer : public LayerOf<ActivationLayer> {
                            call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    return std::make_unique<ActivationLayer>(part_of(shape_, part.output), function_, slope_);
+  }
+
  private:
   Shape shape_;
   Activation function_;

@@ -24,6 +24,7 @@ class BatchNorm : public LayerOf<BatchNorm> {
     needs.in_place = epilogue_.add;  // what is added passes the gradient on as it is
     needs.in_place_input = 1;
     needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape_.channels);
+    if (add_) needs.summed = 2 * static_cast<std::size_t>(shape_.channels);
     needs.workspace_bytes = sizeof(double) * batch_norm_workspace(rows(largest_batch), shape_.channels);
     return needs;
   }
@@ -47,7 +48,8 @@ class BatchNorm : public LayerOf<BatchNorm> {
                                             .addend = addend,
                                             .relu = epilogue_.relu,
                                             .y = call.y<T>(),
-                                            .workspace = workspace(call)});
+                                            .workspace = workspace(call),
+                                            .all = all_rows(call)});
     } else {
       batch_norm_forward_inference<T>(exec, {.rows = rows(call.batch),
                                              .channels = shape_.channels,
@@ -76,11 +78,21 @@ class BatchNorm : public LayerOf<BatchNorm> {
                                   .dshift = call.parameter_gradients[1],
                                   .accumulate = call.accumulate[0],
                                   .mask = call.mask,
-                                  .workspace = workspace(call)});
+                                  .workspace = workspace(call),
+                                  .all = all_rows(call)});
     if (epilogue_.add) pass_gradient<T>(exec, call, 1);
   }
 
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<BatchNorm>(*this);
+    layer->all_pixels_ = shape_.pixels();
+    layer->shape_ = part_of(shape_, part.output);
+    layer->add_ = part.add;
+    return layer;
+  }
+
  private:
+  [[nodiscard]] AllRows all_rows(const LayerCall& call) const { return {call.batch * all_pixels_, add_}; }
   [[nodiscard]] long rows(int batch) const { return batch * shape_.pixels(); }
   /// 0: the batch's mean, 1: its inverse standard deviation.
   [[nodiscard]] Vector<float> saved(const LayerCall& call, std::size_t which) const {
@@ -95,6 +107,8 @@ class BatchNorm : public LayerOf<BatchNorm> {
   Shape shape_;
   double epsilon_, momentum_;
   Epilogue epilogue_;
+  long all_pixels_ = 0;  ///< of the image, where this is a part of it
+  AddOverRanks add_{};
 };
 
 }  // namespace

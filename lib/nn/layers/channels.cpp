@@ -41,6 +41,12 @@ class Concat : public LayerOf<Concat> {
     }
   }
 
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<Concat>(*this);
+    layer->shape_ = part_of(shape_, part.output);
+    return layer;
+  }
+
  private:
   Shape shape_;
   std::vector<int> first_, count_;  ///< of each input's channels
@@ -50,9 +56,7 @@ class UpsampleLayer : public LayerOf<UpsampleLayer> {
  public:
   UpsampleLayer(const Shape& input, const std::array<int, 3>& factor) : input_(input), factor_(factor) {}
   [[nodiscard]] Shape output_shape() const override {
-    return {{input_.depth * factor_[0], input_.height * factor_[1], input_.width * factor_[2]},
-            input_.channels,
-            input_.dimensions};
+    return {with_batch(1).out_extent(), input_.channels, input_.dimensions};
   }
   [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
     LayerNeeds needs;
@@ -69,13 +73,32 @@ class UpsampleLayer : public LayerOf<UpsampleLayer> {
     upsample_backward<T>(exec, with_batch(call.batch), call.dy<T>(), call.dx<T>(0), call.accumulate[0]);
   }
 
+  [[nodiscard]] Box reads(std::size_t /*input*/, const Box& output) const override {
+    Box box;
+    for (int axis = 0; axis < 3; ++axis) {
+      box.begin[axis] = output.begin[axis] / factor_[axis];
+      box.end[axis] = (output.end[axis] - 1) / factor_[axis] + 1;
+    }
+    return box;
+  }
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    const Box& from = part.inputs[0];
+    auto layer = std::make_unique<UpsampleLayer>(part_of(input_, from), factor_);
+    for (int axis = 0; axis < 3; ++axis) {
+      layer->before_[axis] = part.output.begin[axis] - from.begin[axis] * factor_[axis];
+      layer->behind_[axis] = from.end[axis] * factor_[axis] - part.output.end[axis];
+    }
+    return layer;
+  }
+
  private:
   [[nodiscard]] UpsampleShape with_batch(int batch) const {
-    return {batch, input_.extents(), input_.channels, factor_};
+    return {batch, input_.extents(), input_.channels, factor_, before_, behind_};
   }
 
   Shape input_;
   std::array<int, 3> factor_;
+  std::array<int, 3> before_{0, 0, 0}, behind_{0, 0, 0};  ///< copies that are another rank's
 };
 
 }  // namespace

@@ -54,6 +54,13 @@ class Conv : public LayerOf<Conv> {
                           call.dx<T>(0), call.accumulate[0], call.workspace);
   }
 
+  [[nodiscard]] Box reads(std::size_t /*input*/, const Box& output) const override { return seen_by(shape_, output); }
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<Conv>(*this);
+    restrict_to(layer->shape_, part.output);
+    return layer;
+  }
+
  private:
   [[nodiscard]] ConvShape shape_of(const LayerCall& call) const {
     ConvShape shape = shape_.with_batch(call.batch);

@@ -62,6 +62,32 @@ class ConvTranspose : public LayerOf<ConvTranspose> {
     if (call.accumulate[0]) copy_gradient<T>(exec, fresh, call.dx<T>(0), true);
   }
 
+  /// The windows of shape_ that hold a box of its inputs, which are this layer's outputs.
+  [[nodiscard]] Box reads(std::size_t /*input*/, const Box& output) const override {
+    const std::array<int, 3> inputs = shape_.out_extent();
+    Box box;
+    for (int axis = 0; axis < 3; ++axis) {
+      const WindowAxis window = shape_.axis(axis);
+      const int reach = window.dilation * (window.kernel - 1), padding = window.padding, stride = window.stride;
+      const int newest = (output.begin[axis] + padding) / stride;  // that begins before the box does
+      const int oldest = std::max(0, output.begin[axis] + padding - reach + stride - 1) / stride;
+      box.begin[axis] = std::min({oldest, newest, inputs[axis] - 1});
+      box.end[axis] = std::clamp((output.end[axis] - 1 + padding) / stride, box.begin[axis], inputs[axis] - 1) + 1;
+    }
+    return box;
+  }
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<ConvTranspose>(*this);
+    ConvShape& shape = layer->shape_;
+    const Box inputs = reads(0, part.output);
+    for (int axis = 0; axis < 3; ++axis) {
+      shape.extent[axis] = part.output.extents()[axis];
+      shape.padding[axis] += part.output.begin[axis] - inputs.begin[axis] * shape.stride[axis];
+      shape.more_behind[axis] = static_cast<int>(shape.extent_for(axis, inputs.extents()[axis]) - shape.extent[axis]);
+    }
+    return layer;
+  }
+
  private:
   /// Bytes for the kernels; a second input gradient may lie behind them.
   template <class T>

@@ -20,8 +20,13 @@ class Elementwise : public LayerOf<Derived> {
     needs.in_place = true;
     return needs;
   }
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<Derived>(static_cast<const Derived&>(*this));
+    layer->shape_ = part_of(shape_, part.output);
+    return layer;
+  }
 
- private:
+ protected:
   Shape shape_;
 };
 
@@ -82,16 +87,26 @@ class Dropout : public Elementwise<Dropout> {
   }
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
-    dropout<T>(exec, call.x<T>(0), call.y<T>(), call.training ? probability_ : 0, call.random_key, false);
+    dropout<T>(exec, call.x<T>(0), call.y<T>(), call.training ? probability_ : 0, call.random_key, false, whole_,
+               part_);
   }
   template <class T>
   void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
-    dropout<T>(exec, call.dy<T>(), call.dx<T>(0), probability_, call.random_key, call.accumulate[0]);
+    dropout<T>(exec, call.dy<T>(), call.dx<T>(0), probability_, call.random_key, call.accumulate[0], whole_, part_);
+  }
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    std::unique_ptr<Layer> layer = Elementwise::part(part);
+    auto& dropout = static_cast<Dropout&>(*layer);
+    dropout.whole_ = shape_;
+    dropout.part_ = part.output;
+    return layer;
   }
 
  private:
   double probability_;
+  Shape whole_{};  ///< where this is a part of it
+  Box part_{};
 };
 
 }  // namespace

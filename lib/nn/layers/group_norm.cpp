@@ -21,6 +21,7 @@ class GroupNorm : public LayerOf<GroupNorm> {
     const GroupNormShape shape = with_batch(largest_batch);
     LayerNeeds needs;
     needs.saved_bytes = 2 * sizeof(float) * static_cast<std::size_t>(shape.statistics());
+    if (add_) needs.summed = 2 * static_cast<std::size_t>(shape.statistics());
     needs.workspace_bytes = sizeof(double) * group_norm_workspace(shape);
     return needs;
   }
@@ -34,7 +35,8 @@ class GroupNorm : public LayerOf<GroupNorm> {
                                  .saved_mean = saved(call, 0),
                                  .saved_inverse_std = saved(call, 1),
                                  .y = call.y<T>(),
-                                 .workspace = workspace(call)});
+                                 .workspace = workspace(call),
+                                 .all = {all_pixels_, add_}});
   }
   template <class T>
   void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
@@ -48,7 +50,17 @@ class GroupNorm : public LayerOf<GroupNorm> {
                                   .dscale = call.parameter_gradients[0],
                                   .dshift = call.parameter_gradients[1],
                                   .accumulate = call.accumulate[0],
-                                  .workspace = workspace(call)});
+                                  .workspace = workspace(call),
+                                  .all = {all_pixels_, add_}});
+  }
+
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    auto layer = std::make_unique<GroupNorm>(*this);
+    layer->shape_ = part_of(shape_, part.output);
+    if (pixel_alone_) return layer;
+    layer->all_pixels_ = shape_.pixels();
+    layer->add_ = part.add;
+    return layer;
   }
 
  private:
@@ -69,6 +81,8 @@ class GroupNorm : public LayerOf<GroupNorm> {
   int groups_;
   bool pixel_alone_;
   double epsilon_;
+  long all_pixels_ = 0;  ///< of the image, where this is a part of it
+  AddOverRanks add_{};
 };
 
 }  // namespace

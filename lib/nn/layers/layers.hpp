@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/elementwise.hpp"
+#include "kernels/window_geometry.hpp"
 #include "nn/layer.hpp"
 
 /// What several layers need. Their factories are declared beside the table of types (layer_types.cpp).
@@ -22,6 +23,12 @@ void pass_gradient(const ExecutionSpace& exec, const LayerCall& call, std::size_
 /// those that it does not have. Throws Error where there are more or fewer.
 std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const std::vector<int>& numbers,
                               const Shape& input, int otherwise);
+
+/// The inputs that a box of a window's outputs sees, at least one along each axis.
+Box seen_by(const WindowGeometry& windows, const Box& outputs);
+
+/// The windows of a box of outputs alone, over what seen_by() says. Throws Error where one lies in the padding alone.
+void restrict_to(WindowGeometry& windows, const Box& outputs);
 
 /// "3x5": the last `dimensions` extents.
 std::string extents_text(const std::array<int, 3>& extents, int dimensions);

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+namespace halograd {
+
+/// [parallel]: replicas that are too large, or too slow, for one rank.
+struct ParallelConfig {
+  /// Blocks along each spatial axis of an image, (D, H, W), each the part of a rank of a group; empty: no groups
+  std::vector<int> spatial;
+  bool operator==(const ParallelConfig&) const = default;
+};
+
+}  // namespace halograd

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/rank_sums.hpp"
+#include "kernels/shape.hpp"
+#include "mpi/communicator.hpp"
+#include "window/group_window.hpp"
+#include "window/transport_options.hpp"
+
+namespace halograd {
+
+/// How the images of a value are divided among the ranks of a group: cut along each axis, a block per rank, or not at
+/// all, so that every rank has the whole.
+struct Division {
+  std::array<std::vector<int>, 3> cuts{};  ///< of each axis: where blocks begin, and the extent; empty: not divided
+  [[nodiscard]] bool divided() const { return !cuts[0].empty(); }
+  bool operator==(const Division&) const = default;
+};
+
+/// Blocks along D, H, W, each the part of a rank: the last axis fastest.
+using Blocks = std::array<int, 3>;
+
+/// Blocks of like size; not divided where an axis is shorter than its blocks are many.
+Division divide_evenly(const Blocks& blocks, const Shape& shape);
+/// What a rank has.
+Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, int rank);
+
+/// A group of ranks that hold one replica together: each computes a block of every activation (parallel.spatial). What
+/// is too small to be divided, all of them compute.
+///
+/// Gradients follow one rule: a group's loss is the sum of what its ranks compute of it, each rank's gradients are
+/// those of its own part, and parameters' are added up at the end. So a rank of a group of n that computes all of the
+/// loss counts 1/n of it.
+class Space {
+ public:
+  /// Collective. Throws CollectiveError where there are not as many blocks as `group` has ranks.
+  Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options);
+
+  [[nodiscard]] int rank() const { return group_.rank(); }
+  [[nodiscard]] int ranks() const { return group_.ranks(); }
+
+  [[nodiscard]] Division evenly(const Shape& shape) const { return divide_evenly(blocks_, shape); }
+  /// For the output of a layer whose input is divided so: cut in the same places as far as that can be.
+  [[nodiscard]] Division following(const Division& input, const Shape& in, const Shape& out) const;
+  [[nodiscard]] Box box_of(const Division& division, const Shape& shape, int rank) const {
+    return halograd::box_of(blocks_, division, shape, rank);
+  }
+
+  /// Before open(): messages of `floats` will go from one rank to another. The same calls on all ranks.
+  void expect_message(int from, int to, std::size_t floats);
+  void expect_sum(std::size_t doubles);
+  /// Collective.
+  void open();
+
+  /// Collective: as Communicator::together.
+  template <class Work>
+  void together(const Work& work) const {
+    group_.together(work);
+  }
+
+  // Collective, once open.
+  [[nodiscard]] GroupWindow& window() const { return *window_; }
+  /// Sums over the ranks of the group, in place; the same bits on all of them.
+  void add(const ExecutionSpace& exec, Vector<double> numbers) const;
+  void add(const ExecutionSpace& exec, Vector<float> values) const;
+  void add(std::span<double> numbers) const;
+
+  /// Since it was opened: waiting for the other ranks of the group, and sent to them.
+  [[nodiscard]] double wait_seconds() const { return window_->wait_seconds() + add_seconds_; }
+  [[nodiscard]] std::int64_t bytes_sent() const { return window_->bytes_sent() + add_bytes_; }
+
+ private:
+  OwnedComm group_;
+  Blocks blocks_;
+  TransportOptions options_;
+  GroupWindow::Lengths lengths_;
+  std::unique_ptr<GroupWindow> window_;
+  // of the sums that do not go through it
+  mutable double add_seconds_ = 0;
+  mutable std::int64_t add_bytes_ = 0;
+};
+
+}  // namespace halograd

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+
+#include "config/config.hpp"
+#include "mpi/communicator.hpp"
+#include "nn/space.hpp"
+
+namespace halograd {
+
+/// The ranks that share a replica (parallel.spatial): consecutive ones. What ranks of other runs do among all ranks,
+/// averaging, dealing images, counting, those with the same place in their groups do among themselves, and so every
+/// rank of a group does the same with the same numbers.
+class ReplicaGroup {
+ public:
+  /// Collective. Throws CollectiveError where the number of ranks is no multiple of that of a group's blocks.
+  ReplicaGroup(const RunConfig& config, const Communicator& world);
+
+  [[nodiscard]] int ranks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }
+  /// This rank's place in its group.
+  [[nodiscard]] int place() const { return group_ ? group_->rank() : 0; }
+  /// The ranks with this one's place: one for each replica.
+  [[nodiscard]] const Communicator& replicas() const { return replicas_ ? *replicas_ : world_; }
+  /// Collective over the group; null where it is this rank alone.
+  [[nodiscard]] std::unique_ptr<Space> make_space(const CommConfig& comm) const;
+  /// What this rank is given of an image.
+  [[nodiscard]] Box part_of_image(const Shape& shape) const;
+
+ private:
+  const Communicator& world_;
+  Blocks blocks_{1, 1, 1};
+  std::unique_ptr<OwnedComm> group_, replicas_;  ///< null where a group is a rank
+};
+
+}  // namespace halograd

@@ -1,0 +1,118 @@
+#include "window/group_window.hpp"
+
+#include <algorithm>
+
+#include "kernels/error.hpp"
+#include "support/trace.hpp"
+#include "window/fingerprint.hpp"
+
+namespace halograd {
+
+GroupWindow::GroupWindow(const Communicator& group, const Lengths& lengths, const TransportOptions& options)
+    : rank_(group.rank()),
+      ranks_(group.ranks()),
+      lengths_(lengths),
+      out_(static_cast<std::size_t>(ranks_)),
+      transport_(group, slots_of(ranks_, rank_), options, options.carrier) {
+  std::uint64_t print = 0;
+  for (const auto& row : lengths_) {
+    for (const std::size_t length : row) print = fingerprint({print, length});
+  }
+  require_same(group, print, "group window: ranks differ in the lengths of messages");
+  for (int other = 0; other < ranks_; ++other) {
+    Out& out = out_[other];
+    out.peer = &transport_.peer(other);
+    out.slots_there = slots_of(rank_, other);
+    if (out.peer->shared == nullptr) {
+      for (auto& copy : out.copies) copy.resize(lengths_[rank_][other]);
+    }
+    in_.push_back({&transport_.peer(other), slots_of(other, rank_)});
+  }
+}
+
+std::size_t GroupWindow::slot_bytes(int from, int to) const {
+  return whole_lines(lengths_[from][to] * sizeof(float));
+}
+
+/// Where the slots for messages from `from` begin in the region of `to`; of all ranks: its size.
+std::size_t GroupWindow::slots_of(int from, int to) const {
+  std::size_t bytes = completed(2 * ranks_);
+  for (int before = 0; before < from; ++before) bytes += 2 * slot_bytes(before, to);
+  return bytes;
+}
+
+HostVector<float> GroupWindow::room(int to, std::size_t length) {
+  Out& out = out_.at(to);
+  HALOGRAD_REQUIRE(length <= lengths_[rank_][to], "group window: a message of ", length, " values to rank ", to,
+                   "; expected at most ", lengths_[rank_][to]);
+  const std::int64_t version = out.posted + 1;
+  if (version > 2) transport_.await(*out.peer, transport_.counter(cleared(to)), version - 2, "room for ");
+  out.length = length;
+  const auto slot = static_cast<std::size_t>(version % 2);
+  if (out.peer->shared == nullptr) return HostVector<float>(out.copies[slot].data(), length);
+  std::byte* const there = out.peer->shared + out.slots_there + slot * slot_bytes(rank_, to);
+  return HostVector<float>(reinterpret_cast<float*>(there), length);
+}
+
+void GroupWindow::post(int to) {
+  Out& out = out_.at(to);
+  const std::int64_t version = ++out.posted;
+  bytes_sent_ += static_cast<std::int64_t>(out.length * sizeof(float));
+  if (out.peer->shared != nullptr) return transport_.set_counter(*out.peer, completed(rank_), version);
+  const auto slot = static_cast<std::size_t>(version % 2);
+  transport_.write(*out.peer, out.slots_there + slot * slot_bytes(rank_, to),
+                   HostVector<const float>(out.copies[slot].data(), out.length));
+  out.unfinished = true;
+}
+
+void GroupWindow::flush() {
+  if (!transport_.uses_mpi()) return;
+  const trace::Span span("flush", "comm");
+  transport_.wait_for_puts();
+  // The number may not overtake the message: MPI orders a put and an accumulate only through the flush between them.
+  for (const Out& out : out_) {
+    if (out.unfinished) transport_.flush(*out.peer);
+  }
+  for (Out& out : out_) {
+    if (out.unfinished) transport_.set_counter(*out.peer, completed(rank_), out.posted);
+  }
+  for (Out& out : out_) {
+    if (out.unfinished) transport_.complete(*out.peer);
+    out.unfinished = false;
+  }
+  for (In& in : in_) transport_.complete(*in.peer);
+}
+
+HostVector<const float> GroupWindow::receive(int from, std::size_t length) {
+  In& in = in_.at(from);
+  const trace::Span span("wait", "comm");
+  const std::int64_t version = in.released + 1;
+  transport_.await(*in.peer, transport_.counter(completed(from)), version, "the edges of ");
+  return transport_.values(in.slots + static_cast<std::size_t>(version % 2) * slot_bytes(from, rank_), length);
+}
+
+void GroupWindow::release(int from) {
+  In& in = in_.at(from);
+  transport_.set_counter(*in.peer, cleared(rank_), ++in.released);
+}
+
+void GroupWindow::sum(HostVector<double> numbers) {
+  const std::size_t count = numbers.extent(0), length = floats_of(count);
+  const auto* const own = reinterpret_cast<const float*>(numbers.data());
+  for (int to = 0; to < ranks_; ++to) {
+    if (to == rank_) continue;
+    std::copy(own, own + length, room(to, length).data());
+    post(to);
+  }
+  flush();
+  sums_.assign(count, 0);
+  for (int from = 0; from < ranks_; ++from) {
+    const bool here = from == rank_;
+    const auto* const values = here ? numbers.data() : reinterpret_cast<const double*>(receive(from, length).data());
+    for (std::size_t i = 0; i < count; ++i) sums_[i] += values[i];
+    if (!here) release(from);
+  }
+  std::copy(sums_.begin(), sums_.end(), numbers.data());
+}
+
+}  // namespace halograd

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/types.hpp"
+#include "mpi/communicator.hpp"
+#include "window/cache_line.hpp"
+#include "window/halo_transport.hpp"
+
+namespace halograd {
+
+/// Messages between the ranks of a group that work on one replica together, from any to any: what the parts of an
+/// activation have at their edges. Each pair of ranks has two slots per direction, in the receiver's region, so that a
+/// rank may send once more before the last message was read. All ranks send and receive in the same order, so that a
+/// message needs no name. Where ranks share memory, the sender's kernels write into the slot itself.
+class GroupWindow {
+ public:
+  /// Floats of the longest message from one rank to another, the same on all ranks.
+  using Lengths = std::vector<std::vector<std::size_t>>;  ///< [from][to]
+
+  /// Collective. Throws Error on all ranks where a node has too little shared memory, or MPI grants no unified memory
+  /// model. Destruction is collective too, except while an exception unwinds this rank's stack.
+  GroupWindow(const Communicator& group, const Lengths& lengths, const TransportOptions& options);
+
+  /// Where the next message to `to` is to be written. Waits, giving up the core, until there is room.
+  HostVector<float> room(int to, std::size_t length);
+  /// Sends what lies in the room; what kernels write there is fenced before.
+  void post(int to);
+  /// Ends what was posted since the last call: waits until it has left. To be called before receive().
+  void flush();
+  /// The next message of a rank, of this length; waits for it, giving up the core. Valid until released.
+  HostVector<const float> receive(int from, std::size_t length);
+  void release(int from);
+
+  /// Replaces the numbers by their sums over all ranks, added in the order of the ranks: the same bits on all.
+  void sum(HostVector<double> numbers);
+  /// The floats that this takes of each message.
+  static constexpr std::size_t floats_of(std::size_t doubles) { return doubles * sizeof(double) / sizeof(float); }
+
+  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }            ///< payload, likewise
+
+ private:
+  // In every rank's region: a cache line for the number of messages that each rank has completed here, one for the
+  // number that each has released of those from this rank, then the slots.
+  /// Messages from this rank to another.
+  struct Out {
+    HaloTransport::Peer* peer;
+    std::size_t slots_there;
+    std::vector<float> copies[2];  ///< of the messages, where they do not go by stores
+    std::size_t length = 0;        ///< of the one in the room
+    std::int64_t posted = 0;
+    bool unfinished = false;  ///< posted, and announced by flush()
+  };
+  /// Messages from another rank to this one.
+  struct In {
+    HaloTransport::Peer* peer;
+    std::size_t slots;
+    std::int64_t released = 0;
+  };
+
+  [[nodiscard]] std::size_t completed(int rank) const { return cache_line * static_cast<std::size_t>(rank); }
+  [[nodiscard]] std::size_t cleared(int rank) const { return completed(ranks_ + rank); }
+  [[nodiscard]] std::size_t slot_bytes(int from, int to) const;
+  [[nodiscard]] std::size_t slots_of(int from, int to) const;
+
+  int rank_, ranks_;
+  Lengths lengths_;
+  std::vector<Out> out_;  // whose copies outlive the transport
+  HaloTransport transport_;
+  std::vector<In> in_;
+  std::vector<double> sums_;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace halograd

@@ -1,0 +1,377 @@
+// Networks whose activations are divided among the ranks of a group, beside the same networks on one rank.
+#include "nn/space.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <sstream>
+
+#include "kernels/error.hpp"
+#include "nn/network.hpp"
+#include "support/text.hpp"
+#include "tests/kernels/buffers.hpp"
+#include "tests/mpi/ranks.hpp"
+
+namespace halograd::space_mpi_test {
+namespace {
+
+using Random = std::mt19937;
+
+int pick(Random& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+}
+
+std::unique_ptr<Space> make_space(const Blocks& blocks, bool force_put = false) {
+  TransportOptions options;
+  options.force_put = force_put;
+  return std::make_unique<Space>(Communicator(MPI_COMM_WORLD), blocks, options);
+}
+
+/// All ways to cut three axes, of which an image has the last ones, into as many blocks as there are ranks.
+std::vector<Blocks> ways_to_cut(int dimensions) {
+  std::vector<Blocks> ways;
+  const int ranks = all_ranks();
+  for (int d = 1; d <= ranks; ++d) {
+    for (int h = 1; d * h <= ranks; ++h) {
+      if (ranks % (d * h) != 0) continue;
+      const Blocks blocks{d, h, ranks / (d * h)};
+      if ((dimensions < 3 && d > 1) || (dimensions < 2 && h > 1)) continue;
+      ways.push_back(blocks);
+    }
+  }
+  return ways;
+}
+
+/// A list of layers that grows at random, each fit for its input.
+class RandomNetwork {
+ public:
+  RandomNetwork(Random& random, const Shape& input) : random_(random), input_(input), shape_(input) {}
+
+  NetworkConfig grow(int layers, bool label_per_pixel, int classes) {
+    for (int i = 0; i < layers; ++i) add_some_layer();
+    if (label_per_pixel) {
+      back_to_size();
+      add("conv").channels = classes;
+    } else {
+      add("gelu");  // the mean of normalised values would be zero but for rounding
+      if (pick(random_, 0, 1) == 0) add("global_avg_pool");
+      add("flatten");
+      add("dense").channels = 8;
+      add("tanh");
+      add("dense").channels = classes;
+    }
+    NetworkConfig config;
+    config.name = "random";
+    config.layers = layers_;
+    return config;
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::ostringstream text;
+    text << to_string(input_);
+    for (const LayerConfig& layer : layers_) {
+      text << ", " << layer.name << " " << layer.channels << " k" << listed(std::span(layer.kernel), "x") << " s"
+           << listed(std::span(layer.stride), "x") << " p" << listed(std::span(layer.padding), "x") << " d"
+           << listed(std::span(layer.dilation), "x") << " g" << layer.groups;
+    }
+    return text.str();
+  }
+
+ private:
+  LayerConfig& add(const std::string& type) {
+    LayerConfig layer;
+    layer.type = type;
+    layer.name = type + std::to_string(layers_.size());
+    layers_.push_back(layer);
+    return layers_.back();
+  }
+  [[nodiscard]] std::vector<int> axes(int least, int most) const {
+    std::vector<int> numbers;
+    for (int axis = 0; axis < shape_.dimensions; ++axis) numbers.push_back(pick(random_, least, most));
+    return numbers;
+  }
+  void follow() {
+    std::vector<Shape> inputs{shape_};
+    const LayerConfig& layer = layers_.back();
+    if (layer.type == "add" || layer.type == "concat") inputs.push_back(other_);
+    shape_ = make_layer(layer, inputs)->output_shape();
+  }
+  void add_window(const std::string& type) {
+    LayerConfig& layer = add(type);
+    layer.kernel = axes(1, 3);
+    layer.stride = axes(1, 2);
+    layer.padding = axes(0, 1);
+    if (type.find("pool") == std::string::npos) {
+      layer.channels = 2 * pick(random_, 1, 4);
+      layer.dilation = axes(1, 2);
+      layer.groups = shape_.channels % 2 == 0 ? pick(random_, 1, 2) : 1;
+      layer.bias = pick(random_, 0, 1) == 0;
+    }
+    for (std::size_t axis = 0; axis < layer.padding.size(); ++axis) {  // none in the padding alone
+      if (layer.kernel[axis] == 1) layer.padding[axis] = 0;
+    }
+    const Shape before = shape_;
+    try {
+      follow();
+      if (shape_.pixels() > 3000 || shape_.pixels() < 1) throw Error("not this size");
+    } catch (const Error&) {
+      layers_.pop_back();
+      shape_ = before;
+    }
+  }
+  void add_join() {
+    // a branch of one more layer, joined with what was there before
+    const std::string trunk = layers_.empty() ? "input" : layers_.back().name;
+    other_ = shape_;
+    LayerConfig& branch = add("conv");
+    branch.channels = shape_.channels;
+    branch.kernel.assign(static_cast<std::size_t>(shape_.dimensions), 3);
+    branch.padding.assign(static_cast<std::size_t>(shape_.dimensions), 1);
+    follow();
+    if (pick(random_, 0, 1) == 0) {
+      add("batch_norm");
+      follow();
+    }
+    const std::string end = layers_.back().name;
+    LayerConfig& join = add(pick(random_, 0, 1) == 0 ? "add" : "concat");
+    join.inputs = {end, trunk};
+    follow();
+    if (pick(random_, 0, 1) == 0) {
+      add("relu");
+      follow();
+    }
+  }
+  void add_some_layer() {
+    static const char* const pixelwise[] = {"relu", "batch_norm", "layer_norm", "tanh", "gelu", "dropout", "sigmoid"};
+    switch (pick(random_, 0, 8)) {
+      case 0:
+      case 1:
+      case 2:
+        add_window("conv");
+        break;
+      case 3:
+        add_window("conv_transpose");
+        break;
+      case 4:
+        add_window(pick(random_, 0, 1) == 0 ? "max_pool" : "avg_pool");
+        break;
+      case 5:
+        if (shape_.pixels() < 500) {
+          add("upsample").factor = axes(1, 2);
+          follow();
+        }
+        break;
+      case 6:
+        add_join();
+        break;
+      case 7:
+        if (shape_.channels % 2 == 0) {
+          add("group_norm").groups = 2;
+          follow();
+        }
+        break;
+      default:
+        add(pixelwise[random_() % std::size(pixelwise)]);
+        follow();
+    }
+  }
+  /// Transposed convolutions and convolutions that end at the input's extents, as labels per pixel need.
+  void back_to_size() {
+    LayerConfig& layer = add("conv_transpose");
+    layer.channels = 4;
+    layer.kernel.clear();
+    layer.stride.assign(static_cast<std::size_t>(shape_.dimensions), 1);
+    layer.padding.clear();
+    for (int axis = 3 - shape_.dimensions; axis < 3; ++axis) {
+      const int grows = input_.extents()[axis] - shape_.extents()[axis];
+      layer.kernel.push_back(grows >= 0 ? grows + 1 : 1);
+      layer.padding.push_back(grows >= 0 ? 0 : (1 - grows) / 2);
+      if (grows < 0 && grows % 2 != 0) layer.kernel.back() = 2;
+    }
+    follow();
+  }
+
+  Random& random_;
+  Shape input_, shape_, other_;
+  std::vector<LayerConfig> layers_;
+};
+
+struct Data {
+  std::vector<float> images;
+  std::vector<std::int32_t> labels;
+
+  Data(Random& random, int count, const Shape& shape, long labels_per_image, int classes) {
+    std::normal_distribution<float> normal;
+    for (long i = 0; i < count * shape.values(); ++i) images.push_back(normal(random));
+    for (long i = 0; i < count * labels_per_image; ++i) labels.push_back(pick(random, 0, classes - 1));
+  }
+  [[nodiscard]] HostBatch batch(int size) const { return {size, images.data(), labels.data()}; }
+  /// What a rank with this box is given.
+  [[nodiscard]] Data part(int count, const Shape& shape, const Box& box) const {
+    Data here = *this;
+    here.images = cut(images, count, shape, box);
+    if (labels.size() > static_cast<std::size_t>(count)) {
+      here.labels = cut(labels, count, Shape(shape.extents(), 1, shape.dimensions), box);
+    }
+    return here;
+  }
+
+ private:
+  template <class T>
+  static std::vector<T> cut(const std::vector<T>& all, int count, const Shape& shape, const Box& box) {
+    std::vector<T> result;
+    for (int n = 0; n < count; ++n) {
+      for (int d = box.begin[0]; d < box.end[0]; ++d) {
+        for (int h = box.begin[1]; h < box.end[1]; ++h) {
+          const long row = ((static_cast<long>(n) * shape.depth + d) * shape.height + h) * shape.width;
+          result.insert(result.end(), all.begin() + (row + box.begin[2]) * shape.channels,
+                        all.begin() + (row + box.end[2]) * shape.channels);
+        }
+      }
+    }
+    return result;
+  }
+};
+
+/// ||a - b|| / ||b||
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0, norm = 1e-30;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    squares += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(b[i], 2);
+  }
+  return std::sqrt(squares / norm);
+}
+
+struct Training {
+  std::vector<LossSum> steps;
+  LossSum evaluated;
+  std::vector<float> gradients, statistics;
+};
+
+Training train(Network& network, const HostBatch& batch) {
+  Training training;
+  const Replica replica = network.make_replica(5);
+  const ExecutionSpace exec;
+  for (int step = 0; step < 2; ++step) {  // the second one finds used messages
+    training.steps.push_back(network.train(exec, replica, batch, 7));
+  }
+  training.gradients = to_host(replica.gradients);
+  training.statistics = to_host(replica.statistics);
+  training.evaluated = network.evaluate(exec, replica, batch);
+  return training;
+}
+
+double distance(const LossSum& a, const LossSum& b) {
+  return std::abs(a.loss - b.loss) / (1 + std::abs(b.loss));
+}
+
+/// To rounding: apart by no more than a few times what other last digits of the images change.
+void expect_same_training(const NetworkConfig& config, const Shape& input, const Target& target, const Blocks& blocks,
+                          unsigned seed, Precision precision = Precision::full, bool force_put = false) {
+  constexpr int batch = 3;
+  Random random(seed);
+  Data data(random, batch, input, target.labels_per_image, target.classes);
+  Network alone(config, input, target, batch, precision);
+  const Training expected = train(alone, data.batch(batch));
+  Network divided(config, input, target, batch, precision, true, make_space(blocks, force_put));
+  const Data part = data.part(batch, input, divided.image_box());
+  const Training found = train(divided, part.batch(batch));
+  const float rounding = stores_bf16(precision) ? 0x1p-9F : 0x1p-22F;
+  for (float& value : data.images) value *= 1 + rounding * (random() % 2 == 0 ? 1 : -1);
+  const Training other = train(alone, data.batch(batch));
+  const auto near = [&](const auto& mine, const auto& right, const auto& perturbed) {
+    return distance(mine, right) <= 10 * distance(perturbed, right) + 20 * static_cast<double>(rounding);
+  };
+  for (std::size_t step = 0; step < expected.steps.size(); ++step) {
+    EXPECT_TRUE(near(found.steps[step], expected.steps[step], other.steps[step]))
+        << found.steps[step].loss << " instead of " << expected.steps[step].loss;
+  }
+  EXPECT_TRUE(near(found.evaluated, expected.evaluated, other.evaluated))
+      << found.evaluated.loss << " instead of " << expected.evaluated.loss;
+  EXPECT_TRUE(near(found.statistics, expected.statistics, other.statistics));
+  ASSERT_TRUE(near(found.gradients, expected.gradients, other.gradients))
+      << distance(found.gradients, expected.gradients) << " apart, by perturbed images "
+      << distance(other.gradients, expected.gradients);
+}
+
+/// Networks differ from one number of ranks to another.
+constexpr unsigned networks = 8;
+
+TEST(Space, RandomNetworksTrainAsOnOneRank) {
+  for (unsigned number = 0; number < networks; ++number) {
+    const unsigned seed = networks * static_cast<unsigned>(all_ranks()) + number;
+    Random random(seed);
+    const int dimensions = pick(random, 1, 3);
+    Shape input(std::array<int, 3>{1, 1, 1}, pick(random, 1, 3), dimensions);
+    int* const extents[] = {&input.depth, &input.height, &input.width};
+    for (int axis = 3 - dimensions; axis < 3; ++axis) *extents[axis] = pick(random, 5, dimensions == 3 ? 9 : 16);
+    const bool label_per_pixel = pick(random, 0, 1) == 0;
+    RandomNetwork network(random, input);
+    const NetworkConfig config = network.grow(pick(random, 2, 7), label_per_pixel, 3);
+    const Target target(3, label_per_pixel ? input.pixels() : 1);
+    const std::vector<Blocks> ways = ways_to_cut(dimensions);
+    const Blocks blocks = ways[random() % ways.size()];
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + network.text() + ", in " + listed(std::span(blocks), "x") +
+                 " blocks");
+    expect_same_training(config, input, target, blocks, seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+NetworkConfig reference(const std::string& name) {
+  NetworkConfig config;
+  config.name = name;
+  return config;
+}
+
+Target pixels_of(const Shape& input) {
+  LossConfig loss;
+  loss.name = "binary_cross_entropy";
+  return {2, input.pixels(), loss};
+}
+
+TEST(Space, ReferenceNetworksTrainAsOnOneRank) {
+  const Shape image(24, 32, 3), gray(32, 32, 1), volume(9, 8, 10, 1);
+  const Blocks blocks = ways_to_cut(2).back(), columns = ways_to_cut(2).front();
+  expect_same_training(reference("resnet20"), image, Target(10), blocks, 1);
+  expect_same_training(reference("mobilenet_v2"), Shape(64, 64, 3), Target(10), columns, 2);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), blocks, 3);
+  expect_same_training(reference("ffn3d"), volume, pixels_of(volume), ways_to_cut(3).back(), 4);
+}
+
+TEST(Space, ValuesAsPutsBetweenNodes) {
+  const Shape gray(32, 32, 1);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 5, Precision::full, true);
+}
+
+// What is rounded to bf16 on the way may be rounded otherwise where it was added up otherwise.
+TEST(Space, ValuesInBfloat16) {
+  if (!computes_in(Precision::bf16)) GTEST_SKIP() << "this device does not compute in bf16";
+  const Shape gray(32, 32, 1);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 6, Precision::bf16);
+}
+
+// Cuts follow those of the input, so that what needs no edges exchanges none.
+TEST(Space, CutsFollowTheInput) {
+  if (all_ranks() != 2) GTEST_SKIP() << "for 2 ranks";
+  const std::unique_ptr<Space> space = make_space({1, 1, 2});
+  const Shape odd(7, 1), twice(14, 1), half(3, 1), one(1, 4);
+  const Division division = space->evenly(odd);
+  EXPECT_EQ(division.cuts[2], (std::vector<int>{0, 3, 7}));
+  EXPECT_EQ(space->following(division, odd, twice).cuts[2], (std::vector<int>{0, 6, 14}));
+  EXPECT_EQ(space->following(space->following(division, odd, twice), twice, odd).cuts[2], division.cuts[2]);
+  EXPECT_EQ(space->following(division, odd, half).cuts[2], (std::vector<int>{0, 1, 3}));
+  EXPECT_FALSE(space->following(division, odd, one).divided());
+  EXPECT_EQ(space->box_of(space->evenly(one), one, 1), Box::whole(one));
+}
+
+TEST(Space, OtherNumbersOfBlocksAreRefused) {
+  EXPECT_THROW(make_space({1, 1, all_ranks() + 1}), Error);
+}
+
+}  // namespace
+}  // namespace halograd::space_mpi_test

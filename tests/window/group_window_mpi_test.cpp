@@ -1,0 +1,99 @@
+// Messages between the ranks of a group: each arrives whole, in order, by stores and between nodes.
+#include "window/group_window.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/error.hpp"
+#include "kernels/random.hpp"
+#include "tests/mpi/ranks.hpp"
+
+namespace halograd::group_window_mpi_test {
+namespace {
+
+constexpr std::size_t longest = 3000;
+
+/// Different for each pair of ranks; some exchange nothing.
+GroupWindow::Lengths lengths() {
+  const auto ranks = static_cast<std::size_t>(all_ranks());
+  GroupWindow::Lengths all(ranks, std::vector<std::size_t>(ranks));
+  for (std::size_t from = 0; from < ranks; ++from) {
+    for (std::size_t to = 0; to < ranks; ++to) {
+      if (from != to && (from + 2 * to) % 3 != 0) all[from][to] = longest / (1 + from + to);
+    }
+  }
+  return all;
+}
+
+float payload(int from, int to, int number, std::size_t i) {
+  return random_uniform(static_cast<std::uint64_t>((from * 64 + to) * 1000 + number), i);
+}
+
+class GroupWindowTest : public testing::TestWithParam<const char*> {
+ protected:
+  GroupWindowTest() {
+    const std::string way = GetParam();
+    options_.force_put = way != "stores";
+    if (way == "messages") options_.carrier = Carrier::send;
+  }
+  Communicator comm_{MPI_COMM_WORLD};
+  TransportOptions options_;
+};
+
+TEST_P(GroupWindowTest, MessagesArriveWholeAndInOrder) {
+  const GroupWindow::Lengths all = lengths();
+  GroupWindow window(comm_, all, options_);
+  const int rank = comm_.rank();
+  for (int number = 0; number < 20; ++number) {
+    // Some are shorter than the longest one may be, and some ranks send two before any is read.
+    const auto length = [&](int from, int to) { return all[from][to] - (all[from][to] > 0 ? number % 7 : 0); };
+    for (int to = 0; to < comm_.ranks(); ++to) {
+      if (all[rank][to] == 0) continue;
+      const HostVector<float> room = window.room(to, length(rank, to));
+      for (std::size_t i = 0; i < room.extent(0); ++i) room(i) = payload(rank, to, number, i);
+      window.post(to);
+    }
+    window.flush();
+    for (int from = 0; from < comm_.ranks(); ++from) {
+      if (all[from][rank] == 0) continue;
+      const HostVector<const float> values = window.receive(from, length(from, rank));
+      long wrong = 0;
+      for (std::size_t i = 0; i < values.extent(0); ++i) wrong += values(i) != payload(from, rank, number, i) ? 1 : 0;
+      EXPECT_EQ(wrong, 0) << "message " << number << " from rank " << from;
+      window.release(from);
+    }
+  }
+}
+
+TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
+  constexpr std::size_t count = 37;
+  const auto ranks = static_cast<std::size_t>(all_ranks());
+  GroupWindow window(comm_, {ranks, std::vector<std::size_t>(ranks, GroupWindow::floats_of(count))}, options_);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    std::vector<double> numbers(count), expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      for (int rank = 0; rank < comm_.ranks(); ++rank) {
+        const double term = 1.0 / (1 + static_cast<double>(i) + 10.0 * rank + repeat);
+        expected[i] += term;
+        if (rank == comm_.rank()) numbers[i] = term;
+      }
+    }
+    window.sum(HostVector<double>(numbers.data(), count));
+    EXPECT_EQ(numbers, expected);
+  }
+}
+
+TEST_P(GroupWindowTest, TooLongMessagesAreRefused) {
+  const auto ranks = static_cast<std::size_t>(all_ranks());
+  GroupWindow window(comm_, {ranks, std::vector<std::size_t>(ranks, 3)}, options_);
+  EXPECT_THROW(window.room(0, 4), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, GroupWindowTest, testing::Values("stores", "puts", "messages"),
+                         [](const auto& way) { return std::string(way.param); });
+
+}  // namespace
+}  // namespace halograd::group_window_mpi_test
