@@ -35,7 +35,10 @@ std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batc
                                    std::uint64_t random_key) {
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
   std::string where = broken_image(batch, data);
-  if (where.empty()) where = network_.first_non_finite(exec, replica_, host_batch(&batch), random_key);
+  if (where.empty() || network_.space() != nullptr) {  // the ranks of a group look together, whoever has the image
+    const std::string found = network_.first_non_finite(exec, replica_, host_batch(&batch), random_key);
+    if (where.empty()) where = found;
+  }
   Kokkos::deep_copy(exec, replica_.statistics, statistics_);
   Kokkos::deep_copy(exec, replica_.gradients, 0.0F);
   return where;

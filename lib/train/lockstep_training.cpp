@@ -100,7 +100,7 @@ StopReason LockstepTraining::evaluate_epoch(EpochMetrics& row) {
   const double begin = seconds_now(), waited = seconds_waited();
   StopReason reason = StopReason::none;
   const auto go_on = [&] { return (reason = agreement_.after_evaluated_batch()) == StopReason::none; };
-  averager_->settle(exec_, replica_.parameters);
+  settle();
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   row.images = static_cast<std::int64_t>(sums_.images);
   const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
@@ -147,9 +147,7 @@ void LockstepTraining::finish_epoch(EpochMetrics& row, TrainingResult& result) {
 }
 
 void LockstepTraining::save(const EpochMetrics* scores) {
-  averager_->settle(exec_, replica_.parameters);
-  files_.save(header_of(own_steps_, epoch_, step_in_epoch_, scores), replica_, optimizer_, averager_->state(), sums_,
-              stop_.failure());
+  save_state(header_of(own_steps_, epoch_, step_in_epoch_, scores));
 }
 
 TrainingResult LockstepTraining::run() {
@@ -169,7 +167,10 @@ TrainingResult LockstepTraining::run() {
     if (reason == StopReason::none) reason = evaluate_epoch(row);
     const double score = goodness(metric_of(config_.loss.name).name, row.test_score);
     const bool whole = reason == StopReason::none;
-    if (whole && averager_->after_epoch(exec_, epoch_ + 1, replica_.parameters, score)) reason = evaluate_epoch(row);
+    if (whole && averager_->after_epoch(exec_, epoch_ + 1, shards_.of(replica_.parameters), score)) {
+      shards_.gather(replica_.parameters);
+      reason = evaluate_epoch(row);
+    }
     if (reason != StopReason::none) {
       save(nullptr);
       files_.finish();

@@ -19,6 +19,8 @@ class ReplicaGroup {
   [[nodiscard]] int ranks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }
   /// This rank's place in its group.
   [[nodiscard]] int place() const { return group_ ? group_->rank() : 0; }
+  /// Its ranks, where there are several.
+  [[nodiscard]] const Communicator& group() const { return *group_; }
   /// The ranks with this one's place: one for each replica.
   [[nodiscard]] const Communicator& replicas() const { return replicas_ ? *replicas_ : world_; }
   /// Collective over the group; null where it is this rank alone.

@@ -8,6 +8,7 @@
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"
+#include "train/shards.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {
@@ -98,7 +99,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const double model_bytes = 4.0 * static_cast<double>(network.parameter_count());
   add("network", config.network.name + ", " + std::to_string(network.parameter_count()) + " parameters (" +
                      human_bytes(model_bytes) + "), " + significant(network.forward_flops() * 1e-6) +
-                     " MFLOP per image in the forward pass");
+                     " MFLOP per image in the forward pass" + (setup.group.ranks() > 1 ? " of a rank's part" : ""));
   add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations per rank, for " +
                     counted(network.largest_batch(), "image"));
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
@@ -121,8 +122,9 @@ StartFacts start_facts(const TrainingSetup& setup) {
                       " ranks mixes slowly; torus2d or exponential mix faster");
     }
   }
-  const double bytes = bytes_per_step(config.averager, topology, comm.rank(), network.parameter_count(),
-                                      setup.optimizer->state().size(), comm.ranks() / topology.ranks());
+  const double bytes =
+      bytes_per_step(config.averager, topology, comm.rank(), Shards(setup.group, network.parameter_count()).length(),
+                     setup.optimizer->state().size(), comm.ranks() / topology.ranks());
   if (halos.memory == HaloMemory::device) add("halos", "directly from device memory to device memory");
   if (!halos.reason.empty()) add("halos", "through host memory: " + halos.reason);
   add("exchange", human_bytes(comm.largest(bytes)) + " sent per rank and step");

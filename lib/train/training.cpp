@@ -74,6 +74,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       optimizer_(*setup.optimizer),
       loader_(*setup.loader),
       replica_(setup.replica),
+      shards_(setup.group, network_.parameter_count()),
       report_(report),
       options_(options),
       injector_(config_.comm.inject),
@@ -144,10 +145,10 @@ EpochSums Training::restore() {
 std::unique_ptr<Averager> Training::start_averager() {
   CommConfig comm = config_.comm;
   comm.transport = setup_.transport.transport;
-  AveragerContext context{config_.averager, comm, *setup_.topology, comm_, network_.parameter_count(), own_steps_};
-  for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.emplace_back(state);
+  AveragerContext context{config_.averager, comm, *setup_.topology, comm_, shards_.length(), own_steps_};
+  for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.push_back(shards_.of(state));
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
-    optimizer_.step(exec, rate_, own_steps_ + 1, 0, weights, gradient);
+    optimizer_.step(exec, rate_, own_steps_ + 1, shards_.begin(), weights, gradient);
   };
   context.halo_memory = setup_.halos.memory;
   std::unique_ptr<Averager> averager = make_averager(context);
@@ -159,10 +160,10 @@ std::unique_ptr<Averager> Training::start_averager() {
 
 /// Collective. Why the checkpoint's state of the averager is not taken over; empty where it is, or where there is none.
 std::string Training::restore_averager(Averager& averager) {
-  const std::vector<SavedState> state = averager.state();
+  const std::vector<SavedState> state = shards_.named(averager.state()), all = shards_.layout(averager.state());
   std::string difference;
   comm_.together([&] {
-    if (comm_.rank() == 0) difference = averager_state_difference(start_.checkpoint, state);
+    if (comm_.rank() == 0) difference = averager_state_difference(start_.checkpoint, all);
   });
   difference = comm_.broadcast(difference);
   const bool same_ranks = start_.header.ranks == comm_.ranks();
@@ -196,7 +197,7 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(place.step));
 
   const double begin = seconds_now();
-  averager_->before_gradient(exec_, own_steps_, replica_.parameters);
+  averager_->before_gradient(exec_, own_steps_, shards_.of(replica_.parameters));
   const double exchanged = seconds_now();
   const double early_wait = averager_->wait_seconds() - waited;
   const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(place.lane));
@@ -222,8 +223,10 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const double group_wait = space != nullptr ? space->wait_seconds() - waited_in_group : 0;
   row.compute_seconds = computed - exchanged - group_wait;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
+  const std::int64_t group_bytes = space != nullptr ? space->bytes_sent() - sent_in_group : 0;
+  group_bytes_ += group_bytes;
   row.wait_seconds += group_wait;
-  row.bytes_sent = averager_->bytes_sent() - sent + (space != nullptr ? space->bytes_sent() - sent_in_group : 0);
+  row.bytes_sent = averager_->bytes_sent() - sent + group_bytes;
   if (progress_) row.progress_seconds = progress_->seconds() - progress;
   return row;
 }
@@ -232,7 +235,9 @@ LossSum Training::compute_gradient(const Batch& batch, std::uint64_t random_key,
   const trace::Span span("compute", "train");
   Network::GradientReady ready;
   if (!network_.replays_steps()) {
-    ready = [this, share](std::size_t from) { averager_->gradient_ready(exec_, replica_.gradients, from, share); };
+    ready = [this, share](std::size_t from) {
+      averager_->gradient_ready(exec_, shards_.of(replica_.gradients), from, share);
+    };
   }
   const LossSum loss =
       network_.train(exec_, replica_, host_batch(&batch), random_key, ready, host_batch(loader_.ahead()));
@@ -260,11 +265,14 @@ void Training::update(double rate, bool finite, double share) {
   const bool steps = finite || row_of(config_.averager).shares_gradients;
   const auto optimize = [&](std::size_t begin, std::size_t length) {
     if (!steps) return;
+    begin += shards_.begin();
     optimizer_.step(exec_, rate, own_steps_ + 1, begin, slice(replica_.parameters, begin, length),
                     slice(replica_.gradients, begin, length));
   };
-  averager_->update(exec_, own_steps_, replica_.parameters, replica_.gradients, finite ? share : 0, std::ref(optimize));
+  averager_->update(exec_, own_steps_, shards_.of(replica_.parameters), shards_.of(replica_.gradients),
+                    finite ? share : 0, std::ref(optimize));
   exec_.fence();
+  shards_.gather(replica_.parameters);
 }
 
 void Training::count(const StepMetrics& row, const Batch& batch, const StepPlace& place, double seconds) {
@@ -278,6 +286,17 @@ void Training::count(const StepMetrics& row, const Batch& batch, const StepPlace
 }
 
 // Save ----------------------------------------------------------------------------------------------------------------
+
+void Training::settle() {
+  averager_->settle(exec_, shards_.of(replica_.parameters));
+  shards_.gather(replica_.parameters);
+}
+
+void Training::save_state(const CheckpointHeader& header) {
+  settle();
+  for (const Buffer<float>& state : optimizer_.state()) shards_.gather(state);
+  files_.save(header, replica_, optimizer_, shards_.gather_states(averager_->state()), sums_, stop_.failure());
+}
 
 bool Training::step_checkpoint_is_due(std::int64_t steps) const {
   const int every = config_.output.checkpoint_steps;
@@ -369,7 +388,8 @@ void Training::finish(TrainingResult& result, std::int64_t steps) {
   result.images_per_second = seconds > 0 ? totals_.images / seconds : 0;
   result.wait_share = seconds > 0 ? totals_.waited / seconds : 0;
   const auto made = static_cast<double>(std::max<std::int64_t>(1, steps - start_.header.step));
-  result.bytes_sent = comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before_)) / (made * comm_.ranks());
+  result.bytes_sent =
+      comm_.sum(static_cast<double>(averager_->bytes_sent() - sent_before_ + group_bytes_)) / (made * comm_.ranks());
   result.skipped = comm_.sum(skipped_);
   const RunFolder& folder = folder_.folder();
   result.checkpoint = folder.holds_checkpoint() ? folder.newest() : "";

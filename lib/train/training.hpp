@@ -7,6 +7,7 @@
 #include "averagers/averager.hpp"
 #include "train/finite_guard.hpp"
 #include "train/run_files.hpp"
+#include "train/shards.hpp"
 #include "train/stop.hpp"
 #include "train/trainer.hpp"
 #include "window/injector.hpp"
@@ -51,6 +52,11 @@ class Training {
   void count(const StepMetrics& row, const Batch& batch, const StepPlace& place, double seconds);
 
   // Save
+  /// Collective: brings the averager's exchanges to an end (Averager::settle), and has every rank see what that
+  /// changed.
+  void settle();
+  /// Collective. Copies the state, and has it written.
+  void save_state(const CheckpointHeader& header);
   /// The header of a checkpoint after so many steps of all ranks, `step_in_epoch` of them in the unfinished epoch.
   /// `scores`: of an epoch's end; null within one.
   [[nodiscard]] CheckpointHeader header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
@@ -81,6 +87,7 @@ class Training {
   Optimizer& optimizer_;
   Loader& loader_;
   const Replica& replica_;
+  Shards shards_;  ///< of the replica, among the ranks of a group
   Report& report_;
   TrainOptions options_;
   ExecutionSpace exec_;
@@ -98,8 +105,9 @@ class Training {
   RunFiles files_;
   StopRequest stop_;
 
-  double rate_ = 0;           ///< learning rate of the step
-  std::int64_t skipped_ = 0;  ///< updates of this rank that were left out in this call
+  double rate_ = 0;               ///< learning rate of the step
+  std::int64_t group_bytes_ = 0;  ///< that this rank has sent to others of its group in the steps of this call
+  std::int64_t skipped_ = 0;      ///< updates of this rank that were left out in this call
 
  private:
   struct Totals {

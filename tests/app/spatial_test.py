@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""parallel.spatial: groups of ranks that share a replica train as single ranks do, and go on from each other's checkpoints."""
+
+import h5py
+import numpy as np
+
+from program import ProgramTest, main, read_metrics, read_replicas, sets
+
+RUN_FILE = """
+[training]
+epochs = 2
+batch = 4
+threads = 1
+
+[data]
+format = "hdf5"
+path = "volumes.h5"
+
+[network]
+name = "edges"
+{layers}
+[loss]
+name = "binary_cross_entropy"
+
+[optimizer]
+name = "sgd"
+learning_rate = 0.02
+momentum = 0.9
+"""
+
+LAYER = """
+[[network.layer]]
+{}
+"""
+
+# An encoder and a decoder with a shortcut, normalised over what several ranks have.
+PER_PIXEL = [
+    'type = "conv"\nname = "first"\nchannels = 4\nkernel = 3\npadding = 1',
+    'type = "batch_norm"',
+    'type = "relu"\nname = "fine"',
+    'type = "max_pool"\nkernel = 2\nstride = 2',
+    'type = "conv"\nchannels = 6\nkernel = 3\npadding = 1',
+    'type = "group_norm"\ngroups = 2',
+    'type = "dropout"\nprobability = 0.2',
+    'type = "conv_transpose"\nname = "coarse"\nchannels = 4\nkernel = 2\nstride = 2',
+    'type = "concat"\ninputs = ["coarse", "fine"]',
+    'type = "conv"\nchannels = 1\nkernel = 1',
+]
+
+SAME_TO_ROUNDING = ["step/loss", "epoch/train_loss", "epoch/test_loss", "epoch/mean_model_loss"]
+NEIGHBOURS = sets(averager__name="neighbour", averager__momentum="averaged")
+
+
+class Spatial(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(3)
+        with h5py.File(self.path("volumes.h5"), "w") as file:
+            for split, count in (("train", 16), ("test", 5)):
+                volumes = random.normal(size=(count, 6, 8, 10, 1)).astype(np.float32)
+                file[f"{split}/images"] = volumes
+                file[f"{split}/labels"] = (volumes[..., 0] > 0.5).astype(np.uint8)
+                file[f"{split}/labels"].attrs["classes"] = 2
+        self.run_file = self.write("run.toml", RUN_FILE.format(layers="".join(map(LAYER.format, PER_PIXEL))))
+
+    def train(self, ranks, *words, spatial=None, name="run"):
+        blocks = sets(parallel__spatial=spatial) if spatial else []
+        self.succeed("train", self.run_file, *words, *blocks, *sets(name=name), ranks=ranks)
+        return read_metrics(self.path(f"runs/{name}/metrics.h5"))
+
+    def assert_same_to_rounding(self, found, expected, rows=SAME_TO_ROUNDING):
+        for name in rows:
+            np.testing.assert_allclose(found[name], expected[name], rtol=2e-4, err_msg=name)
+
+    def test_trains_as_one_rank(self):
+        one = self.train(1, name="one")
+        for ranks, blocks in ((2, [1, 1, 2]), (4, [2, 1, 2]), (3, [1, 3, 1])):
+            name = f"on_{ranks}"
+            self.assert_same_to_rounding(self.train(ranks, spatial=blocks, name=name), one)
+            with h5py.File(self.path(f"runs/{name}/checkpoint.h5"), "r") as file:
+                self.assertEqual(file.attrs["ranks"], 1)
+            self.succeed("evaluate", self.path(f"runs/{name}/checkpoint.h5"))
+
+    def test_averages_between_groups(self):
+        two = self.train(2, *NEIGHBOURS, name="two")
+        groups = self.train(4, *NEIGHBOURS, spatial=[1, 2, 1], name="groups")
+        self.assert_same_to_rounding(groups, two, [*SAME_TO_ROUNDING, "epoch/consensus_distance"])
+        self.assertEqual(groups["step/loss"].shape, two["step/loss"].shape)
+
+    def test_resumes_bitwise(self):
+        words = [*NEIGHBOURS, *sets(averager__every=3)]
+        self.train(4, *words, spatial=[2, 1, 1], name="straight")
+        self.train(4, *words, "--stop-after", "1", spatial=[2, 1, 1], name="stopped")
+        self.train(4, *words, "--resume", spatial=[2, 1, 1], name="stopped")
+        straight, resumed = (read_replicas(self.path(f"runs/{name}/checkpoint.h5")) for name in ("straight", "stopped"))
+        self.assertEqual(straight.keys(), resumed.keys())
+        for name, (values, _) in straight.items():
+            np.testing.assert_array_equal(values, resumed[name][0], err_msg=name)
+
+    def test_keeps_what_averagers_keep_of_each_shard(self):
+        """What codecs have sent so far."""
+        words = [*NEIGHBOURS, *sets(averager__codec="int8")]
+        self.train(4, *words, spatial=[1, 1, 2], name="straight")
+        self.train(4, *words, "--stop-after", "1", spatial=[1, 1, 2], name="stopped")
+        self.train(4, *words, "--resume", spatial=[1, 1, 2], name="stopped")
+        straight, resumed = (read_replicas(self.path(f"runs/{name}/checkpoint.h5")) for name in ("straight", "stopped"))
+        self.assertTrue(any("_of_shard_1" in name for name in straight))
+        for name, (values, _) in straight.items():
+            np.testing.assert_array_equal(values, resumed[name][0], err_msg=name)
+
+    def test_goes_on_with_other_blocks(self):
+        one = self.train(1, name="one")
+        self.train(4, "--stop-after", "1", spatial=[2, 2, 1], name="several")
+        self.assert_same_to_rounding(self.train(2, "--resume", spatial=[1, 1, 2], name="several"), one)
+
+    def test_refuses_what_does_not_fit(self):
+        def refuse(ranks, words, spatial, **settings):
+            self.refuse("train", self.run_file, *sets(parallel__spatial=spatial, **settings), words=words, ranks=ranks)
+
+        refuse(3, ["parallel.spatial = [1, 1, 2]", "3", "multiple of 2"], [1, 1, 2])
+        refuse(2, ["parallel.spatial", "2 numbers", "3 spatial axes"], [1, 2])
+        refuse(2, ["parallel.spatial", "data.flip"], [1, 1, 2], data__flip=True)
+        refuse(4, ["parallel.spatial", "waits for nobody"], [1, 1, 2], averager__staleness=-1)
+        refuse(2, ["parallel.spatial", "training.shares"], [1, 1, 2], training__shares="measured")
+
+    def test_stops_together(self):
+        """A number that is not finite lies with one rank of a group: all name the image, and none waits for another."""
+        with h5py.File(self.path("volumes.h5"), "r+") as file:
+            file["train/images"][3, 0, 0, 0, 0] = np.nan
+        result = self.run_program("train", self.run_file, *sets(parallel__spatial=[1, 1, 2]), ranks=2)
+        self.check_refused(result, "image 3 of the training set", "not finite")
+
+
+if __name__ == "__main__":
+    main()
