@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/box.hpp"
+#include "support/trace.hpp"
 
 namespace halograd {
 namespace {
@@ -34,6 +35,7 @@ class HaloLayer : public LayerOf<HaloLayer> {
 
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    const trace::Span span("edges", "comm");
     const BoxValues<const T> x{call.x<T>(0), own_};
     const BoxValues<T> y{call.y<T>(), needs_};
     Messages<T> messages(*this, exec, call);
@@ -48,6 +50,7 @@ class HaloLayer : public LayerOf<HaloLayer> {
   template <class T>
   void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
     if (call.input_gradients[0].size() == 0) return;
+    const trace::Span span("edges", "comm");
     const BoxValues<const T> dy{call.dy<T>(), needs_};
     const BoxValues<T> dx{call.dx<T>(0), own_};
     const BoxValues<const T> mask = call.mask ? BoxValues<const T>{call.y<T>(), needs_} : BoxValues<const T>{};

@@ -43,6 +43,10 @@ class Builder {
     layer.padding = {padding};
     return *this;
   }
+  Builder& leaky(const std::string& name, double slope) {
+    add("leaky_relu", name).slope = slope;
+    return *this;
+  }
   Builder& plain(const std::string& type, const std::string& name) {
     add(type, name);
     return *this;
@@ -238,10 +242,27 @@ std::vector<LayerConfig> ffn3d(int outputs) {
   return net.plain("relu", "last_relu").conv("outputs", outputs, 1, 1, 0, true).layers;
 }
 
+/// MLPerf's convolutions see a pixel and the next along each axis, with zeros behind the last: with zeros before the
+/// first and after it, of which pooling drops the latter, it is the same network of mirrored volumes.
+std::vector<LayerConfig> cosmoflow(int outputs) {
+  Builder net;
+  for (int stage = 1; stage <= 5; ++stage) {
+    const std::string number = std::to_string(stage);
+    net.conv("conv" + number, 16 << stage, 2, 1, 1, true).leaky("leaky" + number, 0.3).max_pool("pool" + number);
+  }
+  net.plain("flatten", "flatten");
+  int number = 0;
+  for (const int units : {128, 64}) {
+    const std::string end = std::to_string(++number);
+    net.dense("dense" + end, units).leaky("dense_leaky" + end, 0.3).plain("dropout", "dropout" + end);
+  }
+  return net.dense("outputs", outputs).layers;
+}
+
 }  // namespace
 
 const std::vector<ReferenceNetwork>& reference_networks() {
-  constexpr auto classes = "cross_entropy", tubes = "binary_cross_entropy";
+  constexpr auto classes = "cross_entropy", tubes = "binary_cross_entropy", numbers = "mean_squared_error";
   static const std::vector<ReferenceNetwork> networks{
       {"lenet5", "5x5 convolutions of 20 and 50 channels, 500 hidden units (LeCun et al., 1998, as Caffe has it)",
        Shape{28, 28, 1}, 10, 64, classes, false, lenet5},
@@ -263,7 +284,11 @@ const std::vector<ReferenceNetwork>& reference_networks() {
       {"ffn3d",
        "outputs per voxel: four residual modules of 3x3x3 convolutions of 32 channels (after the flood-filling "
        "networks of Januszewski et al., 2018)",
-       Shape{16, 16, 16, 1}, 2, 8, tubes, true, ffn3d}};
+       Shape{16, 16, 16, 1}, 2, 8, tubes, true, ffn3d},
+      {"cosmoflow",
+       "numbers of a volume: five 2x2x2 convolutions of 32 to 512 channels (Mathuriya et al., 2018, as MLPerf HPC has "
+       "it, without the bound on its outputs)",
+       Shape{128, 128, 128, 4}, 4, 1, numbers, false, cosmoflow}};
   return networks;
 }
 

@@ -65,6 +65,9 @@ TEST(ReferenceNetworks, HaveTheirParameterCounts) {
   binary.name = "binary_cross_entropy";
   EXPECT_EQ(wide("ffn3d", {8, 8, 8, 1}, {2, 512, binary}), 27U * 32 + 32 + 9 * (27 * 32 * 32 + 32) + 33);
   EXPECT_EQ(wide("unet2d", {16, 16, 1}, {2, 256, binary}), 1926433U);
+  LossConfig squares;
+  squares.name = "mean_squared_error";
+  EXPECT_EQ(wide("cosmoflow", {128, 128, 128, 4}, {4, 1, squares}), 5597604U);
 }
 
 TEST(ReferenceNetworks, UnknownNameIsRefused) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training images/s of this program beside PyTorch, network by network, on one machine with nothing else running.
 
-One step is forward, cross-entropy (softmax of an image; in unet2d and ffn3d binary, of each pixel), backward and SGD with momentum on one random batch. Product and peer take
+One step is forward, cross-entropy (softmax of an image; in unet2d and ffn3d binary, of each pixel; in cosmoflow the squared error), backward and SGD with momentum on one random batch. Product and peer take
 turns, each in a process of its own, for --rounds rounds; figures are medians over the rounds.
 
 On cores (--device cpu) PyTorch's is the better of its two memory layouts, and of its versions where --python names several
@@ -33,10 +33,10 @@ import subprocess
 import sys
 import time
 
-from torch_networks import CLASSES, INPUTS, OUTPUT_PER_PIXEL, networks
+from torch_networks import CLASSES, INPUTS, NUMBERS, OUTPUT_PER_PIXEL, networks
 
 BATCHES = {"lenet5": 64, "vgg_small": 64, "resnet20": 128, "resnet18": 32, "ffn3d": 8, "resnet50": 8, "mobilenet_v2": 16,
-           "unet2d": 8}  # on cores
+           "unet2d": 8, "cosmoflow": 1}  # on cores
 LAYOUTS = {"contiguous_format": "NCHW", "channels_last": "NHWC"}
 # Mode of torch.compile, and whether the step is captured as a whole.
 VARIANTS = {"eager": (None, False), "graph": (None, True), "compile": ("default", False),
@@ -92,9 +92,13 @@ def measure_pytorch(arguments):
     network = networks(torch)[name]().to(device=device, memory_format=memory_format)
     images = torch.randn(batch, *shape).to(device).contiguous(memory_format=memory_format)
     functional = torch.nn.functional
-    loss = functional.binary_cross_entropy_with_logits if per_pixel else functional.cross_entropy
-    labels = (torch.randint(0, 2, (batch, *shape)).float() if per_pixel else
-              torch.randint(0, CLASSES.get(name, 10), (batch,))).to(device)
+    if per_pixel:
+        loss, labels = functional.binary_cross_entropy_with_logits, torch.randint(0, 2, (batch, *shape)).float()
+    elif name in NUMBERS:
+        loss, labels = functional.mse_loss, torch.randn(batch, NUMBERS[name])
+    else:
+        loss, labels = functional.cross_entropy, torch.randint(0, CLASSES.get(name, 10), (batch,))
+    labels = labels.to(device)
     fused = {"fused": True} if not on_cores and "fused" in inspect.signature(torch.optim.SGD).parameters else {}
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, **fused)
     rounding = lambda: (torch.autocast(device, dtype=torch.bfloat16, cache_enabled=not captured)

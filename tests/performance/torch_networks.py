@@ -1,9 +1,10 @@
 """The reference networks (lib/nn/reference_networks.cpp) in PyTorch: networks(torch)[name]()."""
 
 INPUTS = {"lenet5": (1, 28, 28), "resnet50": (3, 224, 224), "mobilenet_v2": (3, 224, 224), "unet2d": (1, 128, 128),
-          "ffn3d": (1, 16, 16, 16)}  # of the others (3, 32, 32)
+          "ffn3d": (1, 16, 16, 16), "cosmoflow": (4, 128, 128, 128)}  # of the others (3, 32, 32)
 CLASSES = {"resnet50": 1000, "mobilenet_v2": 1000}  # of the others 10
 OUTPUT_PER_PIXEL = ("unet2d", "ffn3d")
+NUMBERS = {"cosmoflow": 4}  # that a network predicts instead of a class
 
 
 def networks(torch):
@@ -107,6 +108,18 @@ def networks(torch):
             nn.Conv3d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv3d(32, 32, 3, padding=1),
             *(ResidualVolumes(32) for _ in range(4)), nn.ReLU(), nn.Conv3d(32, 1, 1))
 
+    def cosmoflow():
+        layers, channels = [], 4
+        for filters in (32, 64, 128, 256, 512):
+            layers += [nn.Conv3d(channels, filters, 2, padding=1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]
+            channels = filters
+        layers.append(nn.Flatten())
+        features = 512 * 4**3
+        for units in (128, 64):
+            layers += [nn.Linear(features, units), nn.LeakyReLU(0.3), nn.Dropout(0.5)]
+            features = units
+        return nn.Sequential(*layers, nn.Linear(features, NUMBERS["cosmoflow"]))
+
     def lenet5():
         return nn.Sequential(
             nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -122,4 +135,4 @@ def networks(torch):
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4096, 256), nn.ReLU(), nn.Linear(256, 10))
 
     return {"lenet5": lenet5, "vgg_small": vgg_small, "resnet20": resnet20, "resnet18": resnet18,
-            "resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "unet2d": UNet, "ffn3d": ffn3d}
+            "resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "unet2d": UNet, "ffn3d": ffn3d, "cosmoflow": cosmoflow}

@@ -250,14 +250,15 @@ TEST(ReadConfig, MissingKeysAreNamed) {
                  "run.toml:1:1: data.path is missing; the format \"hdf5\" needs it\n  1 | [data]\n    | ^^^^^^\n"
                  "for example: path = \"digits.h5\"");
   expect_part(message_of(""), "run.toml: data.path is missing; the format \"idx\" needs it");
-  expect_message("data.format = \"synthetic\"\n",
-                 "run.toml: the run file names no network\ngive [[network.layer]] entries, or one of these as "
-                 "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
+  expect_message(
+      "data.format = \"synthetic\"\n",
+      "run.toml: the run file names no network\ngive [[network.layer]] entries, or one of these as "
+      "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, cosmoflow");
   expect_message(
       "data.format = \"synthetic\"\nnetwork.name = \"lenet\"\n",
       "run.toml:2:16: \"lenet\" is no reference network, and no layers are given; did you mean \"lenet5\"?\n"
       "  2 | network.name = \"lenet\"\n    |                ^^^^^^^\ngive [[network.layer]] entries, or one of "
-      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d");
+      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, cosmoflow");
   expect_part(message_of(minimal + "[topology]\nkind = \"file\"\n"),
               "run.toml:3:1: topology.file is missing; the kind \"file\" needs it");
   expect_part(message_of(minimal + "schedule.name = \"step\"\n"), "schedule.milestones is missing");
