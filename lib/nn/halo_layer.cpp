@@ -18,8 +18,11 @@ class HaloLayer : public LayerOf<HaloLayer> {
     LayerNeeds needs;
     needs.backward_reads_input = false;
     if (needs_.holds(own_)) {
+      needs.hands_on = true;
       needs.mask = Mask::sum;  // its output tells as well as its input where that was positive
       needs.backward_reads_output = true;
+      if (largest_batch == 1)
+        needs.input_in_output = place_of_own(with_value_type(type, [](auto v) { return sizeof(v); }));
     }
     if (!runs_on_host) {
       long values = 0;
@@ -41,7 +44,7 @@ class HaloLayer : public LayerOf<HaloLayer> {
     Messages<T> messages(*this, exec, call);
     for (int other = 0; other < space_.ranks(); ++other) messages.write(other, edge(space_.rank(), other), x);
     messages.send();
-    copy_box<T>(exec, call.batch, shape_.channels, own_.common(needs_), x, y, false);
+    if (!lies_in(x.values, y.values)) copy_box<T>(exec, call.batch, shape_.channels, own_.common(needs_), x, y, false);
     for (int other = 0; other < space_.ranks(); ++other) messages.take(other, edge(other, space_.rank()), y, false, {});
     messages.release();
   }
@@ -58,7 +61,9 @@ class HaloLayer : public LayerOf<HaloLayer> {
     for (int other = 0; other < space_.ranks(); ++other) messages.write(other, edge(other, space_.rank()), dy);
     messages.send();
     if (!call.accumulate[0] && !needs_.holds(own_)) Kokkos::deep_copy(exec, dx.values, T(0));
-    copy_box<T>(exec, call.batch, shape_.channels, own_.common(needs_), dy, dx, call.accumulate[0], mask);
+    if (call.mask || !lies_in(dx.values, dy.values)) {
+      copy_box<T>(exec, call.batch, shape_.channels, own_.common(needs_), dy, dx, call.accumulate[0], mask);
+    }
     for (int other = 0; other < space_.ranks(); ++other) {
       messages.take(other, edge(space_.rank(), other), dx, true, mask);
     }
@@ -76,6 +81,23 @@ class HaloLayer : public LayerOf<HaloLayer> {
   }
 
  private:
+  /// The byte of the output from which this rank's own pixels lie in it without a gap, as those of one image do where
+  /// edges lie on both sides of its first axis alone; -1: nowhere.
+  [[nodiscard]] long place_of_own(std::size_t value_bytes) const {
+    int axis = 0;
+    while (axis < 2 && needs_.extents()[axis] == 1) ++axis;
+    long bytes = static_cast<long>(value_bytes) * shape_.channels;
+    for (int inner = axis + 1; inner < 3; ++inner) {
+      if (needs_.begin[inner] != own_.begin[inner] || needs_.end[inner] != own_.end[inner]) return -1;
+      bytes *= needs_.extents()[inner];
+    }
+    return bytes * (own_.begin[axis] - needs_.begin[axis]);
+  }
+  template <class Inner, class Outer>
+  [[nodiscard]] static bool lies_in(const Inner& inner, const Outer& outer) {
+    return inner.data() >= outer.data() && inner.data() < outer.data() + outer.size();
+  }
+
   /// The messages of one exchange, each the values of a box. Kernels write and read them in place on a host; on a
   /// device they are copied by way of the workspace.
   template <class T>

@@ -51,6 +51,8 @@ struct LayerNeeds {
   bool in_place = false;   ///< the output may overwrite an input, whose gradient may overwrite the output's
   int in_place_input = 0;  ///< that input; backward does not read it
   Mask mask = Mask::none;
+  bool hands_on = false;  ///< the output holds the input's values as they are: what reads it can mask for this layer
+  long input_in_output = -1;        ///< the byte of the output from which the input may lie in it; -1: nowhere
   bool random = false;              ///< depends on LayerCall::random_key
   std::size_t saved_bytes = 0;      ///< kept from forward to backward
   std::size_t workspace_bytes = 0;  ///< scratch within one call

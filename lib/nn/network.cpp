@@ -181,17 +181,25 @@ int Network::halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo
 /// The arena's buffers: the values, then their gradients, then what each layer saves from forward to backward.
 struct Network::Lives {
   std::vector<Lifetime> buffers;
-  std::vector<int> place;  ///< of a value or gradient: the buffer whose place it takes, often its own
+  std::vector<int> place;           ///< of a value or gradient: the buffer whose place it takes, often its own
+  std::vector<std::size_t> offset;  ///< where it begins there
+  std::vector<bool> used;           ///< whether a buffer has got a life
 
-  Lives(int values, int nodes) : buffers(static_cast<std::size_t>(2L * values + nodes)), place(2L * values) {
+  Lives(int values, int nodes)
+      : buffers(static_cast<std::size_t>(2L * values + nodes)),
+        place(2L * values),
+        offset(2L * values),
+        used(2L * values) {
     std::iota(place.begin(), place.end(), 0);
   }
   /// Gives a buffer its life, or adds it to that of the buffer whose place it takes.
   void add(int buffer, const Lifetime& own) {
     Lifetime& shared = buffers[place[buffer]];
-    if (place[buffer] == buffer) shared = own;
-    shared.birth = std::min(shared.birth, own.birth);
-    shared.death = std::max(shared.death, own.death);
+    if (place[buffer] == buffer) shared.bytes = own.bytes;
+    const bool first = !used[place[buffer]];
+    shared.birth = first ? own.birth : std::min(shared.birth, own.birth);
+    shared.death = first ? own.death : std::max(shared.death, own.death);
+    used[place[buffer]] = true;
   }
 };
 
@@ -211,19 +219,22 @@ Network::Consumers Network::consumers() const {
 void Network::place_masks(const Consumers& consumers) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (!nodes_[i].config.epilogue.relu) continue;
-    const int value = static_cast<int>(i) + 1;
-    nodes_[i].mask_gradient = true;
-    if (!consumers[value].empty()) {
-      Node& last = nodes_[consumers[value].front()];
-      const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && consumers[value].size() == 1);
-      if (able && last.config.inputs[0] == value &&
-          std::count(last.config.inputs.begin(), last.config.inputs.end(), value) == 1) {
-        last.call.mask = true;
-        nodes_[i].mask_gradient = false;
-      }
-    }
+    nodes_[i].mask_gradient = !place_mask(static_cast<int>(i) + 1, consumers);
     if (nodes_[i].mask_gradient) nodes_[i].needs.backward_reads_output = true;
   }
+}
+
+/// Whether one of the nodes that read a value now masks its gradient.
+bool Network::place_mask(int value, const Consumers& consumers) {
+  if (consumers[value].empty()) return false;
+  const int index = consumers[value].front();
+  Node& last = nodes_[index];
+  const bool alone = consumers[value].size() == 1;
+  if (alone && last.needs.hands_on && place_mask(index + 1, consumers)) return true;
+  const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && alone);
+  const auto times = std::count(last.config.inputs.begin(), last.config.inputs.end(), value);
+  if (!able || last.config.inputs[0] != value || times != 1) return false;
+  return last.call.mask = true;
 }
 
 /// How many values `batch` images have.
@@ -267,6 +278,7 @@ void Network::share_places(int value, const Consumers& consumers, Lives& lives) 
   const Node& node = nodes_[value - 1];
   const int from = node.needs.in_place ? node.config.inputs[node.needs.in_place_input] : 0;
   if (from == 0 || value_bytes(from) != value_bytes(value)) return;
+  if (lives.place[value] != value || nodes_[from - 1].needs.input_in_output >= 0) return;
   if (std::count(node.config.inputs.begin(), node.config.inputs.end(), from) != 1) return;
   const int values = static_cast<int>(consumers.size());
   if (consumers[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) {
@@ -276,12 +288,30 @@ void Network::share_places(int value, const Consumers& consumers, Lives& lives) 
     lives.place[values + value] = lives.place[values + from];
 }
 
+/// The input of a halo may lie in its output, and so is not copied there; its gradient in the output's, where no other
+/// node has put something there before.
+void Network::place_in_outputs(const Consumers& consumers, Lives& lives) const {
+  const int values = static_cast<int>(consumers.size());
+  for (int value = 1; value < values; ++value) {
+    const Node& node = nodes_[value - 1];
+    const int from = node.needs.input_in_output >= 0 ? node.config.inputs[0] : 0;
+    constexpr long alignment = 64;  // as plan_arena's
+    if (from == 0 || lives.place[from] != from || node.needs.input_in_output % alignment != 0) continue;
+    lives.place[from] = value;
+    lives.offset[from] = static_cast<std::size_t>(node.needs.input_in_output);
+    if (consumers[from].back() != value - 1 || !wants_gradient(from)) continue;
+    lives.place[values + from] = values + value;
+    lives.offset[values + from] = lives.offset[from];
+  }
+}
+
 void Network::place_buffers() {
   const int count = static_cast<int>(nodes_.size()), values = count + 1;
   const Consumers consumers = this->consumers();
   place_masks(consumers);
 
   Lives lives(values, count);
+  place_in_outputs(consumers, lives);
   for (int value = 0; value < values; ++value) {
     share_places(value, consumers, lives);
     lives.add(value, life_of_value(value, consumers[value]));
@@ -305,8 +335,9 @@ void Network::place_buffers() {
   Kokkos::deep_copy(arena_, std::byte{0});
   workspace_ = slice(arena_, plan.bytes, workspace_bytes);
   for (int value = 0; value < values; ++value) {
-    value_offset_.push_back(plan.offsets[lives.place[value]]);
-    gradient_offset_.push_back(plan.offsets[lives.place[values + value]]);
+    const int gradient = values + value;
+    value_offset_.push_back(plan.offsets[lives.place[value]] + lives.offset[value]);
+    gradient_offset_.push_back(plan.offsets[lives.place[gradient]] + lives.offset[gradient]);
   }
   for (int i = 0; i < count; ++i) nodes_[i].saved_offset = plan.offsets[2 * values + i];
   prepare_calls();

@@ -142,6 +142,8 @@ class Network {
   using Consumers = std::vector<std::vector<int>>;  ///< for each value, the nodes that read it, in order
   [[nodiscard]] Consumers consumers() const;
   void place_masks(const Consumers& consumers);
+  bool place_mask(int value, const Consumers& consumers);
+  void place_in_outputs(const Consumers& consumers, Lives& lives) const;
   [[nodiscard]] std::size_t value_bytes(int value) const;
   [[nodiscard]] Lifetime life_of_value(int value, const std::vector<int>& consumers) const;
   [[nodiscard]] Lifetime life_of_gradient(int value, const std::vector<int>& consumers) const;

@@ -272,8 +272,8 @@ double distance(const LossSum& a, const LossSum& b) {
 /// To rounding: apart by no more than a few times what other last digits of the images change.
 void expect_same_training(const NetworkConfig& config, const Shape& input, const Target& target, const Blocks& blocks,
                           unsigned seed, Precision precision = Precision::full, bool force_put = false) {
-  constexpr int batch = 3;
   Random random(seed);
+  const int batch = seed % 2 == 0 ? 3 : 1;  // a single image's own pixels may lie in their halo
   Data data(random, batch, input, target.labels_per_image, target.classes);
   Network alone(config, input, target, batch, precision);
   const Training expected = train(alone, data.batch(batch));
@@ -337,9 +337,10 @@ Target pixels_of(const Shape& input) {
 TEST(Space, ReferenceNetworksTrainAsOnOneRank) {
   const Shape image(24, 32, 3), gray(32, 32, 1), volume(9, 8, 10, 1);
   const Blocks blocks = ways_to_cut(2).back(), columns = ways_to_cut(2).front();
-  expect_same_training(reference("resnet20"), image, Target(10), blocks, 1);
+  expect_same_training(reference("resnet20"), image, Target(10), blocks, 2);
   expect_same_training(reference("mobilenet_v2"), Shape(64, 64, 3), Target(10), columns, 2);
-  expect_same_training(reference("unet2d"), gray, pixels_of(gray), blocks, 3);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), blocks, 4);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), {1, all_ranks(), 1}, 3);
   expect_same_training(reference("ffn3d"), volume, pixels_of(volume), ways_to_cut(3).back(), 4);
 }
 

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Seconds per step and memory per rank of a replica that a group of ranks shares (parallel.spatial), beside one rank's.
+
+    python3 tests/performance/space_speed.py --program build/openmp/halograd unet2d:512x512 cosmoflow:128x128x128 --blocks 1 2 4 8
+
+Each rank has one thread, and a batch is one image. Rounds alternate between the numbers of ranks; printed are medians of the
+steps of all rounds (but the first two of each), and the largest peak of a rank's resident memory. Where there are more
+ranks than cores only the memory means anything. Run it alone.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import h5py
+import numpy as np
+
+RUN_FILE = """
+training = {{epochs = 1, batch = 1, threads = 1}}
+data = {{format = "hdf5", path = "data.h5"}}
+network.name = "{network}"
+loss.name = "{loss}"
+optimizer = {{name = "sgd", learning_rate = 1e-8, momentum = 0.9}}
+output = {{checkpoint_epochs = 0, print_steps = 0}}
+"""
+
+
+def write_data(path, network, extents, images):
+    random = np.random.default_rng(1)
+    per_pixel = network == "unet2d"
+    with h5py.File(path, "w") as file:
+        for split, count in (("train", images), ("test", 1)):
+            file[f"{split}/images"] = random.standard_normal((count, *extents, 1 if per_pixel else 4), np.float32)
+            if per_pixel:
+                file[f"{split}/labels"] = random.integers(0, 2, (count, *extents), np.uint8)
+                file[f"{split}/labels"].attrs["classes"] = 2
+            else:
+                file[f"{split}/labels"] = random.uniform(-1, 1, (count, 4)).astype(np.float32)
+
+
+def cut(ranks, axes):
+    """Blocks along each axis: halves, the first axes first."""
+    blocks = [1] * axes
+    for i in range(ranks.bit_length() - 1):
+        blocks[i % axes] *= 2
+    return blocks
+
+
+def peak_megabytes(program):
+    """The largest peak of a process of the program so far."""
+    peak = 0.0
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if not os.path.samefile(f"/proc/{process}/exe", program):
+                continue
+            with open(f"/proc/{process}/status", encoding="utf-8") as status:
+                peak = max([peak] + [int(line.split()[1]) / 1000 for line in status if line.startswith("VmHWM")])
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return peak
+
+
+def run(arguments, folder, ranks, axes):
+    """(seconds of each step but the first two, peak megabytes)."""
+    command = [arguments.mpiexec, "-n", str(ranks), arguments.program, "train", "run.toml", "--overwrite"]
+    if ranks > 1:
+        command += ["--set", f"parallel.spatial={cut(ranks, axes)}"]
+    with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        peak, end = 0.0, time.monotonic() + arguments.limit
+        while process.poll() is None:
+            peak = max(peak, peak_megabytes(arguments.program))
+            if time.monotonic() > end:
+                process.kill()
+                sys.exit(f"{command}: still running after {arguments.limit} s")
+            time.sleep(0.1)
+    if process.returncode != 0:
+        with open(os.path.join(folder, "log"), encoding="utf-8") as log:
+            sys.exit(f"{command}\n{log.read()}")
+    with h5py.File(os.path.join(folder, "runs/run/metrics.h5"), "r") as file:
+        return list(1 / file["step/images_per_second"][2:, 0]), peak
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="+", help="unet2d or cosmoflow, with the extents of an image: unet2d:512x512")
+    parser.add_argument("--program", required=True, type=os.path.abspath)
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--blocks", nargs="+", type=int, default=[1, 2], help="ranks of a group, powers of two, 1 first")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--limit", type=float, default=600, help="seconds for one run")
+    arguments = parser.parse_args()
+    print("| network | ranks | blocks | s per step | one rank's over it | peak MB per rank | of one rank's |\n" + "|---" * 7 + "|")
+    for word in arguments.networks:
+        network, _, size = word.partition(":")
+        extents = list(map(int, size.split("x")))
+        with tempfile.TemporaryDirectory(prefix="halograd_space_") as folder:
+            write_data(os.path.join(folder, "data.h5"), network, extents, arguments.steps)
+            with open(os.path.join(folder, "run.toml"), "w", encoding="utf-8") as file:
+                loss = "binary_cross_entropy" if network == "unet2d" else "mean_squared_error"
+                file.write(RUN_FILE.format(network=network, loss=loss))
+            seconds, peaks = {ranks: [] for ranks in arguments.blocks}, dict.fromkeys(arguments.blocks, 0.0)
+            for _ in range(arguments.rounds):
+                for ranks in arguments.blocks:
+                    steps, peak = run(arguments, folder, ranks, len(extents))
+                    seconds[ranks] += steps
+                    peaks[ranks] = max(peaks[ranks], peak)
+        medians = {ranks: statistics.median(steps) for ranks, steps in seconds.items()}
+        one = arguments.blocks[0]
+        for ranks in arguments.blocks:
+            print(f"| {word} | {ranks} | {'x'.join(map(str, cut(ranks, len(extents))))} | {medians[ranks]:.3f} | "
+                  f"{medians[one] / medians[ranks]:.2f} | {peaks[ranks]:.0f} | {peaks[ranks] / peaks[one]:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
