@@ -19,13 +19,12 @@ ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) :
                      ranks(), " ranks, but this job has ", world.ranks(), "; expected a multiple of ", ranks());
   });
   if (ranks() == 1) return;
-  const int group = world.rank() / ranks();
-  group_.reset(new OwnedComm(world.split(group)));
-  replicas_.reset(new OwnedComm(world.split(world.rank() % ranks())));
+  comms_ = std::unique_ptr<Comms>(
+      new Comms{world.split(world.rank() / ranks()), world.split(world.rank() % ranks())});  // make_unique would copy
 }
 
 std::unique_ptr<Space> ReplicaGroup::make_space(const CommConfig& comm) const {
-  return group_ ? std::make_unique<Space>(*group_, blocks_, transport_options(comm)) : nullptr;
+  return comms_ ? std::make_unique<Space>(comms_->group, blocks_, transport_options(comm)) : nullptr;
 }
 
 Box ReplicaGroup::part_of_image(const Shape& shape) const {

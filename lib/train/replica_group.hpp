@@ -18,11 +18,11 @@ class ReplicaGroup {
 
   [[nodiscard]] int ranks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }
   /// This rank's place in its group.
-  [[nodiscard]] int place() const { return group_ ? group_->rank() : 0; }
+  [[nodiscard]] int place() const { return comms_ ? comms_->group.rank() : 0; }
   /// Its ranks, where there are several.
-  [[nodiscard]] const Communicator& group() const { return *group_; }
+  [[nodiscard]] const Communicator& group() const { return comms_->group; }
   /// The ranks with this one's place: one for each replica.
-  [[nodiscard]] const Communicator& replicas() const { return replicas_ ? *replicas_ : world_; }
+  [[nodiscard]] const Communicator& replicas() const { return comms_ ? comms_->replicas : world_; }
   /// Collective over the group; null where it is this rank alone.
   [[nodiscard]] std::unique_ptr<Space> make_space(const CommConfig& comm) const;
   /// What this rank is given of an image.
@@ -31,7 +31,10 @@ class ReplicaGroup {
  private:
   const Communicator& world_;
   Blocks blocks_{1, 1, 1};
-  std::unique_ptr<OwnedComm> group_, replicas_;  ///< null where a group is a rank
+  struct Comms {
+    OwnedComm group, replicas;
+  };
+  std::unique_ptr<Comms> comms_;  ///< null where a group is a rank
 };
 
 }  // namespace halograd

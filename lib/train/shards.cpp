@@ -54,6 +54,7 @@ std::vector<SavedState> Shards::named(const std::vector<SavedState>& own) const 
 std::vector<SavedState> Shards::layout(const std::vector<SavedState>& own) const {
   if (group_ == nullptr) return own;
   std::vector<std::size_t> counts;
+  counts.reserve(own.size());
   for (const SavedState& state : own) counts.push_back(count_of(state.values));
   const std::vector<std::size_t> all = group_->gather(std::span<const std::size_t>(counts));
   std::vector<SavedState> states;
@@ -78,9 +79,9 @@ std::vector<SavedState> Shards::gather_states(const std::vector<SavedState>& own
   states_ = group_->join_on_root(mine);
   if (group_->rank() != 0) return own;
   std::byte* at = states_.data();
-  for (std::size_t i = 0; i < states.size(); ++i) {
-    states[i] = placed(states[i], states[i].name, at, count_of(states[i].values));
-    at += whole_units(bytes_of(states[i].values).size());
+  for (SavedState& state : states) {
+    state = placed(state, state.name, at, count_of(state.values));
+    at += whole_units(bytes_of(state.values).size());
   }
   return states;
 }
