@@ -38,11 +38,17 @@ read_notes() {
   read -r -a bad <<<"${lines[5]}"
 }
 
-# Whether the partition has as many nodes as the job asks for without the bad ones.
+# asked_for FIELD: a list of nodes that the job was submitted with, ReqNodeList or ExcNodeList; empty: none.
+asked_for() { scontrol show job --oneliner "$SLURM_JOB_ID" | sed -n "1 s/.* $1=\([^( ]*\).*/\1/p"; }
+
+# Whether the partition has as many nodes as the job needs without the bad ones and those that the user does not want.
 others_suffice() {
-  local node good=0
+  local node good=0 list unwanted=
+  [[ -z $(asked_for ReqNodeList) ]] || return 1
+  list=$(asked_for ExcNodeList)
+  [[ -z $list ]] || unwanted=$(scontrol show hostnames "$list")
   for node in $(sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --format=%N | sort -u); do
-    is_bad "$node" || ((++good))
+    is_bad "$node" || grep -qxF "$node" <<<"$unwanted" || ((++good))
   done
   ((good >= SLURM_JOB_NUM_NODES))
 }
@@ -102,18 +108,15 @@ give_up() {
 
 # requeue WHY: puts the same job back into the queue, for other nodes than the bad ones.
 requeue() {
-  local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100} before
+  local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100} list=
   ((starts < most)) || give_up 1 "$1, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
   # For the last job of an array its number alone would mean the whole array.
   [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   printf 'job %s: %s, back into the queue\n' "$job" "$1"
+  ((${#bad[@]} == 0)) || ! others_suffice || list=$(joined "${bad[@]}" "$(asked_for ExcNodeList)")
   trap '' TERM # Slurm ends this script now, but takes the bad nodes only of a job that is queued again
   scontrol requeue "$job"
-  if ((${#bad[@]} > 0)) && others_suffice; then
-    before=$(scontrol show job --oneliner "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')
-    [[ -z $before || $before == "(null)" ]] || bad+=("$before")
-    scontrol update "JobId=$job" "ExcNodeList=$(joined "${bad[@]}")" && say "not on ${bad[*]} again"
-  fi
+  [[ -z $list ]] || { scontrol update "JobId=$job" "ExcNodeList=${list%,}" && say "not on ${bad[*]} again"; }
   exit 75
 }
 

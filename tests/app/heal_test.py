@@ -21,7 +21,7 @@ exit "${words[0]}"
 SCONTROL = r"""
 case "$1 $2" in
   "show hostnames") tr , '\n' <<<"$3" ;;
-  "show job") echo "JobId=7 ExcNodeList=$(cat excluded) Requeue=1" ;;
+  "show job") echo "JobId=7 ReqNodeList=$(cat required) ExcNodeList=$(cat excluded) Requeue=1" ;;
   *) echo "$*" >>calls ;;
 esac
 """
@@ -36,7 +36,8 @@ class Heal(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name, text in COMMANDS.items():
             os.chmod(self.write(name, "#!/usr/bin/env bash\n" + text), 0o755)
-        for name, text in {"allocation": "a,b", "partition": "a,b", "excluded": "(null)", "silent": ""}.items():
+        for name, text in {"allocation": "a,b", "partition": "a,b", "required": "(null)", "excluded": "(null)",
+                           "silent": ""}.items():
             self.write(name, text + "\n")
 
     def write(self, name, text):
@@ -152,13 +153,18 @@ class Heal(unittest.TestCase):
         self.assertEqual((status, calls), (75, ["requeue 7", "update JobId=7 ExcNodeList=b"]))
         self.assertIn("not on b again\n", said)
         self.write("allocation", "a,c\n")
-        self.write("excluded", "b,x\n")  # also by the user
+        self.write("excluded", "b,x\n")  # x by the user
         _, _, ran, calls = self.heal("75", starts=2)
         self.assertEqual((ran, calls), (["4 ranks on a,c"], ["requeue 7", "update JobId=7 ExcNodeList=b,b,x"]))
 
     def test_too_few_other_nodes(self):
-        _, _, _, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "75,checkpoint 3")
-        self.assertEqual(calls, ["requeue 7"])
+        """The partition has no more; or the user does not want them, or wants those that the job has."""
+        for partition, excluded, required in (("a,b", "(null)", "(null)"), ("a,b,c", "c,x", "(null)"),
+                                              ("a,b,c", "(null)", "a,b")):
+            for name, text in {"partition": partition, "excluded": excluded, "required": required}.items():
+                self.write(name, text + "\n")
+            _, _, _, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "75,checkpoint 3")
+            self.assertEqual(calls, ["requeue 7"], partition + excluded + required)
 
     def test_every_node_has_failed_twice(self):
         ends = [f"137,checkpoint {step},died 0 a,died 2 b" for step in range(1, 6)]
