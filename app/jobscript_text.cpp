@@ -5,7 +5,6 @@
 #include <sstream>
 #include <utility>
 
-#include "heal_script.hpp"
 #include "kernels/error.hpp"
 #include "support/text.hpp"
 
@@ -52,8 +51,7 @@ void add_options(Script& script, const JobDescription& job, const JobLayout& lay
                 "Cores of each rank: " + std::to_string(layout.ranks_per_node) + " x " +
                     std::to_string(layout.cores_per_rank) + " of the node's " + std::to_string(job.cores_per_node) +
                     ".");
-  script.option("time=" + job.time,
-                "Time limit. A run that takes longer is saved, queued again and resumed.");
+  script.option("time=" + job.time, "Time limit. A run that takes longer is saved, queued again and resumed.");
   const long warning = std::min(save_seconds, seconds_of(job.time) / 4);
   script.option(
       "signal=USR1@" + std::to_string(warning),

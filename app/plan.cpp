@@ -115,8 +115,8 @@ std::optional<CheckpointPlan> checkpoints_of(const PlanArguments& arguments, con
   plan.young = young_interval(plan.cost, plan.mttf);
   plan.daly = daly_interval(plan.cost, plan.mttf);
   plan.steps = std::max(1L, std::lround(plan.daly / pick.step.step_seconds));
-  plan.lost = lost_share(static_cast<double>(plan.steps) * pick.step.step_seconds, plan.cost,
-                         arguments.restart_seconds, plan.mttf);
+  plan.lost = lost_share(static_cast<double>(plan.steps) * pick.step.step_seconds, plan.cost, arguments.restart_seconds,
+                         plan.mttf);
   return plan;
 }
 
@@ -232,8 +232,7 @@ void add_plan(CLI::App& app, Session& session) {
       ->needs(mttf)
       ->capture_default_str();
   command
-      ->add_option("--restart-seconds", arguments->restart_seconds,
-                   "Seconds from a failure to the first step after it")
+      ->add_option("--restart-seconds", arguments->restart_seconds, "Seconds from a failure to the first step after it")
       ->check(CLI::NonNegativeNumber)
       ->needs(mttf)
       ->capture_default_str();

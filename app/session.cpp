@@ -87,7 +87,8 @@ void Session::fail(const std::exception& error) {
   const int rank = mpi_ ? mpi_->comm().rank() : launched_rank();
   const bool alone = mpi_ && mpi_->comm().ranks() > 1 && dynamic_cast<const CollectiveError*>(&error) == nullptr;
   if (rank != 0 && !alone) return;
-  // What the program itself has found is an Error; a library's, a device's or the system's exception may not come again.
+  // What the program itself has found is an Error; a library's, a device's or the system's exception may not come
+  // again.
   const bool own = dynamic_cast<const Error*>(&error) != nullptr;
   note_for_job(own ? "error" : "died " + std::to_string(rank) + " " + node_name());
   if (!alone) {

@@ -36,6 +36,8 @@ read_notes() {
   step=${lines[0]} failures=${lines[1]} refused=${lines[2]} dead=${lines[3]}
   read -r -a suspects <<<"${lines[4]}"
   read -r -a bad <<<"${lines[5]}"
+  # The components of a heterogeneous job have nodes of their own kinds: it runs on all of them.
+  [[ -z ${SLURM_HET_SIZE:-} ]] || suspects=() bad=()
 }
 
 # asked_for FIELD: a list of nodes that the job was submitted with, ReqNodeList or ExcNodeList; empty: none.
@@ -54,14 +56,13 @@ others_suffice() {
 }
 
 # Sets nodes, on which the next attempt runs, and how many ranks: those of the job that are not bad. One that is down has left the job
-# (--no-kill). A heterogeneous job runs on all or none.
+# (--no-kill).
 choose_nodes() {
   local all node list
   list=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%N) && [[ -n $list ]] || list=$SLURM_JOB_NODELIST
   mapfile -t all < <(scontrol show hostnames "$list")
   nodes=()
   for node in "${all[@]}"; do is_bad "$node" || nodes+=("$node"); done
-  [[ -z ${SLURM_HET_SIZE:-} || ${#bad[@]} == 0 ]] || nodes=()
   if ((${#nodes[@]} == 0)) && ! others_suffice; then
     say "${bad[*]}: failed twice, but the partition has too few other nodes"
     note forgiven
@@ -113,7 +114,11 @@ requeue() {
   # For the last job of an array its number alone would mean the whole array.
   [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   printf 'job %s: %s, back into the queue\n' "$job" "$1"
-  ((${#bad[@]} == 0)) || ! others_suffice || list=$(joined "${bad[@]}" "$(asked_for ExcNodeList)")
+  if ((${#bad[@]} > 0)) && others_suffice; then
+    list=$(joined "${bad[@]}" "$(asked_for ExcNodeList)")
+  else
+    note forgiven # the queue may give them again
+  fi
   trap '' TERM # Slurm ends this script now, but takes the bad nodes only of a job that is queued again
   scontrol requeue "$job"
   [[ -z $list ]] || { scontrol update "JobId=$job" "ExcNodeList=${list%,}" && say "not on ${bad[*]} again"; }

@@ -144,8 +144,8 @@ class Watchdog::Implementation {
     std::this_thread::sleep_for(grace);
     if (ending_) return;
     if (here == nobody || (!told && first_alive())) {
-      std::fprintf(stderr, "halograd: rank %d has died; rank %d and the others end with status %d (--resume)\n",
-                   dead, rank_, status_);
+      std::fprintf(stderr, "halograd: rank %d has died; rank %d and the others end with status %d (--resume)\n", dead,
+                   rank_, status_);
     }
     ::_exit(status_);
   }

@@ -137,7 +137,7 @@ class ClusterTest(unittest.TestCase):
                     environment = dict(entry.partition("=")[::2] for entry in file.read().split("\0"))
             except OSError:  # it has ended meanwhile
                 continue
-            if environment.get("SLURM_JOB_ID") == str(job):
+            if (environment.get("SLURM_CONF"), environment.get("SLURM_JOB_ID")) == (self.cluster.environment["SLURM_CONF"], str(job)):
                 found[int(environment["SLURM_PROCID"])] = int(name), environment["SLURMD_NODENAME"]
         return found
 

@@ -5,59 +5,16 @@ tests/app/heal_test.py has every decision of jobscripts/heal.sh."""
 import os
 import re
 import shutil
-import signal
-import time
 
 import h5py
 import numpy as np
 
-from cluster import DIGITS, TIMEOUT, ClusterTest, main, read_metrics
-
-EPOCHS, STEPS = 30, 4
-# Steps that last long enough to be interrupted between two checkpoints, most of it asleep.
-TRAINING = ["--set", f"training.epochs={EPOCHS}", "--set", "training.batch=360", "--set", "training.threads=1",
-            "--set", "comm.inject.compute_us=30000", "--set", "output.checkpoint_steps=3"]
+from cluster import DIGITS, main, read_metrics
+from killed_jobs import EPOCHS, STEPS, KilledJobs
 
 
-class Healing(ClusterTest):
+class Healing(KilledJobs):
     NODES = 3
-
-    def train(self, *options, name="digits", **environment):
-        return self.submit("--cpus-per-task=1", *options, self.script("cpu.sbatch"), DIGITS, *TRAINING, "--set", f"name={name}",
-                           **environment)
-
-    def log(self, job):
-        path = self.path(f"halograd-cpu-{job}.out")
-        return self.read(path) if os.path.exists(path) else ""
-
-    def wait_for(self, job, condition, what):
-        end = time.monotonic() + TIMEOUT
-        while not condition():
-            self.assertLess(time.monotonic(), end, f"waited in vain for {what}: {self.outputs()}")
-            time.sleep(0.05)
-
-    def kill(self, job, node, attempt, steps=5):
-        """Kills the node's last rank once this attempt (from 1) has come so many steps past where it began."""
-        newest = self.path("runs/digits/checkpoint.h5")
-
-        def step():
-            return int(re.search(r"step_0*(\d+)", os.readlink(newest)).group(1)) if os.path.islink(newest) else 0
-
-        begins = [0]  # the step that each attempt begins at
-
-        def has_begun():
-            begins[1:] = map(int, re.findall(r"Resumed from .* (\d+) steps in total", self.log(job)))
-            return len(begins) == attempt
-
-        self.wait_for(job, has_begun, f"attempt {attempt}")
-        self.wait_for(job, lambda: step() >= begins[-1] + steps, "a checkpoint")
-        ranks = {number: process for number, (process, place) in self.programs_of(job).items() if place == node}
-        os.kill(ranks[max(ranks)], signal.SIGKILL)
-        return max(ranks)
-
-    def nodes_of(self, job):
-        record, = self.cluster.wait(job, lambda records: records[0]["JobState"] == "RUNNING")
-        return self.cluster.command("scontrol", "show", "hostnames", record["NodeList"]).split()
 
     def check_run(self, ranks, folder="runs/digits"):
         """Every step of the run has its row, as many as on any number of ranks: the batch has stayed the same."""
@@ -137,7 +94,7 @@ class Healing(ClusterTest):
         for words, says in ((["--nonsense"], "--nonsense"),
                             (["--set", "optimizer.learning_rate=1e30"], "is not finite"),
                             (["--set", "data.path=/nowhere.h5"], "/nowhere.h5")):
-            job = self.submit("--ntasks-per-node=2", "--cpus-per-task=1", self.script("cpu.sbatch"), DIGITS, *TRAINING, *words)
+            job = self.train("--ntasks-per-node=2", words=words)
             record, = self.cluster.wait(job)
             self.assertEqual((record["JobState"], record["Restarts"]), ("FAILED", "0"), self.outputs())
             self.assertIn(says, self.log(job))
@@ -149,8 +106,7 @@ class Healing(ClusterTest):
         shutil.copy(DIGITS.replace(".toml", ".h5"), data)
         with h5py.File(data, "r+") as file:
             file["train/images"][700, 3, 4] = 200
-        job = self.submit("--ntasks-per-node=2", "--cpus-per-task=1", self.script("cpu.sbatch"), DIGITS, *TRAINING,
-                          "--set", f"data.path={data}")
+        job = self.train("--ntasks-per-node=2", words=["--set", f"data.path={data}"])
         record, = self.cluster.wait(job)
         self.assertEqual((record["JobState"], record["Restarts"]), ("FAILED", "0"), self.outputs())
         self.assertRegex(self.log(job), r"halograd: rank \d: .*bad\.h5.*: image 700 has a value of 200, expected 0..16")
