@@ -55,8 +55,8 @@ others_suffice() {
   ((good >= SLURM_JOB_NUM_NODES))
 }
 
-# Sets nodes, on which the next attempt runs, and how many ranks: those of the job that are not bad. One that is down has left the job
-# (--no-kill).
+# Sets nodes, those of the job on which the next attempt runs, and how many ranks that is. One that is down has left the
+# job (--no-kill).
 choose_nodes() {
   local all node list
   list=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%N) && [[ -n $list ]] || list=$SLURM_JOB_NODELIST
@@ -68,7 +68,7 @@ choose_nodes() {
     note forgiven
     nodes=("${all[@]}")
   fi
-  nodes=("${nodes[@]:0:SLURM_JOB_NUM_NODES - ${HALOGRAD_SPARE_NODES:-0}}")
+  nodes=("${nodes[@]:0:SLURM_JOB_NUM_NODES - spare}")
   ranks=${SLURM_NTASKS:-all}
   ((${#nodes[@]} == SLURM_JOB_NUM_NODES)) || ranks=$((${#nodes[@]} * per_node))
 }
@@ -114,10 +114,12 @@ requeue() {
   # For the last job of an array its number alone would mean the whole array.
   [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   printf 'job %s: %s, back into the queue\n' "$job" "$1"
-  if ((${#bad[@]} > 0)) && others_suffice; then
-    list=$(joined "${bad[@]}" "$(asked_for ExcNodeList)")
-  else
-    note forgiven # the queue may give them again
+  if ((${#bad[@]} > 0)); then
+    if others_suffice; then
+      list=$(joined "${bad[@]}" "$(asked_for ExcNodeList)")
+    else
+      note forgiven # the queue may give them again
+    fi
   fi
   trap '' TERM # Slurm ends this script now, but takes the bad nodes only of a job that is queued again
   scontrol requeue "$job"
@@ -127,8 +129,9 @@ requeue() {
 
 heal() {
   local notes=$PWD/.halograd-job-$SLURM_JOB_ID most=${HALOGRAD_MOST_ATTEMPTS:-3} per_node=${SLURM_NTASKS_PER_NODE:-1}
-  local step failures refused dead suspects bad nodes ranks status
+  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused dead suspects bad nodes ranks status
   export HALOGRAD_JOB_NOTES=$notes
+  ((spare < SLURM_JOB_NUM_NODES)) || give_up 1 "HALOGRAD_SPARE_NODES is $spare, but the job has $SLURM_JOB_NUM_NODES nodes"
   ((${SLURM_RESTART_COUNT:-0} > 0)) || rm -f "$notes"
   note failed # where the attempt before was cut short with its node
   for (( ; ; )); do

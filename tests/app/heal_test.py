@@ -196,6 +196,18 @@ class Heal(unittest.TestCase):
         self.assertEqual((status, ran), (0, ["4 ranks on a,b a a b b "] * 2 + ["4 ranks on a,c a a c c "]))
         self.assertIn("attempt 1 of 3 from step 0: 4 ranks on 2 of 3 nodes\n", said)
 
+    def test_no_node_but_spare_ones(self):
+        status, said, ran, calls = self.heal(HALOGRAD_SPARE_NODES="2")
+        self.assertEqual((status, ran, calls), (1, [], []))
+        self.assertIn("HALOGRAD_SPARE_NODES is 2, but the job has 2 nodes", said)
+        self.check_over()
+
+    def test_failures_are_counted_across_starts(self):
+        self.write("partition", "a,b,c\n")
+        self.heal("137,checkpoint 1,died 2 b", "75,checkpoint 2")
+        status, _, ran, calls = self.heal("137,checkpoint 3,died 2 b", "75,checkpoint 4", starts=2)
+        self.assertEqual((status, ran[1], calls[1]), (75, "2 ranks on a a a ", "update JobId=7 ExcNodeList=b"))
+
     def test_a_heterogeneous_job_keeps_its_shape(self):
         self.write("partition", "a,b,c\n")
         self.write("silent", "b\n")  # srun asks the first component alone

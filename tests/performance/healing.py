@@ -5,8 +5,9 @@ its end, beside that of the same job undisturbed, one after the other on a Slurm
     healing.py --program build/openmp/halograd [--seconds 1500] [--every 60] [--ranks 2]
                [--checkpoint-epochs 25] [--seed 1]
 
-The job trains inputs/digits.toml in steps of at least 30 ms, 4 per epoch, for about so many seconds. MPICH's
-ranks spin for messages, so that there should be a core for each. A kill comes after 0.5 to 1.5 times the interval, whatever the job is doing, until it ends.
+The job trains inputs/digits.toml in steps of at least 30 ms, 4 per epoch, for about so many seconds. MPICH's ranks spin
+for messages, so that there should be a core for each. A kill comes after 0.5 to 1.5 times the interval, whatever the job
+is doing, until it ends.
 """
 
 import argparse

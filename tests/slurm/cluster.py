@@ -137,7 +137,8 @@ class ClusterTest(unittest.TestCase):
                     environment = dict(entry.partition("=")[::2] for entry in file.read().split("\0"))
             except OSError:  # it has ended meanwhile
                 continue
-            if (environment.get("SLURM_CONF"), environment.get("SLURM_JOB_ID")) == (self.cluster.environment["SLURM_CONF"], str(job)):
+            wanted = {"SLURM_JOB_ID": str(job), **self.cluster.environment}  # other clusters have jobs of that number
+            if all(environment.get(key) == value for key, value in wanted.items()):
                 found[int(environment["SLURM_PROCID"])] = int(name), environment["SLURMD_NODENAME"]
         return found
 

@@ -14,8 +14,9 @@ TRAINING = ["--set", "training.batch=360", "--set", "training.threads=1", "--set
 
 class KilledJobs(ClusterTest):
     def train(self, *options, epochs=EPOCHS, checkpoint_steps=3, name="digits", words=(), **environment):
-        return self.submit("--cpus-per-task=1", *options, self.script("cpu.sbatch"), DIGITS, *TRAINING, "--set", f"name={name}",
-                           "--set", f"training.epochs={epochs}", "--set", f"output.checkpoint_steps={checkpoint_steps}",
+        return self.submit("--cpus-per-task=1", *options, self.script("cpu.sbatch"), DIGITS, *TRAINING,
+                           "--set", f"name={name}", "--set", f"training.epochs={epochs}",
+                           "--set", f"output.checkpoint_steps={checkpoint_steps}",
                            *words, **environment)
 
     def log(self, job):
