@@ -8,7 +8,7 @@ import time
 from cluster import DIGITS, TIMEOUT, ClusterTest
 
 # Steps that last long enough to be interrupted between two checkpoints, most of it asleep.
-EPOCHS, STEPS = 30, 4
+EPOCHS, STEPS = 60, 4  # per epoch
 TRAINING = ["--set", "training.batch=360", "--set", "training.threads=1", "--set", "comm.inject.compute_us=30000"]
 
 
