@@ -51,13 +51,13 @@ void add_options(Script& script, const JobDescription& job, const JobLayout& lay
                 "Cores of each rank: " + std::to_string(layout.ranks_per_node) + " x " +
                     std::to_string(layout.cores_per_rank) + " of the node's " + std::to_string(job.cores_per_node) +
                     ".");
-  script.option("time=" + job.time,
-                "Time limit. A run that takes longer is saved, queued again and resumed, see below.");
+  script.option("time=" + job.time, "Time limit. A run that takes longer is saved, queued again and resumed.");
   const long warning = std::min(save_seconds, seconds_of(job.time) / 4);
   script.option(
       "signal=USR1@" + std::to_string(warning),
       "Slurm signals the ranks this many seconds before the limit; halograd then saves and ends with status 75.");
   script.option("requeue", "The job may be queued again.");
+  script.option("no-kill", "A node that goes down does not end the job, which goes on without it.");
   script.option("output=%x-%j.out", "Log: name and number of the job.");
   script.option("open-mode=append", "A job that was queued again continues the same log.");
 }
@@ -77,18 +77,17 @@ void add_commands(Script& script, const JobDescription& job, const JobLayout& la
       "srun starts the ranks: how it tells MPI about them (srun --mpi=list), the cores of each, and that each is");
   script.comment(
       "bound to its own. A rank that crashed ends the others after 60 s; ranks that end with 75 do so in turn,");
-  script.comment("which is no reason to kill the rest. --resume continues from the checkpoint, if there is one.");
-  script.line("status=0");
-  script.line("srun --mpi=" + job.mpi + " --cpus-per-task=" + std::to_string(layout.cores_per_rank) +
-              " --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \\");
-  script.line("  " + shell_word(job.program) + " train " + shell_word(job.config) + " --resume || status=$?");
-  script.comment(
-      "75: saved for later. The same job goes back into the queue, unless it has already started 100 times.");
-  script.line("if [[ $status == 75 && ${SLURM_RESTART_COUNT:-0} -lt 99 ]]; then");
-  script.line("  scontrol requeue \"$SLURM_JOB_ID\"");
-  script.line("fi");
-  script.comment("The job ends as halograd did.");
-  script.line("exit $status");
+  script.comment("which is no reason to kill the rest.");
+  script.line("launch() {");
+  script.line("  srun --mpi=" + job.mpi + " --cpus-per-task=" + std::to_string(layout.cores_per_rank) +
+              " --cpu-bind=cores --kill-on-bad-exit=0 --wait=60 \"$@\"");
+  script.line("}");
+  script.line("");
+  const std::string heal = heal_script;
+  script.line(heal.substr(heal.find('\n') + 1));  // without the line for shellcheck
+  script.comment("The last line trains. --resume continues from the newest checkpoint, if there is one.");
+  script.line("heal launch \\");
+  script.line("  " + shell_word(job.program) + " train " + shell_word(job.config) + " --resume");
 }
 
 }  // namespace

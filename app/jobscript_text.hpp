@@ -35,6 +35,9 @@ JobLayout layout_of(const JobDescription& job);
 /// days-hours:minutes or days-hours:minutes:seconds. Throws Error for anything else, and for less than a minute.
 long seconds_of(const std::string& time);
 
+/// jobscripts/heal.sh, as it was when the program was configured (app/CMakeLists.txt).
+extern const char* const heal_script;
+
 /// The batch script, each line explained by the comment above it. Throws Error for names that Slurm has no use for.
 std::string jobscript_text(const JobDescription& job);
 

@@ -5,7 +5,7 @@
 
 #include "app/commands.hpp"
 #include "app/session.hpp"
-#include "kernels/error.hpp"
+#include "support/job_notes.hpp"
 #include "support/text.hpp"
 
 namespace {
@@ -13,6 +13,7 @@ namespace {
 /// CLI11 only says that a subcommand is required, also where a misspelt one was given.
 int exit_with_usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (halograd::launched_rank() != 0) return error.get_exit_code();
+  if (error.get_exit_code() != 0) halograd::note_for_job("error");
   const std::vector<std::string> unknown = app.remaining();
   if (!app.get_subcommands().empty() || unknown.empty() || error.get_exit_code() == 0) return app.exit(error);
   std::vector<std::string> names;
@@ -49,10 +50,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);  // runs the subcommand
   } catch (const CLI::ParseError& error) {
     session.end_with(exit_with_usage_error(app, error));
-  } catch (const halograd::CollectiveError& error) {
-    session.fail(error.what(), true);
   } catch (const std::exception& error) {
-    session.fail(error.what(), false);
+    session.fail(error);
   }
   return session.status();
 }

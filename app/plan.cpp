@@ -14,6 +14,7 @@
 #include "kernels/codec.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
+#include "run/checkpoint_interval.hpp"
 #include "run/cluster_config.hpp"
 #include "run/read.hpp"
 #include "run/recommendation.hpp"
@@ -35,7 +36,8 @@ struct PlanArguments {
   std::vector<std::string> overrides;
   std::string cluster_file;
   std::optional<int> nodes, ranks_per_node, most_batch;
-  std::optional<double> latency_us, bandwidth_gb, memory_gb, spread, slowest;
+  std::optional<double> latency_us, bandwidth_gb, memory_gb, spread, slowest, mttf_hours, checkpoint_seconds;
+  double storage_gb = 1, restart_seconds = 60;
   std::vector<int> batches{8, 16, 32, 64, 128, 256};
   int warm_up_steps = 100;
   double seconds = 1;
@@ -101,6 +103,23 @@ BatchBound bound_of(const PlanArguments& arguments, const BenchmarkCase& benchma
                       " images, two standard errors), at which a step is half as useful per image"};
 }
 
+/// Nothing unless the mean time to failure is given.
+std::optional<CheckpointPlan> checkpoints_of(const PlanArguments& arguments, const PlannedJob& job,
+                                             const Candidate& pick) {
+  if (!arguments.mttf_hours) return {};
+  CheckpointPlan plan;
+  plan.mttf = 3600 * *arguments.mttf_hours;
+  // Weights and the two buffers that an optimizer has at most, of all ranks.
+  plan.bytes = 3 * sizeof(float) * static_cast<double>(job.parameters) * job.ranks;
+  plan.cost = arguments.checkpoint_seconds.value_or(plan.bytes / (1e9 * arguments.storage_gb));
+  plan.young = young_interval(plan.cost, plan.mttf);
+  plan.daly = daly_interval(plan.cost, plan.mttf);
+  plan.steps = std::max(1L, std::lround(plan.daly / pick.step.step_seconds));
+  plan.lost = lost_share(static_cast<double>(plan.steps) * pick.step.step_seconds, plan.cost, arguments.restart_seconds,
+                         plan.mttf);
+  return plan;
+}
+
 void describe(const std::string& network, const ClusterConfig& cluster) {
   std::printf("%s on %s of %s, latency %g us, %g GB/s per node\n", network.c_str(),
               counted(cluster.nodes, "node").c_str(), counted(cluster.ranks_per_node, "rank").c_str(),
@@ -135,7 +154,8 @@ void plan(const PlanArguments& arguments, Session& session) {
   const std::vector<Candidate> all = candidates(job, [](const AveragerConfig& averager) {
     return measure_codec_speed(ExecutionSpace(), codec_row_of(averager).codec(averager));
   });
-  const PlanOutput output{job, bound, all, recommended(all, job.uneven)};
+  const Candidate& pick = recommended(all, job.uneven);
+  const PlanOutput output{job, bound, all, pick, checkpoints_of(arguments, job, pick)};
   if (arguments.json) {
     output.print_json();
   } else {
@@ -196,6 +216,26 @@ void add_plan(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--threads", arguments->threads, "Number of threads (default: as in training)")
       ->check(CLI::PositiveNumber);
+  CLI::Option* mttf =
+      command
+          ->add_option("--mttf-hours", arguments->mttf_hours,
+                       "Mean time in hours between failures of the job (a node's, over the nodes): plans checkpoints")
+          ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--checkpoint-seconds", arguments->checkpoint_seconds,
+                   "Seconds that a checkpoint takes (default: its size over --storage-gb)")
+      ->check(CLI::PositiveNumber)
+      ->needs(mttf);
+  command
+      ->add_option("--storage-gb", arguments->storage_gb, "GB/s at which all ranks together write to the file system")
+      ->check(CLI::PositiveNumber)
+      ->needs(mttf)
+      ->capture_default_str();
+  command
+      ->add_option("--restart-seconds", arguments->restart_seconds, "Seconds from a failure to the first step after it")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(mttf)
+      ->capture_default_str();
   command->add_flag("--all", arguments->all, "Show all candidates of all batches, and why some are not recommended");
   command->add_flag("--json", arguments->json, "Print one JSON object with all candidates");
   command->callback([arguments, &session] { plan(*arguments, session); });

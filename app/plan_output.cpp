@@ -89,6 +89,13 @@ void PlanOutput::print(bool all) const {
   if (pick.batch * job.ranks > bound.images) {
     std::printf("NOTE: even the smallest batch measured is more than that over %d ranks\n", job.ranks);
   }
+  if (!checkpoints) return;
+  std::printf(
+      "Checkpoints of %s, %s s each: every %s s by Daly (%s s by Young), output.checkpoint_steps = %ld; with a failure "
+      "every %s h, %.2f %% of the time is lost.\n",
+      human_bytes(checkpoints->bytes).c_str(), significant(checkpoints->cost).c_str(),
+      significant(checkpoints->daly).c_str(), significant(checkpoints->young).c_str(), checkpoints->steps,
+      significant(checkpoints->mttf / 3600).c_str(), 100 * checkpoints->lost);
 }
 
 void PlanOutput::print_json() const {
@@ -112,6 +119,17 @@ void PlanOutput::print_json() const {
     batches.push_back(batch);
   }
   for (const Candidate& each : candidates) rows.push_back(json_of(each, job.ranks));
+  if (checkpoints) {
+    Json plan;
+    plan["mttf_seconds"] = checkpoints->mttf;
+    plan["bytes"] = checkpoints->bytes;
+    plan["checkpoint_seconds"] = checkpoints->cost;
+    plan["young_seconds"] = checkpoints->young;
+    plan["daly_seconds"] = checkpoints->daly;
+    plan["steps"] = checkpoints->steps;
+    plan["lost_share"] = checkpoints->lost;
+    object["checkpoints"] = plan;
+  }
   object["batches"] = batches;
   object["candidates"] = rows;
   object["recommended"] = json_of(pick, job.ranks);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,21 @@ struct BatchBound {
   std::string reason;
 };
 
+/// How often to write checkpoints, in seconds, and what failures then cost.
+struct CheckpointPlan {
+  double mttf = 0, bytes = 0, cost = 0;
+  double young = 0, daly = 0;  ///< intervals
+  long steps = 0;              ///< Daly's interval, of the picked candidate
+  double lost = 0;             ///< share of the time, with that many steps
+};
+
 /// What `halograd plan` has found out, and how it is shown.
 struct PlanOutput {
   const PlannedJob& job;
   const BatchBound& bound;
   const std::vector<Candidate>& candidates;
   const Candidate& pick;
+  std::optional<CheckpointPlan> checkpoints;
 
   /// The candidates of the picked batch, the fastest first, and the run file's keys for the pick. All candidates of all
   /// batches where `all`, else the ten fastest that may be recommended.

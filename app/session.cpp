@@ -15,6 +15,7 @@
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
 #include "mpi/placement.hpp"
+#include "support/job_notes.hpp"
 #include "version.hpp"
 
 namespace halograd {
@@ -81,18 +82,20 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
   comm.together([&] { require_devices(places, ranks_per_device); });
 }
 
-void Session::fail(const std::string& message, bool on_all_ranks) {
+void Session::fail(const std::exception& error) {
   end_with(EXIT_FAILURE);
-  if (!mpi_) {
-    if (launched_rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
+  const int rank = mpi_ ? mpi_->comm().rank() : launched_rank();
+  const bool alone = mpi_ && mpi_->comm().ranks() > 1 && dynamic_cast<const CollectiveError*>(&error) == nullptr;
+  if (rank != 0 && !alone) return;
+  // What the program itself has found is an Error; a library's, a device's or the system's exception may not come
+  // again.
+  const bool own = dynamic_cast<const Error*>(&error) != nullptr;
+  note_for_job(own ? "error" : "died " + std::to_string(rank) + " " + node_name());
+  if (!alone) {
+    std::fprintf(stderr, "halograd: %s\n", error.what());
     return;
   }
-  const Communicator& comm = mpi_->comm();
-  if (on_all_ranks || comm.ranks() == 1) {
-    if (comm.rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
-    return;
-  }
-  std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
+  std::fprintf(stderr, "halograd: rank %d: %s\n", rank, error.what());
   std::fflush(stderr);
   MpiSession::abort(EXIT_FAILURE);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -27,9 +28,9 @@ class Session {
   void end_with(int status) { status_ = status; }
   [[nodiscard]] int status() const { return status_; }
 
-  /// Says what went wrong, once where all ranks agree on it. The program is to end with status 1 then; where the ranks
-  /// do not agree, all of them end here.
-  void fail(const std::string& message, bool on_all_ranks);
+  /// Says what went wrong, once where all ranks agree on it (CollectiveError). The program is to end with status 1
+  /// then; where the ranks do not agree, all of them end here.
+  void fail(const std::exception& error);
 
  private:
   int argc_;

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # What the batch scripts in this folder share. They read it inside a job; it prints to the job's log.
 
-# exit status of halograd: stopped in time, everything is saved, to be started again
-readonly saved_for_later=75
+# shellcheck source=jobscripts/heal.sh
+. "$HALOGRAD_HOME/jobscripts/heal.sh"
 
 stop() {
   printf 'job %s: %s\n' "${SLURM_JOB_ID:-}" "$*" >&2
@@ -33,19 +33,4 @@ prepare() {
   printf 'job %s on %s, start %d: %s ranks, %s cores each%s\n' "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" \
     $((1 + ${SLURM_RESTART_COUNT:-0})) "$SLURM_NTASKS" "$SRUN_CPUS_PER_TASK" \
     "${SLURM_GPUS_ON_NODE:+, $SLURM_GPUS_ON_NODE GPUs on a node}"
-}
-
-# finish STATUS: ends the job with the status of halograd, or queues it again if halograd was stopped in time.
-finish() {
-  local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100}
-  if [[ $1 != "$saved_for_later" ]]; then
-    exit "$1"
-  elif ((starts >= most)); then
-    stop "saved for later, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
-  fi
-  # For the last job of an array its number alone would mean the whole array.
-  [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-  printf 'job %s: saved for later, back into the queue\n' "$job"
-  scontrol requeue "$job"
-  exit "$1" # not reached if Slurm ends the job first
 }

@@ -6,15 +6,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "mpi/node_links.hpp"
 #include "mpi/node_memory.hpp"
+#include "mpi/placement.hpp"
+#include "support/job_notes.hpp"
 
 namespace halograd {
 namespace {
@@ -22,6 +26,8 @@ namespace {
 constexpr int nobody = -1;
 constexpr int look_milliseconds = 1000;
 constexpr auto grace = std::chrono::seconds(2);
+
+using NodeName = std::array<char, 64>;
 
 /// A process of this node.
 struct Process {
@@ -55,6 +61,9 @@ class Watchdog::Implementation {
     const bool leads = node_.rank() == 0;
     const OwnedComm peers = comm.split(leads ? 0 : 1);
     find_processes();
+    NodeName name{};
+    node_name().copy(name.data(), name.size() - 1);
+    nodes_ = comm.gather(name);
     word_memory_ = NodeMemory(comm, sizeof(std::int64_t));
     share_word(leads);
     if (leads) links_ = std::make_unique<NodeLinks>(peers, rank_);
@@ -128,11 +137,15 @@ class Watchdog::Implementation {
       if (here == nobody) word.store(there);
       links_->tell(std::max(here, there));
     }
+    const int dead = std::max(here, there);
+    if (here == nobody || (!told && first_alive())) {  // at once: the launcher may end this rank soon
+      note_for_job("died " + std::to_string(dead) + " " + nodes_[static_cast<std::size_t>(dead)].data());
+    }
     std::this_thread::sleep_for(grace);
     if (ending_) return;
     if (here == nobody || (!told && first_alive())) {
-      std::fprintf(stderr, "halograd: rank %d has died; rank %d and the others end with status %d (--resume)\n",
-                   std::max(here, there), rank_, status_);
+      std::fprintf(stderr, "halograd: rank %d has died; rank %d and the others end with status %d (--resume)\n", dead,
+                   rank_, status_);
     }
     ::_exit(status_);
   }
@@ -162,6 +175,7 @@ class Watchdog::Implementation {
   NodeMemory word_memory_;
   std::int64_t* word_ = nullptr;  // the rank that has died elsewhere; nobody: none has
   int rank_, status_, stop_ = -1;
+  std::vector<NodeName> nodes_;  ///< of each rank
   std::vector<Process> processes_;
   std::vector<int> descriptors_, dead_;
   std::unique_ptr<NodeLinks> links_;  // of a node's first rank

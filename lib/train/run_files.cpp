@@ -8,6 +8,7 @@
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
+#include "support/job_notes.hpp"
 #include "train/model.hpp"
 
 namespace halograd {
@@ -80,6 +81,7 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
     if (start.checkpoint.empty()) return;
     start.header = read_checkpoint_header(start.checkpoint);
     start.before = parse_config(start.header.config, start.checkpoint + ", attribute config");
+    if (comm.rank() == 0) note_for_job("checkpoint " + std::to_string(start.header.step));
   });
   return start;
 }
@@ -256,6 +258,7 @@ void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, 
 
 void RunFiles::publish(const std::string& path, const CheckpointHeader& header) {
   point_link(folder_.newest(), path);
+  note_for_job("checkpoint " + std::to_string(header.step));
   const double score = ranked_score(header);
   const bool better = score > best_.score || (score == best_.score && header.mean_model_loss < best_.loss);
   if (config_.output.keep_best && better) {

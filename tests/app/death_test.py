@@ -5,6 +5,7 @@ was, and asks to be queued again."""
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -37,7 +38,8 @@ class Death(ProgramTest):
         launch = [*MPIEXEC, LET_LIVE, "-n", str(RANKS), "bash", script, *words]
         with open(self.path("log"), "w", encoding="utf-8") as log:
             job = subprocess.Popen(launch, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT,
-                                   start_new_session=True, env=os.environ | (environment or {}))
+                                   start_new_session=True,
+                                   env=os.environ | {"HALOGRAD_JOB_NOTES": self.path("notes")} | (environment or {}))
         self.addCleanup(lambda: job.poll() is None and os.killpg(job.pid, signal.SIGKILL))
         end = time.monotonic() + TIMEOUT
         while "consensus" not in self.log() and time.monotonic() < end and job.poll() is None:
@@ -64,6 +66,8 @@ class Death(ProgramTest):
         self.assertIn(f"halograd: rank {KILLED} has died", self.log())
         for rank in others:
             self.assertNotIn(f"halograd: rank {rank} has died", self.log())
+        with open(self.path("notes"), encoding="utf-8") as file:  # for the job's script
+            self.assertEqual(set(file.read().splitlines()), {f"died {KILLED} {socket.gethostname()}"})
         if fate == signal.SIGSTOP:
             os.kill(victims[0], signal.SIGKILL)
         job.wait(TIMEOUT)

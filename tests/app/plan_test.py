@@ -71,6 +71,23 @@ class Plan(ProgramTest):
         self.assertIn("spread 10 % from step to step", out)
         self.assertIn("training.batch is at most 1024: 16 times the usual batch", out)
 
+    def test_checkpoints_for_a_mean_time_to_failure(self):
+        """5 minutes a day: 120 minutes by Young, 116.69 by Daly."""
+        words = ("--nodes", 4, "--mttf-hours", 24, "--checkpoint-seconds", 300, "--restart-seconds", 0)
+        result = self.plan(*words)
+        checkpoints, step = result["checkpoints"], result["recommended"]["step_seconds"]
+        self.assertAlmostEqual(checkpoints["young_seconds"], 7200)
+        self.assertAlmostEqual(checkpoints["daly_seconds"], 60 * 116.689815, places=3)
+        self.assertEqual(checkpoints["steps"], round(checkpoints["daly_seconds"] / step))
+        self.assertAlmostEqual(checkpoints["lost_share"], 5 / 121.69 + 121.69 / 2 / 1440, delta=0.004)
+        self.assertRegex(self.succeed(*DIGITS_PLAN, *words),
+                         r"\nCheckpoints of 1\.84 MB, 300 s each: every 7001 s by Daly \(7200 s by Young\), "
+                         r"output\.checkpoint_steps = \d+; with a failure every 24 h, 8\.\d\d % of the time is lost\.\n")
+        estimated = self.plan("--nodes", 4, "--mttf-hours", 24, "--storage-gb", 0.001)["checkpoints"]
+        self.assertEqual(estimated["bytes"], 4 * 3 * 4 * 38330)
+        self.assertAlmostEqual(estimated["checkpoint_seconds"], estimated["bytes"] / 1e6)
+        self.assertNotIn("checkpoints", self.plan("--nodes", 4))
+
     def test_refusals(self):
         path = self.write("cluster.toml", "nodes = 4\nrank_per_node = 2\n")
         self.refuse(*LENET, "--cluster", path, words=["cluster.toml:2:1", "rank_per_node", "ranks_per_node"], ranks=1)
@@ -79,6 +96,8 @@ class Plan(ProgramTest):
         self.refuse(*LENET, "--cluster", "none.toml", words=["none.toml: cannot be opened"], ranks=1)
         self.refuse("plan", "--network", "lenet", words=["lenet"], ranks=1)
         self.refuse("plan", "--nodes", 4, words=["expected either --network"], ranks=1)
+        for words in (["--mttf-hours", 0], ["--checkpoint-seconds", 1]):
+            self.assertIn("--mttf-hours", self.run_program(*LENET, *words).err)
         self.refuse(*LENET, "--nodes", 100000, words=["expected at most 65536"], ranks=1)
         self.refuse(*LENET, words=["plan measures one rank, but 2 were started"], ranks=2)
         self.refuse(*LENET, "--nodes", 2, "--memory-gb", 0.000001, words=["fit into a node's memory"], ranks=1)

@@ -26,12 +26,13 @@ FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 
 
 class Cluster:
-    """Two nodes of 8 cores and 2 GPUs that are not there, from start to stop."""
+    """Nodes of 8 cores and 2 GPUs that are not there, from start to stop."""
 
-    def __init__(self):
+    def __init__(self, nodes=2):
         self.folder = tempfile.mkdtemp(prefix="halograd_slurm_")
         atexit.register(self.stop)
         started = subprocess.run(["bash", SCRIPT, "start", self.folder], stdin=subprocess.DEVNULL, encoding="utf-8",
+                                 env={**os.environ, "HALOGRAD_SLURM_NODES": str(nodes)},
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=150, check=False)
         if started.returncode == CANNOT_RUN:
             print(f"\n*** SLURM IS NOT TESTED HERE: {started.stdout.strip()} ***\n", flush=True)
@@ -85,9 +86,11 @@ class Cluster:
 class ClusterTest(unittest.TestCase):
     """Tests that share one cluster; each has a folder to submit from."""
 
+    NODES = 2
+
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster()
+        cls.cluster = Cluster(cls.NODES)
         cls.addClassCleanup(cls.cluster.stop)
 
     def setUp(self):
@@ -122,6 +125,22 @@ class ClusterTest(unittest.TestCase):
         for record in records:
             self.assertEqual((record["JobState"], record["ExitCode"]), (state, status), self.outputs())
         return records
+
+    def programs_of(self, job):
+        """Processes of the program that belong to a job: {rank: (process, node)}."""
+        found = {}
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if not os.path.samefile(f"/proc/{name}/exe", PROGRAM):
+                    continue
+                with open(f"/proc/{name}/environ", encoding="utf-8") as file:
+                    environment = dict(entry.partition("=")[::2] for entry in file.read().split("\0"))
+            except OSError:  # it has ended meanwhile
+                continue
+            wanted = {"SLURM_JOB_ID": str(job), **self.cluster.environment}  # other clusters have jobs of that number
+            if all(environment.get(key) == value for key, value in wanted.items()):
+                found[int(environment["SLURM_PROCID"])] = int(name), environment["SLURMD_NODENAME"]
+        return found
 
     def outputs(self):
         return "\n".join(f"--- {name}\n{self.read(name)}" for name in sorted(os.listdir(self.folder))

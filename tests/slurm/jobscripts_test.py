@@ -109,31 +109,6 @@ class Refusals(ClusterTest):
         self.fails("nowhere.toml", says="nowhere.toml")
         self.fails(DIGITS, "--set", "training.epoch=2", says='did you mean "epochs"')
 
-    def test_a_rank_that_dies_ends_the_job(self):
-        job = self.submit("--ntasks-per-node=2", self.script("cpu.sbatch"), DIGITS, "--set", "training.epochs=100000",
-                          SLURM_WAIT="5")
-        self.cluster.wait(job, lambda _: os.path.exists(self.path("runs/digits/checkpoint.h5")))
-        ranks = programs_of(job)
-        self.assertEqual(len(ranks), 2)
-        os.kill(ranks[1], 9)
-        record, = self.cluster.wait(job, timeout=60)
-        self.assertEqual((record["JobState"], record["Restarts"]), ("FAILED", "0"), self.outputs())
-
-
-def programs_of(job):
-    """Processes of the program that belong to a job."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if not os.path.samefile(f"/proc/{name}/exe", PROGRAM):
-                continue
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if f"SLURM_JOB_ID={job}".encode() in file.read().split(b"\0"):
-                    found.append(int(name))
-        except OSError:  # it has ended meanwhile
-            continue
-    return sorted(found)
-
 
 if __name__ == "__main__":
     main()

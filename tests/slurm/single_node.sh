@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# A real Slurm on this machine alone, for the tests: munged, slurmctld and two slurmd, as root, without an init system,
+# A real Slurm on this machine alone, for the tests: munged, slurmctld and a slurmd per node, as root, without an init system,
 # cgroups, a database or name service. Nothing outside FOLDER is written, nothing of the machine's own Slurm is read.
 #
-# Usage: single_node.sh start FOLDER     returns when both nodes are idle; then: export SLURM_CONF=FOLDER/slurm.conf
+# Usage: single_node.sh start FOLDER     returns when all nodes are idle; then: export SLURM_CONF=FOLDER/slurm.conf
 #        single_node.sh status FOLDER    exit status 0 when all daemons run and the controller answers, 3 otherwise
 #        single_node.sh stop FOLDER      ends its jobs and the daemons that start started, and only those
 #
 # HALOGRAD_SLURM_SECONDS (1800): the daemons end by themselves after that long. HALOGRAD_SLURM_CPUS (8) and
-# HALOGRAD_SLURM_GPUS (2): what each node claims to have; the GPUs are links to /dev/null, and CPUs are not bound. Two nodes,
-# because every component of a heterogeneous job gets nodes of its own.
+# HALOGRAD_SLURM_GPUS (2): what each node claims to have; the GPUs are links to /dev/null, and CPUs are not bound.
+# HALOGRAD_SLURM_NODES (2): every component of a heterogeneous job gets nodes of its own.
 # Exit status 77 where Slurm cannot run: not root, or packages missing (jobscripts/setup-debian.sh --tests has them).
 set -euo pipefail
 
 cannot_run=77
-daemons=(munged slurmctld slurmd1 slurmd2) # in the order of starting
 seconds=${HALOGRAD_SLURM_SECONDS:-1800}
+nodes=${HALOGRAD_SLURM_NODES:-2}
 cpus=${HALOGRAD_SLURM_CPUS:-8}
 gpus=${HALOGRAD_SLURM_GPUS:-2}
 
@@ -73,15 +73,14 @@ port_taken() {
   (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-# The first of three free ports in a row.
+# The first of free ports in a row, one for the controller and one per node.
 free_ports() {
-  local port attempt
+  local port attempt next
   for attempt in {1..50}; do
     port=$((20000 + RANDOM % 10000))
-    if ! { port_taken "$port" || port_taken $((port + 1)) || port_taken $((port + 2)); }; then
-      printf '%s' "$port"
-      return
-    fi
+    for ((next = 0; next <= nodes; ++next)); do ! port_taken $((port + next)) || continue 2; done
+    printf '%s' "$port"
+    return
   done
   die 1 "no free ports after $attempt attempts"
 }
@@ -99,7 +98,7 @@ SlurmctldPort=$port
 AuthInfo=socket=$folder/munge.socket,cred_expire=5
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n
-# Two nodes on one machine: what Slurm's PMIx plugin writes for a step must not meet.
+# All nodes on one machine: what Slurm's PMIx plugin writes for a step must not meet.
 TmpFS=$folder/tmp/%n
 SlurmctldPidFile=$folder/state/slurmctld.pid
 SlurmdPidFile=$folder/spool/%n.pid
@@ -112,12 +111,13 @@ KillWait=10
 MinJobAge=1800
 GresTypes=gpu
 END
-  for node in 1 2; do
+  for ((node = 1; node <= nodes; ++node)); do
     printf 'NodeName=node%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d Gres=gpu:%d\n' \
       $node "$host" $((port + node)) "$cpus" "$memory" "$gpus"
   done >>"$folder/slurm.conf"
   printf 'PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n' >>"$folder/slurm.conf"
-  printf 'NodeName=node[1-2] Name=gpu Flags=nvidia_gpu_env,amd_gpu_env File=%s/gpu[0-%d]\n' "$folder" $((gpus - 1)) >"$folder/gres.conf"
+  printf 'NodeName=node[1-%d] Name=gpu Flags=nvidia_gpu_env,amd_gpu_env File=%s/gpu[0-%d]\n' \
+    "$nodes" "$folder" $((gpus - 1)) >"$folder/gres.conf"
   local gpu
   for ((gpu = 0; gpu < gpus; ++gpu)); do ln -sfn /dev/null "$folder/gpu$gpu"; done
 }
@@ -132,12 +132,12 @@ require_slurm() {
 
 munge_answers() { timeout 5 munge -n -S "$folder/munge.socket" | timeout 5 unmunge -S "$folder/munge.socket"; }
 controller_answers() { timeout 5 scontrol ping | grep -q 'is UP'; }
-nodes_idle() { [[ $(timeout 5 sinfo -h -N -o %T | grep -cx idle) == 2 ]]; }
+nodes_idle() { [[ $(timeout 5 sinfo -h -N -o %T | grep -cx idle) == "$nodes" ]]; }
 
 start() {
   require_slurm
   ! running slurmctld || die 1 "runs already in $folder"
-  mkdir -p "$folder"/{run,log,state,spool,tmp/node1,tmp/node2}
+  mkdir -p "$folder"/{run,log,state,spool}
   chmod 755 "$folder" "$folder"/{run,log,state,spool}
   [[ -s $folder/munge.key ]] || /usr/sbin/mungekey --create --keyfile="$folder/munge.key"
   write_configuration
@@ -147,8 +147,11 @@ start() {
   wait_until 20 "munged" munge_answers
   launch slurmctld -D -f "$folder/slurm.conf"
   wait_until 30 "slurmctld" controller_answers
-  launch slurmd1 -D -N node1 -f "$folder/slurm.conf"
-  launch slurmd2 -D -N node2 -f "$folder/slurm.conf"
+  local node
+  for ((node = 1; node <= nodes; ++node)); do
+    mkdir -p "$folder/tmp/node$node"
+    launch "slurmd$node" -D -N "node$node" -f "$folder/slurm.conf"
+  done
   wait_until 60 "the nodes" nodes_idle
   trap - EXIT
   printf 'export SLURM_CONF=%s\n' "$SLURM_CONF"
@@ -204,4 +207,7 @@ esac
 [[ $2 =~ ^/[A-Za-z0-9._/-]{1,80}$ ]] || die 2 "the folder is an absolute path of at most 80 of A-Za-z0-9._/-, not $2"
 folder=$2
 export SLURM_CONF=$folder/slurm.conf
+[[ $1 == start || ! -r $SLURM_CONF ]] || nodes=$(grep -c '^NodeName=' "$SLURM_CONF")
+daemons=(munged slurmctld) # in the order of starting
+for ((node = 1; node <= nodes; ++node)); do daemons+=("slurmd$node"); done
 "$1"

@@ -23,6 +23,6 @@ class StoppedJobs(ClusterTest):
         self.assertGreater(len(stops), 0, log)
         for i in stops:
             self.assertEqual(events[i + 1:i + 2], [("Resumed from", events[i][1])], log)
-        self.assertEqual(restarts, str(log.count("saved for later, back into the queue")), log)
+        self.assertEqual(restarts, str(log.count(", back into the queue")), log)
         self.assertEqual(len(re.findall("^job .* start 1: ", log, re.MULTILINE)), 1)
         return int(events[stops[0]][1])
