@@ -92,9 +92,7 @@ void Session::fail(const std::string& message, bool on_all_ranks) {
     if (comm.rank() == 0) std::fprintf(stderr, "halograd: %s\n", message.c_str());
     return;
   }
-  std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
-  std::fflush(stderr);
-  MpiSession::abort(EXIT_FAILURE);
+  MpiSession::abort(comm, message);
 }
 
 int launched_rank() {
