@@ -95,9 +95,7 @@ void Session::fail(const std::exception& error) {
     std::fprintf(stderr, "halograd: %s\n", error.what());
     return;
   }
-  std::fprintf(stderr, "halograd: rank %d: %s\n", rank, error.what());
-  std::fflush(stderr);
-  MpiSession::abort(EXIT_FAILURE);
+  MpiSession::abort(mpi_->comm(), error.what());
 }
 
 int launched_rank() {

@@ -88,10 +88,11 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
 void ImportFile::write_rows(const char* name, int split, hid_t type, const std::vector<hsize_t>& count,
                             const void* values) {
   const std::string object = std::string(groups[split]) + "/" + name;
-  const Hdf5Dataset dataset = open_hdf5_dataset(file_, object, path_);
+  Hdf5Dataset dataset = open_hdf5_dataset(file_, object, path_);
   Hdf5Box box{std::vector<hsize_t>(count.size(), 0), count};
   box.start[0] = static_cast<hsize_t>(state_.images[split]);
   write_box(dataset, type, box, values, object, path_);
+  HALOGRAD_HDF5(dataset.close(), path_, object);  // which may be what writes
 }
 
 void ImportFile::append(int split, const std::vector<std::uint8_t>& images, const std::vector<std::int32_t>& labels,

@@ -79,6 +79,10 @@ void publish_file(const std::string& partial, const std::string& path) {
   sync_path(partial);
   HALOGRAD_REQUIRE(std::rename(partial.c_str(), path.c_str()) == 0, path, ": cannot be replaced by ", partial, ": ",
                    system_reason());
+  sync_folder_of(path);
+}
+
+void sync_folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   sync_path(folder.empty() ? "." : folder);
 }

@@ -27,4 +27,7 @@ void release_reserve(const std::string& path);
 /// fsync of the file, rename, fsync of the folder. Throws Error; `path` is then as it was.
 void publish_file(const std::string& partial, const std::string& path);
 
+/// Has names that were made, replaced or removed beside `path` survive a power cut. Throws Error.
+void sync_folder_of(const std::string& path);
+
 }  // namespace halograd

@@ -108,7 +108,13 @@ Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t byte
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "file access");
   // creating truncates and gives the reserved blocks back: hence an empty file first, then its room, then the open
   reserve_file(path, bytes);
-  Hdf5File empty(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file"));
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_CREATE), path, "file"));
+  if (low >= H5F_LIBVER_V110) {
+    // what is written in place lies in one page each: it comes to the disk whole or not at all
+    HALOGRAD_HDF5(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_PAGE, false, 1), path, "file");
+    HALOGRAD_HDF5(H5Pset_file_space_page_size(creation, 4096), path, "file");
+  }
+  Hdf5File empty(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), path, "file"));
   HALOGRAD_HDF5(empty.close(), path, "file");
   reserve_file(path, bytes);
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDWR, access), path, "file"));

@@ -162,6 +162,7 @@ void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const st
 void write_dataset(const Hdf5Dataset& dataset, hid_t type, const void* values, const std::string& object,
                    const std::string& file) {
   HALOGRAD_HDF5(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), file, object);
+  HALOGRAD_HDF5(H5Dflush(dataset), file, object);  // else it may be the closing that fails, which nobody looks at
 }
 
 void write_strings(hid_t parent, const std::string& path, const std::vector<std::string>& values,

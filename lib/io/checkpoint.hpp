@@ -79,7 +79,7 @@ EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& p
 
 /// Collective, on any number of ranks: reads all of the file. What is wrong with it (cut short, a checksum, no
 /// checkpoint at all), empty where it is whole. A file of a newer format is none of that. Throws Error where the file
-/// may not be read, for it may be whole.
+/// cannot be opened, for it may be whole.
 std::string checkpoint_damage(const Communicator& comm, const std::string& path);
 
 /// Any number of ranks, each for itself: the values that the network gives per label, as its last parameter has them.

@@ -1,15 +1,15 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <system_error>
 
 #include "hdf5/objects.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 #include "support/text.hpp"
 
 namespace halograd {
@@ -187,15 +187,21 @@ EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& p
 std::string checkpoint_damage(const Communicator& comm, const std::string& path) {
   const int rank = comm.rank(), ranks = comm.ranks();
   comm.together([&] {
-    const bool forbidden = ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
-    HALOGRAD_REQUIRE(!forbidden, path, ": cannot be opened: ", std::generic_category().message(EACCES));
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    HALOGRAD_REQUIRE(descriptor >= 0, path, ": cannot be opened: ", system_reason());
+    ::close(descriptor);
   });
-  try {
-    comm.together([&] { look_for_damage(path, rank, ranks); });
-  } catch (const CollectiveError& error) {
-    return error.what();
+  // one look may fail for want of memory or of descriptors; nothing is wrong with the file then
+  std::string damage;
+  for (int look = 0; look < 2; ++look) {
+    try {
+      comm.together([&] { look_for_damage(path, rank, ranks); });
+      return "";
+    } catch (const CollectiveError& error) {
+      damage = error.what();
+    }
   }
-  return "";
+  return damage;
 }
 
 int read_checkpoint_outputs(const std::string& path) {

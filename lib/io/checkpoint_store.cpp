@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "hdf5/files.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
 
@@ -73,6 +74,7 @@ void point_link(const std::string& link, const std::string& checkpoint) {
   fs::create_symlink(target, partial, error);
   if (!error) fs::rename(partial, link, error);
   HALOGRAD_REQUIRE(!error, link, ": cannot be made a link to ", checkpoint, ": ", error.message());
+  sync_folder_of(link);  // before the checkpoint that it led to is removed
 }
 
 std::string link_target(const RunFolder& folder, const std::string& link) {

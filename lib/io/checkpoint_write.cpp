@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "hdf5/files.hpp"
 #include "hdf5/objects.hpp"
@@ -12,6 +14,7 @@
 #include "io/checkpoint_layout.hpp"
 #include "io/parallel_file.hpp"
 #include "kernels/error.hpp"
+#include "mpi/mpi_file.hpp"
 
 namespace halograd {
 namespace {
@@ -112,6 +115,33 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
   return values + states + gaps + tensors * 4096 + a_rank + header.config.size() + header.versions.size() + mebibyte;
 }
 
+/// Each rank its rows, where `offsets` says that the datasets begin. HDF5 has no part in it: its own close writes, and
+/// where that fails on one rank, the others wait for it for ever.
+void write_rows(const Communicator& comm, const std::string& path, const std::vector<ReplicaDataset>& datasets,
+                const std::vector<std::vector<Numbers>>& buffers, const std::vector<std::int64_t>& offsets) {
+  static_assert(std::endian::native == std::endian::little, "files are little-endian");
+  std::optional<MpiFile> file;
+  comm.together([&] { file.emplace(comm, path); });
+  comm.together([&] {
+    for (std::size_t i = 0; i < datasets.size(); ++i) {
+      std::int64_t part = comm.rank() * datasets[i].parts;
+      for (const Numbers& buffer : buffers[i]) {
+        const std::span<const std::byte> bytes = bytes_of(buffer);
+        file->write(offsets[i] + part++ * static_cast<std::int64_t>(bytes.size()), bytes);
+      }
+    }
+  });
+  comm.together([&] { file->close(); });
+}
+
+void write_compressed_rows(const Communicator& comm, const std::string& path,
+                           const std::vector<ReplicaDataset>& datasets,
+                           const std::vector<std::vector<Numbers>>& buffers) {
+  ParallelFile file(comm, path, H5F_ACC_RDWR);
+  for (std::size_t i = 0; i < datasets.size(); ++i) file.write_rows(datasets[i], buffers[i]);
+  file.close();
+}
+
 }  // namespace
 
 void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
@@ -129,6 +159,8 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
   // Rank 0 makes the file with all its metadata, the means and the room for the rows; then all ranks write their rows
   // at once. So what can go wrong goes wrong on one rank, and no other waits for it in a collective call.
   const std::string partial = path + ".partial";
+  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
+  std::vector<std::int64_t> offsets;
   const auto create = [&] {
     if (rank != 0) return;
     ::unlink(partial.c_str());  // a process of a killed job may still have that one open
@@ -139,12 +171,12 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
     {
       const Hdf5Group replica = create_group(file, "replica", partial, true);
       if (!layout.averager.empty()) create_group(file, averager_group, partial, true);
-      const auto datasets = replica_datasets(layout);
       for (std::size_t i = 0; i < datasets.size(); ++i) {
         const ReplicaDataset& each = datasets[i];
         const auto chunk = compress ? each.chunk() : std::vector<hsize_t>();
-        write_attribute(make_dataset(file, each.path, each.extents(), partial, each.type, chunk), "crc32", checksums[i],
-                        partial);
+        const Hdf5Dataset dataset = make_dataset(file, each.path, each.extents(), partial, each.type, chunk);
+        write_attribute(dataset, "crc32", checksums[i], partial);
+        offsets.push_back(static_cast<std::int64_t>(H5Dget_offset(dataset)));
       }
       if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
       const Hdf5Group mean = create_group(file, "mean", partial, true);
@@ -156,11 +188,11 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
   };
   try {
     comm.together(create);
-    ParallelFile file(comm, partial, H5F_ACC_RDWR);
-    const auto datasets = replica_datasets(layout);
-    const auto buffers = replica_buffers(state);
-    for (std::size_t i = 0; i < datasets.size(); ++i) file.write_rows(datasets[i], buffers[i]);
-    file.close();
+    if (compress) {
+      write_compressed_rows(comm, partial, datasets, replica_buffers(state));
+    } else {
+      write_rows(comm, partial, datasets, replica_buffers(state), comm.broadcast(offsets));
+    }
     comm.together([&] {
       if (rank == 0) publish_file(partial, path);
     });

@@ -27,6 +27,19 @@ EdgeRow row_of(const EdgeRecord& record, std::int64_t epoch, int to) {
   return row;
 }
 
+/// How many of the first `rows` rows, which are in the order of epochs, are of epochs before `end`. What comes after
+/// them is not read: a power cut may have left rows that cannot be.
+std::size_t rows_before(std::int64_t end, const Hdf5Dataset& epochs, std::size_t rows, const std::string& path) {
+  constexpr std::size_t piece = 512;
+  const auto is_later = [end](double epoch) { return epoch >= static_cast<double>(end); };
+  for (std::size_t first = 0; first < rows && end > 0; first += piece) {
+    const auto values = read_rows(epochs, edge_columns[0].path, first, std::min(piece, rows - first), 0, path);
+    const auto later = std::find_if(values.begin(), values.end(), is_later);
+    if (later != values.end()) return first + static_cast<std::size_t>(later - values.begin());
+  }
+  return end > 0 ? rows : 0;
+}
+
 }  // namespace
 
 std::vector<EdgeRow> gather_edges(const Communicator& comm, const std::vector<EdgeRecord>& records,
@@ -87,9 +100,10 @@ std::vector<EdgeRow> read_edges(const Hdf5File& file, std::int64_t epochs, const
         column.width == 0 ? std::string() : " of " + std::to_string(column.width));
     count = std::min(count, extents[0]);
   }
+  count = rows_before(epochs, datasets[0], count, path);
   std::vector<EdgeRow> rows(count);
   std::size_t offset = 0;
-  for (std::size_t i = 0; i < edge_columns.size() && count > 0; ++i) {
+  for (std::size_t i = 0; i < edge_columns.size(); ++i) {
     const EdgeColumn& column = edge_columns[i];
     const std::vector<double> values = read_rows(datasets[i], column.path, 0, count, column.width, path);
     for (std::size_t row = 0; row < count; ++row) {
@@ -99,9 +113,6 @@ std::vector<EdgeRow> read_edges(const Hdf5File& file, std::int64_t epochs, const
     }
     offset += column.values();
   }
-  rows.erase(std::remove_if(rows.begin(), rows.end(),
-                            [epochs](const EdgeRow& row) { return row[0] >= static_cast<double>(epochs); }),
-             rows.end());
   return rows;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/error.hpp"
+#include "mpi/mpi_session.hpp"
 #include "support/trace.hpp"
 
 namespace halograd {
@@ -27,8 +28,10 @@ class FileWorker::Implementation {
       try {
         const trace::Span span("write", "io");
         tasks_.front()();  // the front stays while others are added at the back
-      } catch (...) {
+      } catch (const CollectiveError&) {
         error = std::current_exception();
+      } catch (const std::exception& alone) {
+        MpiSession::abort(comm_, alone.what());  // the others' threads wait for this one, wherever it was
       }
       lock.lock();
       tasks_.pop_front();

@@ -22,12 +22,13 @@ class FileWorker {
   /// For the tasks alone.
   [[nodiscard]] const Communicator& comm() const;
 
-  /// A task that throws ends the worker: error() then has its message, and what was posted after it is not done.
+  /// A task that throws CollectiveError ends the worker: error() then has its message, and what was posted after it is
+  /// not done. One that throws anything else, and so on one rank alone, ends all ranks.
   void post(std::function<void()> task);
   /// Ends the thread, for good. Collective, and waits for what was posted, unless an exception that ends this rank
   /// alone is under way: the others will not come, and the process is about to be ended.
   void stop();
-  /// Waits until all that was posted is done. Throws the first task's CollectiveError or Error.
+  /// Waits until all that was posted is done. Throws the first task's CollectiveError.
   void wait();
   /// Tasks that are waiting or under way.
   [[nodiscard]] std::size_t pending() const;

@@ -132,6 +132,16 @@ class MetricsFile::Implementation {
     edge_datasets_.clear();
     if (file_.close() >= 0) release_reserve(path_);
   }
+  void close() {
+    comm_.together([&] {
+      if (file_ < 0) return;
+      step_datasets_.clear();
+      epoch_datasets_.clear();
+      edge_datasets_.clear();
+      HALOGRAD_HDF5(file_.close(), path_, "file");
+      release_reserve(path_);
+    });
+  }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
@@ -174,7 +184,7 @@ class MetricsFile::Implementation {
     if (steps < 0) {
       make_file(path_, ranks_, metric_, nullptr, 0, 0);
     } else {
-      MetricsTable table = read_metrics(path_);
+      MetricsTable table = read_metrics(path_, steps, {steps, epochs});
       HALOGRAD_REQUIRE(table.metric == metric_, path_, ": holds scores of the metric ", table.metric,
                        ", but the run needs ", metric_);
       HALOGRAD_REQUIRE(epochs >= 0 && table.steps >= steps && table.epochs >= epochs, path_, ": holds ", table.steps,
@@ -304,6 +314,10 @@ void MetricsFile::add_step(const StepMetrics& row, const StepCell& cell) {
 
 void MetricsFile::flush(std::int64_t steps) {
   implementation_->flush(steps);
+}
+
+void MetricsFile::close() {
+  implementation_->close();
 }
 
 void MetricsFile::add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges) {

@@ -76,6 +76,8 @@ class MetricsFile {
   void add_step(const StepMetrics& row, const StepCell& cell);
   /// Collective: appends it, the steps up to row.steps, and rows of /edge for what came over this rank's in-edges.
   void add_epoch(const EpochMetrics& row, const std::vector<EdgeRecord>& edges = {});
+  /// Collective, after all rows: without it a failure to close the file is overlooked. Throws CollectiveError.
+  void close();
   /// Collective: appends the steps alone, so that /step has rows for all that were added, and `steps` rows at the
   /// least.
   void flush(std::int64_t steps);

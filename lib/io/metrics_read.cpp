@@ -16,9 +16,9 @@ namespace {
 
 /// Reads the columns of one group, cut to the shortest: a reader may come between two columns of a writer's flush.
 template <class Columns>
-std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, std::int64_t most,
-                          const std::string& path) {
-  auto rows = std::numeric_limits<hsize_t>::max();
+std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, std::int64_t end,
+                          std::int64_t most, const std::string& path) {
+  auto rows = static_cast<hsize_t>(end);
   const auto is_absent = [&](const auto& column, const std::string& name) {
     return column.optional && !has_link(file, name, path);
   };
@@ -56,7 +56,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
 
 }  // namespace
 
-MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
+MetricsTable read_metrics(const std::string& path, std::int64_t most_steps, const MetricsRows& end) {
   const Hdf5Session session;
   // as a reader beside a writer: this is what opens a file whose writer died without closing it
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
@@ -65,8 +65,8 @@ MetricsTable read_metrics(const std::string& path, std::int64_t most_steps) {
   table.ranks = static_cast<int>(read_integer_attribute(file, "ranks", path));
   HALOGRAD_REQUIRE(table.ranks >= 1, path, ": attribute 'ranks' is ", table.ranks, ", expected at least 1");
   table.metric = has_attribute(file, "metric", path) ? read_string_attribute(file, "metric", path) : "accuracy";
-  table.epochs = read_columns(file, epoch_columns, table, std::numeric_limits<std::int64_t>::max(), path);
-  table.steps = read_columns(file, step_columns, table, most_steps, path);
+  table.epochs = read_columns(file, epoch_columns, table, end.epochs, end.epochs, path);
+  table.steps = read_columns(file, step_columns, table, end.steps, most_steps, path);
   table.first_step = std::max<std::int64_t>(0, table.steps - most_steps);
   for (const double rank : table.columns.at("/step/rank")) {
     HALOGRAD_REQUIRE(rank >= -1 && rank < table.ranks, path, ": /step/rank holds ", rank, ", expected a rank below ",

@@ -10,29 +10,23 @@ ParallelFile::ParallelFile(const Communicator& comm, std::string path, unsigned 
   const Hdf5Session session;
   // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
   // waiting
-  comm.together([&] { transfer_ = parallel_transfer(false, path_); });
-  comm.together([&] { file_ = open_hdf5_together(comm, path_, flags); });
+  together([&] { transfer_ = parallel_transfer(false, path_); });
+  together([&] { file_ = open_hdf5_together(comm, path_, flags); });
 }
 
 void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   Hdf5Dataset dataset;
-  comm_.together([&] {
+  together([&] {
     const Hdf5Session session;
     dataset = open_hdf5_dataset(file_, shape.path, path_);
   });
+  // chunks find their places once their compressed sizes are known on all ranks
   Hdf5PropertyList collective;
-  comm_.together([&] {
-    const Hdf5Session session;
-    const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), path_, shape.path));
-    if (H5Pget_nfilters(creation) == 0) return;
-    // chunks find their places once their compressed sizes are known on all ranks
-    collective = parallel_transfer(true, path_);
-  });
-  const bool compressed = collective >= 0;
+  together([&] { collective = parallel_transfer(true, path_); });
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    comm_.together([&] {
-      write_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part],
-                 compressed ? collective : transfer_, path_, compressed ? compressed_piece : checkpoint_piece);
+    together([&] {
+      write_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], collective, path_,
+                 compressed_piece);
     });
   }
 }
@@ -41,7 +35,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   const Hdf5Session session;
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
-  comm_.together([&] {
+  together([&] {
     dataset = open_hdf5_dataset(file_, shape.path, path_);
     expected = read_checksums_attribute(dataset, "crc32", path_);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
@@ -49,12 +43,12 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   });
   std::uint32_t crc = 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    comm_.together([&] {
+    together([&] {
       read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
     });
     crc = checksum(bytes_of(buffers[part]), crc);
   }
-  comm_.together([&] {
+  together([&] {
     HALOGRAD_REQUIRE(crc == expected[comm_.rank()], path_, ": ", shape.path, ", row ", comm_.rank(),
                      ": the checksum is wrong; the file is damaged");
   });
@@ -62,8 +56,8 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
 
 void ParallelFile::close() {
   const Hdf5Session session;
-  comm_.together([&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
-  comm_.together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
+  together([&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
+  together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
 }
 
 }  // namespace halograd

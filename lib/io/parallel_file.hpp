@@ -10,12 +10,13 @@
 namespace halograd {
 
 /// An existing checkpoint opened by all ranks through MPI-IO. Each call is collective and throws Error on all ranks
-/// where it failed on any, so that they close the file together.
+/// where it failed on any, so that they close the file together; but where HDF5 itself keeps the others waiting for the
+/// rank that failed, all ranks end with its message.
 class ParallelFile {
  public:
   ParallelFile(const Communicator& comm, std::string path, unsigned flags);
 
-  /// Each rank its own row: `buffers` are the row's parts.
+  /// Each rank its own row of a dataset that is compressed: `buffers` are the row's parts.
   void write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
 
   /// The same, inwards. Throws Error naming dataset and row where a checksum is wrong.
@@ -25,6 +26,12 @@ class ParallelFile {
   void close();
 
  private:
+  template <class Work>
+  void together(const Work& work) const {
+    constexpr double patience = 5;  // seconds
+    comm_.together(work, patience);
+  }
+
   Communicator comm_;
   std::string path_;
   Hdf5File file_;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hdf5/files.hpp"
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
 #include "support/system_reason.hpp"
@@ -55,8 +56,7 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
     fs::rename(folder.metrics(), folder.metrics() + "." + std::to_string(number), error);
     HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot rename ", folder.metrics(), ": ", error.message());
   }
-  fs::rename(partial, folder.config(), error);
-  HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot write ", folder.config(), ": ", error.message());
+  publish_file(partial, folder.config());
 }
 
 }  // namespace halograd

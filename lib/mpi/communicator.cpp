@@ -7,6 +7,7 @@
 #include "kernels/error.hpp"
 #include "mpi/kept_with.hpp"
 #include "mpi/most_in_a_call.hpp"
+#include "mpi/mpi_session.hpp"
 #include "mpi/node_split.hpp"
 #include "mpi/wait.hpp"
 
@@ -209,8 +210,16 @@ void Communicator::receive_bytes(void* values, std::size_t bytes, int from) cons
   });
 }
 
-void Communicator::fail_together(const std::string& message) const {
-  const int speaker = smallest(message.empty() ? ranks_ : rank_);
+void Communicator::fail_together(const std::string& message, double patience) const {
+  int speaker = message.empty() ? ranks_ : rank_;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, comm_, &request);
+  PolitePause pause;
+  for (int done = message.empty() ? 1 : 0; done == 0; pause()) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done == 0 && pause.seconds() > patience) MpiSession::abort(*this, message);
+  }
+  wait_politely(request);
   if (speaker < ranks_) throw CollectiveError(broadcast(message, speaker));
 }
 

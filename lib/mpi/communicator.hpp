@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -162,10 +163,12 @@ class Communicator {
 
   /// Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the lowest such
   /// rank. A rank that threw alone would leave the others waiting for it.
-  void fail_together(const std::string& message) const;
+  /// `patience`: so many seconds after this rank has come with a message it ends all ranks with it, if the others do
+  /// not come. They may wait for this one inside a library.
+  void fail_together(const std::string& message, double patience = std::numeric_limits<double>::infinity()) const;
   /// Runs `work` on every rank; where it throws on any, throws CollectiveError with that message on all.
   template <class Work>
-  void together(const Work& work) const {
+  void together(const Work& work, double patience = std::numeric_limits<double>::infinity()) const {
     std::string message;
     try {
       work();
@@ -173,7 +176,7 @@ class Communicator {
       message = exception.what();
       if (message.empty()) message = "unknown error";
     }
-    fail_together(message);
+    fail_together(message, patience);
   }
   /// Throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
   void require_same(const std::string& text, const std::string& what) const;

@@ -81,6 +81,12 @@ void MpiSession::abort(int status) {
   std::abort();
 }
 
+void MpiSession::abort(const Communicator& comm, const std::string& message) {
+  std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
+  std::fflush(stderr);
+  abort(EXIT_FAILURE);
+}
+
 std::string MpiSession::library_version() {
   std::istringstream text(library_text());
   std::string line, version, word;

@@ -187,12 +187,14 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
     folder.sign();
     const std::string best = link_target(folder_, folder_.best());
     try {
-      if (best.empty()) return;
-      const CheckpointHeader of_best = read_checkpoint_header(best);
-      best_ = {best, ranked_score(of_best), of_best.mean_model_loss};
+      if (!best.empty()) {
+        const CheckpointHeader of_best = read_checkpoint_header(best);
+        best_ = {best, ranked_score(of_best), of_best.mean_model_loss};
+      }
     } catch (const Error&) {
       best_ = {};  // gone or damaged: the next good one takes its place
     }
+    publish(start.checkpoint, start.header);  // the job before may have ended between its checkpoint and the links
   });
 }
 

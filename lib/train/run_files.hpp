@@ -121,6 +121,11 @@ class RunFiles {
   std::vector<WrittenCheckpoint> written();
   /// Waits for all that was asked for. Throws the first failure.
   void finish() { worker_.wait(); }
+  /// The same, and closes the metrics: the last call that writes. Throws as finish().
+  void close() {
+    post([this] { metrics_->close(); });
+    finish();
+  }
 
   // For a training whose ranks come to an epoch's end at different times: it posts, on all ranks in the same order,
   // what is to be done when all have come, and goes on.

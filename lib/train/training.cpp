@@ -380,7 +380,7 @@ void Training::end_epoch(const EpochSummary& summary, TrainingResult& result) {
 }
 
 void Training::finish(TrainingResult& result, std::int64_t steps) {
-  files_.finish();
+  files_.close();
   look_after_files();
   result.epochs = epoch_;
   result.steps = steps;

@@ -12,6 +12,9 @@ class Kills(FaultTest):
     def test_four_ranks(self):
         self.check_kills(kills=30, ranks=4, seed=12, epochs=20)
 
+    def test_five_hundred(self):
+        self.check_kills(kills=500, ranks=2, seed=13, epochs=700, every=5)
+
 
 if __name__ == "__main__":
     main()

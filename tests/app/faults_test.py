@@ -19,6 +19,9 @@ class Kills(FaultTest):
     def test_at_random_moments(self):
         self.check_kills(kills=6, ranks=2, seed=1, epochs=6)
 
+    def test_with_a_checkpoint_every_five_steps(self):
+        self.check_kills(kills=5, ranks=2, seed=2, epochs=12, every=5)
+
 
 class Damage(FaultTest):
     def setUp(self):

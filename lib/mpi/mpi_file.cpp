@@ -1,0 +1,47 @@
+#include "mpi/mpi_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kernels/error.hpp"
+#include "mpi/most_in_a_call.hpp"
+
+namespace halograd {
+namespace {
+
+void check(int result, const std::string& path, const char* what) {
+  if (result == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> reason{};
+  int length = 0;
+  MPI_Error_string(result, reason.data(), &length);
+  std::replace(reason.begin(), reason.end(), '\n', ' ');
+  fail(path, ": ", what, ": ", reason.data());
+}
+
+}  // namespace
+
+MpiFile::MpiFile(const Communicator& comm, std::string path) : path_(std::move(path)) {
+  check(MPI_File_open(comm.handle(), path_.c_str(), MPI_MODE_WRONLY, MPI_INFO_NULL, &file_), path_, "cannot be opened");
+}
+
+MpiFile::~MpiFile() {
+  if (file_ != MPI_FILE_NULL && !unwinding_.now()) MPI_File_close(&file_);
+}
+
+void MpiFile::write(std::int64_t offset, std::span<const std::byte> bytes) const {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(most_in_a_call, bytes.size()))) {
+    const auto count = static_cast<int>(std::min(most_in_a_call, bytes.size()));
+    check(MPI_File_write_at(file_, offset, bytes.data(), count, MPI_BYTE, MPI_STATUS_IGNORE), path_, "write failed");
+    offset += count;
+  }
+}
+
+void MpiFile::close() {
+  const int synced = MPI_File_sync(file_);
+  const int closed = MPI_File_close(&file_);
+  check(synced, path_, "fsync failed");
+  check(closed, path_, "close failed");
+}
+
+}  // namespace halograd
