@@ -123,7 +123,7 @@ class RunFiles {
   void finish() { worker_.wait(); }
   /// The same, and closes the metrics: the last call that writes. Throws as finish().
   void close() {
-    post([this] { metrics_->close(); });
+    if (keeps_) post([this] { metrics_->close(); });
     finish();
   }
 
@@ -157,7 +157,7 @@ class RunFiles {
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator& comm_;
-  bool keeps_;
+  bool keeps_;  ///< whether this rank has files
   const RunConfig& config_;
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;
