@@ -32,8 +32,7 @@ Box seen_by(const WindowGeometry& windows, const Box& outputs) {
   return box;
 }
 
-void restrict_to(WindowGeometry& windows, const Box& outputs) {
-  const Box inputs = seen_by(windows, outputs);
+void restrict_to(WindowGeometry& windows, const Box& outputs, const Box& inputs) {
   const std::array<int, 3> counts = outputs.extents();
   for (int axis = 0; axis < 3; ++axis) {
     const WindowAxis whole = windows.axis(axis);

@@ -102,7 +102,7 @@ struct LayerCall {
 /// What a rank of a group computes of a layer (nn/space.hpp).
 struct LayerPart {
   Box output;
-  std::vector<Box> inputs;  ///< what Layer::reads says
+  std::vector<Box> inputs;  ///< what Layer::reads says, or more where the layer takes_more
   AddOverRanks add;         ///< sums over the ranks of the group
 };
 
@@ -120,6 +120,8 @@ class Layer {
 
   /// The pixels of an input that those of a box of the output are computed from.
   [[nodiscard]] virtual Box reads(std::size_t /*input*/, const Box& output) const { return output; }
+  /// Whether parts of inputs may go on behind what reads() says.
+  [[nodiscard]] virtual bool takes_more() const { return false; }
   /// The layer for a part of its output, and no more of its inputs than that needs. Asked only where the output can be
   /// divided: it has more than one pixel.
   [[nodiscard]] virtual std::unique_ptr<Layer> part(const LayerPart& part) const = 0;

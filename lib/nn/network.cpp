@@ -151,9 +151,12 @@ std::unique_ptr<Layer> Network::divide(std::unique_ptr<Layer> layer, NodeConfig&
     HaloBoxes boxes{input.division.divided(), {}, {}};
     for (int rank = 0; rank < space_->ranks(); ++rank) {
       boxes.own.push_back(space_->box_of(input.division, input.shape, rank));
-      boxes.needs.push_back(output.division.divided()
-                                ? layer->reads(i, space_->box_of(output.division, output.shape, rank))
-                                : Box::whole(input.shape));
+      Box needs = output.division.divided() ? layer->reads(i, space_->box_of(output.division, output.shape, rank))
+                                            : Box::whole(input.shape);
+      const Box& own = boxes.own.back();
+      // Then it need not be copied without its end.
+      if (layer->takes_more() && own.begin == needs.begin && own.holds(needs)) needs = own;
+      boxes.needs.push_back(needs);
     }
     config.inputs[i] = boxes.own == boxes.needs ? input.value : halo_of(input, boxes, halos);
     part.inputs.push_back(boxes.needs[space_->rank()]);

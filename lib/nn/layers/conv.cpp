@@ -55,9 +55,10 @@ class Conv : public LayerOf<Conv> {
   }
 
   [[nodiscard]] Box reads(std::size_t /*input*/, const Box& output) const override { return seen_by(shape_, output); }
+  [[nodiscard]] bool takes_more() const override { return true; }
   [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
     auto layer = std::make_unique<Conv>(*this);
-    restrict_to(layer->shape_, part.output);
+    restrict_to(layer->shape_, part.output, part.inputs[0]);
     return layer;
   }
 

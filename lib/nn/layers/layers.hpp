@@ -27,8 +27,9 @@ std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const 
 /// The inputs that a box of a window's outputs sees, at least one along each axis.
 Box seen_by(const WindowGeometry& windows, const Box& outputs);
 
-/// The windows of a box of outputs alone, over what seen_by() says. Throws Error where one lies in the padding alone.
-void restrict_to(WindowGeometry& windows, const Box& outputs);
+/// The windows of a box of outputs alone, over `inputs`: what seen_by() says, or what goes on behind it. Throws Error
+/// where one lies in the padding alone.
+void restrict_to(WindowGeometry& windows, const Box& outputs, const Box& inputs);
 
 /// "3x5": the last `dimensions` extents.
 std::string extents_text(const std::array<int, 3>& extents, int dimensions);

@@ -14,9 +14,10 @@ class Pool : public LayerOf<Derived> {
   Pool(const PoolShape& shape, int dimensions) : shape_(shape), dimensions_(dimensions) {}
   [[nodiscard]] Shape output_shape() const override { return {shape_.out_extent(), shape_.channels, dimensions_}; }
   [[nodiscard]] Box reads(std::size_t /*input*/, const Box& output) const override { return seen_by(shape_, output); }
+  [[nodiscard]] bool takes_more() const override { return true; }
   [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
     PoolShape shape = shape_;
-    restrict_to(shape, part.output);
+    restrict_to(shape, part.output, part.inputs[0]);
     return std::make_unique<Derived>(shape, dimensions_);
   }
 
