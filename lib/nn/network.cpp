@@ -62,6 +62,7 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
   space_->together(build);
   for (const Node& node : nodes_) space_->expect_sum(node.needs.summed);
   space_->expect_sum(LossMemory::count);
+  space_->expect_sum_of_floats(parameter_count_);
   space_->open();
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "mpi/wait.hpp"
-
 namespace halograd {
 
 Division divide_evenly(const Blocks& blocks, const Shape& shape) {
@@ -65,9 +63,17 @@ void Space::expect_message(int from, int to, std::size_t floats) {
 }
 
 void Space::expect_sum(std::size_t doubles) {
+  expect_of_all(GroupWindow::floats_of(doubles));
+}
+
+void Space::expect_sum_of_floats(std::size_t floats) {
+  expect_of_all(std::min(GroupWindow::piece, GroupWindow::shard(floats, 0, ranks()).length));
+}
+
+void Space::expect_of_all(std::size_t floats) {
   for (int from = 0; from < ranks(); ++from) {
     for (int to = 0; to < ranks(); ++to) {
-      if (from != to) expect_message(from, to, GroupWindow::floats_of(doubles));
+      if (from != to) expect_message(from, to, floats);
     }
   }
 }
@@ -88,10 +94,15 @@ void Space::add(const ExecutionSpace& exec, Vector<float> values) const {
   const auto host = Kokkos::create_mirror_view(values);
   Kokkos::deep_copy(exec, host, values);
   exec.fence();
-  const double waited = seconds_waited();
-  group_.sum(std::span(host.data(), host.size()));
-  add_seconds_ += seconds_waited() - waited;
-  add_bytes_ += static_cast<std::int64_t>(host.size() * sizeof(float)) * 2 * (ranks() - 1) / ranks();
+  window_->sum(HostVector<float>(host.data(), host.size()));
+  Kokkos::deep_copy(exec, values, host);
+}
+
+void Space::gather(const ExecutionSpace& exec, Vector<float> values) const {
+  const auto host = Kokkos::create_mirror_view(values);
+  Kokkos::deep_copy(exec, host, values);
+  exec.fence();
+  window_->gather(HostVector<float>(host.data(), host.size()));
   Kokkos::deep_copy(exec, values, host);
 }
 

@@ -54,6 +54,7 @@ class Space {
   /// Before open(): messages of `floats` will go from one rank to another. The same calls on all ranks.
   void expect_message(int from, int to, std::size_t floats);
   void expect_sum(std::size_t doubles);
+  void expect_sum_of_floats(std::size_t floats);
   /// Collective.
   void open();
 
@@ -69,20 +70,21 @@ class Space {
   void add(const ExecutionSpace& exec, Vector<double> numbers) const;
   void add(const ExecutionSpace& exec, Vector<float> values) const;
   void add(std::span<double> numbers) const;
+  /// Each rank has its GroupWindow::shard of the values; all get those of the others.
+  void gather(const ExecutionSpace& exec, Vector<float> values) const;
 
   /// Since it was opened: waiting for the other ranks of the group, and sent to them.
-  [[nodiscard]] double wait_seconds() const { return window_->wait_seconds() + add_seconds_; }
-  [[nodiscard]] std::int64_t bytes_sent() const { return window_->bytes_sent() + add_bytes_; }
+  [[nodiscard]] double wait_seconds() const { return window_->wait_seconds(); }
+  [[nodiscard]] std::int64_t bytes_sent() const { return window_->bytes_sent(); }
 
  private:
+  void expect_of_all(std::size_t floats);
+
   OwnedComm group_;
   Blocks blocks_;
   TransportOptions options_;
   GroupWindow::Lengths lengths_;
   std::unique_ptr<GroupWindow> window_;
-  // of the sums that do not go through it
-  mutable double add_seconds_ = 0;
-  mutable std::int64_t add_bytes_ = 0;
 };
 
 }  // namespace halograd

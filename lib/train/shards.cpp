@@ -24,21 +24,15 @@ SavedState placed(const SavedState& like, std::string name, std::byte* bytes, st
 
 }  // namespace
 
-Shards::Shards(const ReplicaGroup& group, std::size_t parameters)
-    : group_(group.ranks() > 1 ? &group.group() : nullptr),
-      most_((parameters + static_cast<std::size_t>(group.ranks()) - 1) / static_cast<std::size_t>(group.ranks())),
-      begin_(std::min(parameters, most_ * static_cast<std::size_t>(group.place()))),
-      length_(std::min(most_, parameters - begin_)) {}
+Shards::Shards(const ReplicaGroup& group, const Space* space, std::size_t parameters)
+    : group_(group.ranks() > 1 ? &group.group() : nullptr), space_(space) {
+  const GroupWindow::Shard shard = GroupWindow::shard(parameters, group.place(), group.ranks());
+  begin_ = shard.begin;
+  length_ = shard.length;
+}
 
 void Shards::gather(const Vector<float>& all) const {
-  if (group_ == nullptr) return;
-  const auto host = Kokkos::create_mirror_view(all);
-  Kokkos::deep_copy(host, all);
-  std::vector<float> own(most_);
-  std::copy_n(host.data() + begin_, length_, own.begin());
-  const std::vector<float> gathered = group_->gather(std::span<const float>(own));
-  std::copy_n(gathered.begin(), host.size(), host.data());
-  Kokkos::deep_copy(all, host);
+  if (space_ != nullptr) space_->gather(ExecutionSpace(), all);
 }
 
 std::string Shards::name_of(const std::string& name, int place) const {

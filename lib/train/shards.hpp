@@ -13,7 +13,8 @@ namespace halograd {
 /// and averages its own stretch of them, and then gets those of the others. Of a group of one: everything.
 class Shards {
  public:
-  Shards(const ReplicaGroup& group, std::size_t parameters);
+  /// `space`: of the group's network, whose parameters these are; null where the group is a rank.
+  Shards(const ReplicaGroup& group, const Space* space, std::size_t parameters);
 
   [[nodiscard]] std::size_t begin() const { return begin_; }
   [[nodiscard]] std::size_t length() const { return length_; }
@@ -35,7 +36,8 @@ class Shards {
   [[nodiscard]] std::string name_of(const std::string& name, int place) const;
 
   const Communicator* group_;  ///< null: this rank alone
-  std::size_t most_, begin_, length_;
+  const Space* space_;         ///< the same
+  std::size_t begin_, length_;
   std::vector<std::byte> states_;
 };
 

@@ -8,7 +8,6 @@
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"
-#include "train/shards.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {
@@ -123,7 +122,8 @@ StartFacts start_facts(const TrainingSetup& setup) {
     }
   }
   const double bytes =
-      bytes_per_step(config.averager, topology, comm.rank(), Shards(setup.group, network.parameter_count()).length(),
+      bytes_per_step(config.averager, topology, comm.rank(),
+                     GroupWindow::shard(network.parameter_count(), setup.group.place(), setup.group.ranks()).length,
                      setup.optimizer->state().size(), comm.ranks() / topology.ranks());
   if (halos.memory == HaloMemory::device) add("halos", "directly from device memory to device memory");
   if (!halos.reason.empty()) add("halos", "through host memory: " + halos.reason);

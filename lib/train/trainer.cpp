@@ -14,7 +14,6 @@
 #include "train/model.hpp"
 #include "train/node_warning.hpp"
 #include "train/run_files.hpp"
-#include "train/shards.hpp"
 #include "train/start_facts.hpp"
 #include "train/tracing.hpp"
 #include "train/training.hpp"
@@ -128,7 +127,8 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   whole_batches = comm.largest(whole_test->steps());
   shared_batches = comm.largest(shared_test->steps());
   if (may_use_device_windows(config.averager, topology->dynamic() != nullptr)) {
-    halos = choose_halo_place(config.comm, *topology, comm, Shards(group, network->parameter_count()).length());
+    halos = choose_halo_place(config.comm, *topology, comm,
+                              GroupWindow::shard(network->parameter_count(), group.place(), group.ranks()).length);
   }
   transport.transport = config.comm.transport;
   const AveragerRow& row = row_of(config.averager);

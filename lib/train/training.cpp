@@ -74,7 +74,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       optimizer_(*setup.optimizer),
       loader_(*setup.loader),
       replica_(setup.replica),
-      shards_(setup.group, network_.parameter_count()),
+      shards_(setup.group, network_.space(), network_.parameter_count()),
       report_(report),
       options_(options),
       injector_(config_.comm.inject),
@@ -190,7 +190,8 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const std::int64_t sent = averager_->bytes_sent();
   const double progress = progress_ ? progress_->seconds() : 0;
   const Space* const space = network_.space();
-  const double waited_in_group = space != nullptr ? space->wait_seconds() : 0;
+  const auto group_waits = [space] { return space != nullptr ? space->wait_seconds() : 0; };
+  const double waited_in_group = group_waits();
   const std::int64_t sent_in_group = space != nullptr ? space->bytes_sent() : 0;
   rate_ = config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_.steps() + place.of_epoch,
                                                             loader_.steps(), config_.training.epochs);
@@ -210,7 +211,7 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   injector_.slow_down(comm_.rank(), seconds_now() - exchanged);
   const bool finite = guard_.finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
-  const double computed = seconds_now();
+  const double computed = seconds_now(), waited_computing = group_waits() - waited_in_group;
   update(own_rate, finite, share);
   const double updated = seconds_now();
   ++own_steps_;
@@ -220,9 +221,10 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   row.averaging_period = averager_->period();
   row.learning_rate = rate_;
   row.wait_seconds = averager_->wait_seconds() - waited;
-  const double group_wait = space != nullptr ? space->wait_seconds() - waited_in_group : 0;
-  row.compute_seconds = computed - exchanged - group_wait;
-  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait));
+  const double group_wait = group_waits() - waited_in_group;
+  row.compute_seconds = computed - exchanged - waited_computing;
+  row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait)) -
+                       (group_wait - waited_computing);
   const std::int64_t group_bytes = space != nullptr ? space->bytes_sent() - sent_in_group : 0;
   group_bytes_ += group_bytes;
   row.wait_seconds += group_wait;

@@ -115,4 +115,61 @@ void GroupWindow::sum(HostVector<double> numbers) {
   std::copy(sums_.begin(), sums_.end(), numbers.data());
 }
 
+GroupWindow::Shard GroupWindow::shard(std::size_t count, int rank, int ranks) {
+  const auto number = static_cast<std::size_t>(ranks);
+  const std::size_t most = (count + number - 1) / number,
+                    begin = std::min(count, most * static_cast<std::size_t>(rank));
+  return {begin, std::min(most, count - begin)};
+}
+
+/// What comes from position `at` of a rank's shard on, at most a piece; may be empty.
+HostVector<float> GroupWindow::piece_of(HostVector<float> values, int rank, std::size_t at) const {
+  const Shard whole = shard(values.extent(0), rank, ranks_);
+  const std::size_t begin = std::min(whole.length, at);
+  return slice(values, whole.begin + begin, std::min(piece, whole.length - begin));
+}
+
+void GroupWindow::sum(HostVector<float> values) {
+  const std::size_t most = shard(values.extent(0), 0, ranks_).length;
+  for (std::size_t at = 0; at < most; at += piece) {
+    for (int to = 0; to < ranks_; ++to) {
+      const auto part = piece_of(values, to, at);
+      if (to == rank_ || part.size() == 0) continue;
+      std::copy_n(part.data(), part.size(), room(to, part.size()).data());
+      post(to);
+    }
+    flush();
+    const auto own = piece_of(values, rank_, at);
+    if (own.size() == 0) continue;
+    added_.assign(own.size(), 0);
+    for (int from = 0; from < ranks_; ++from) {
+      const bool here = from == rank_;
+      const float* const part = here ? own.data() : receive(from, own.size()).data();
+      for (std::size_t i = 0; i < own.size(); ++i) added_[i] += part[i];
+      if (!here) release(from);
+    }
+    std::copy(added_.begin(), added_.end(), own.data());
+  }
+  gather(values);
+}
+
+void GroupWindow::gather(HostVector<float> values) {
+  const std::size_t most = shard(values.extent(0), 0, ranks_).length;
+  for (std::size_t at = 0; at < most; at += piece) {
+    const auto own = piece_of(values, rank_, at);
+    for (int to = 0; to < ranks_; ++to) {
+      if (to == rank_ || own.size() == 0) continue;
+      std::copy_n(own.data(), own.size(), room(to, own.size()).data());
+      post(to);
+    }
+    flush();
+    for (int from = 0; from < ranks_; ++from) {
+      const auto part = piece_of(values, from, at);
+      if (from == rank_ || part.size() == 0) continue;
+      std::copy_n(receive(from, part.size()).data(), part.size(), part.data());
+      release(from);
+    }
+  }
+}
+
 }  // namespace halograd

@@ -35,7 +35,19 @@ class GroupWindow {
 
   /// Replaces the numbers by their sums over all ranks, added in the order of the ranks: the same bits on all.
   void sum(HostVector<double> numbers);
-  /// The floats that this takes of each message.
+  /// The same for many floats, in pieces: each rank adds up its shard of them, then all get those of the others. Takes
+  /// messages of up to `piece` floats between any two ranks.
+  void sum(HostVector<float> values);
+  /// The second half of that: every rank gets the shards of the others, shard r from rank r.
+  void gather(HostVector<float> values);
+  static constexpr std::size_t piece = std::size_t{1} << 18;
+  /// The values of a rank's shard among `count`: shards are alike but for the last ones, which may have fewer.
+  struct Shard {
+    std::size_t begin, length;
+  };
+  static Shard shard(std::size_t count, int rank, int ranks);
+
+  /// The floats that sum() takes of each message.
   static constexpr std::size_t floats_of(std::size_t doubles) { return doubles * sizeof(double) / sizeof(float); }
 
   [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
@@ -62,6 +74,7 @@ class GroupWindow {
 
   [[nodiscard]] std::size_t completed(int rank) const { return cache_line * static_cast<std::size_t>(rank); }
   [[nodiscard]] std::size_t cleared(int rank) const { return completed(ranks_ + rank); }
+  [[nodiscard]] HostVector<float> piece_of(HostVector<float> values, int rank, std::size_t at) const;
   [[nodiscard]] std::size_t slot_bytes(int from, int to) const;
   [[nodiscard]] std::size_t slots_of(int from, int to) const;
 
@@ -71,6 +84,7 @@ class GroupWindow {
   HaloTransport transport_;
   std::vector<In> in_;
   std::vector<double> sums_;
+  std::vector<float> added_;  ///< a piece of this rank's shard
   std::int64_t bytes_sent_ = 0;
 };
 

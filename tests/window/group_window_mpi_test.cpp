@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,33 @@ TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
     }
     window.sum(HostVector<double>(numbers.data(), count));
     EXPECT_EQ(numbers, expected);
+  }
+}
+
+// In pieces: fewer floats than ranks, and several pieces with a rest.
+TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
+  const int ranks = all_ranks();
+  for (const std::size_t count : {std::size_t{3}, GroupWindow::piece * static_cast<std::size_t>(2 * ranks) + 5}) {
+    const std::size_t longest = std::min(GroupWindow::piece, GroupWindow::shard(count, 0, ranks).length);
+    const auto number = static_cast<std::size_t>(ranks);
+    GroupWindow window(comm_, {number, std::vector<std::size_t>(number, longest)}, options_);
+    const auto whole = [](int rank, std::size_t i) { return static_cast<float>((i * 31 + 17 * (1UL + rank)) % 1009); };
+    std::vector<float> values(count), sums(count), gathered(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = whole(comm_.rank(), i);
+      for (int rank = 0; rank < ranks; ++rank) sums[i] += whole(rank, i);
+    }
+    window.sum(HostVector<float>(values.data(), count));
+    EXPECT_TRUE(values == sums);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const GroupWindow::Shard shard = GroupWindow::shard(count, rank, ranks);
+      for (std::size_t i = shard.begin; i < shard.begin + shard.length; ++i) {
+        gathered[i] = whole(rank, i);
+        values[i] = rank == comm_.rank() ? gathered[i] : -1;
+      }
+    }
+    window.gather(HostVector<float>(values.data(), count));
+    EXPECT_TRUE(values == gathered);
   }
 }
 
