@@ -91,9 +91,9 @@ TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
 TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
   const int ranks = all_ranks();
   for (const std::size_t count : {std::size_t{3}, GroupWindow::piece * static_cast<std::size_t>(2 * ranks) + 5}) {
-    const std::size_t longest = std::min(GroupWindow::piece, GroupWindow::shard(count, 0, ranks).length);
+    const std::size_t most = std::min(GroupWindow::piece, GroupWindow::shard(count, 0, ranks).length);
     const auto number = static_cast<std::size_t>(ranks);
-    GroupWindow window(comm_, {number, std::vector<std::size_t>(number, longest)}, options_);
+    GroupWindow window(comm_, {number, std::vector<std::size_t>(number, most)}, options_);
     const auto whole = [](int rank, std::size_t i) { return static_cast<float>((i * 31 + 17 * (1UL + rank)) % 1009); };
     std::vector<float> values(count), sums(count), gathered(count);
     for (std::size_t i = 0; i < count; ++i) {
