@@ -7,25 +7,25 @@ from program import main
 
 class PowerCuts(DiskFaultTest):
     def test_of_a_new_run(self):
-        self.check_power_cuts(epochs=0, seed=1, stride=13, share=0.02)
+        self.check_power_cuts(epochs=0, seed=1, stride=29, share=0.02)
 
     def test_of_a_run_that_is_resumed(self):
-        self.check_power_cuts(epochs=1, seed=2, stride=13, share=0.02, output__keep_best=False)
+        self.check_power_cuts(epochs=1, seed=2, stride=29, share=0.02, output__keep_best=False)
 
 
 class Failures(DiskFaultTest):
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=71, first=37)
-        self.check_failures("write", epochs=1, rank=1, stride=5)
-        self.check_failures("room", epochs=1, stride=6)
+        self.check_failures("write", epochs=1, stride=149, first=37)
+        self.check_failures("write", epochs=1, rank=1, stride=11)
+        self.check_failures("room", epochs=1, stride=11)
 
     def test_of_names(self):
-        self.check_failures("sync", epochs=1, stride=6, for_good=True)
-        self.check_failures("name", epochs=1, stride=5)
-        self.check_failures("open", epochs=1, stride=12)
+        self.check_failures("sync", epochs=1, stride=11, for_good=True)
+        self.check_failures("name", epochs=1, stride=11)
+        self.check_failures("open", epochs=1, stride=23)
 
     def test_of_memory(self):
-        self.check_failures("memory", epochs=1, stride=9001, first=29)
+        self.check_failures("memory", epochs=1, stride=19001, first=29)
 
 
 if __name__ == "__main__":

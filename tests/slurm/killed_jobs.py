@@ -5,7 +5,9 @@ import re
 import signal
 import time
 
-from cluster import DIGITS, TIMEOUT, ClusterTest
+import h5py
+
+from cluster import DIGITS, TIMEOUT, ClusterTest, read_metrics
 
 # Steps that last long enough to be interrupted between two checkpoints, most of it asleep.
 EPOCHS, STEPS = 60, 4  # per epoch
@@ -18,6 +20,14 @@ class KilledJobs(ClusterTest):
                            "--set", f"name={name}", "--set", f"training.epochs={epochs}",
                            "--set", f"output.checkpoint_steps={checkpoint_steps}",
                            *words, **environment)
+
+    def check_run(self, ranks, folder="runs/digits"):
+        """Every step of the run has its row, as many as on any number of ranks: the batch has stayed the same."""
+        with h5py.File(self.path(folder, "checkpoint.h5"), "r") as file:
+            self.assertEqual((int(file.attrs["ranks"]), int(file.attrs["epoch"])), (ranks, EPOCHS))
+        metrics = read_metrics(self.path(folder, "metrics.h5"))
+        self.assertEqual(metrics["epoch/steps"].tolist(), [STEPS * (epoch + 1) for epoch in range(EPOCHS)])
+        self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95)
 
     def log(self, job):
         path = self.path(f"halograd-cpu-{job}.out")
