@@ -6,8 +6,8 @@ namespace halograd {
 
 /// [parallel]: replicas that are too large, or too slow, for one rank.
 struct ParallelConfig {
-  /// Blocks along each spatial axis of an image, (D, H, W), each the part of a rank of a group; empty: no groups
-  std::vector<int> spatial;
+  /// Blocks along each spatial axis of an image, (D, H, W), each the part of a rank of a group; {1}: no groups
+  std::vector<int> spatial{1};
   bool operator==(const ParallelConfig&) const = default;
 };
 

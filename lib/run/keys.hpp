@@ -253,7 +253,7 @@ template <class Visitor>
 void visit(Visitor& v, ParallelConfig& c) {
   v("spatial", c.spatial,
     "blocks along each spatial axis of an image (depth, height, width): so many ranks share a replica, each with a "
-    "block of every activation; empty: each rank has a replica for itself",
+    "block of every activation; 1: each rank has a replica for itself",
     at_least(1));
 }
 

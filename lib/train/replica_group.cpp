@@ -19,8 +19,7 @@ ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) :
                      ranks(), " ranks, but this job has ", world.ranks(), "; expected a multiple of ", ranks());
   });
   if (ranks() == 1) return;
-  comms_ = std::unique_ptr<Comms>(
-      new Comms{world.split(world.rank() / ranks()), world.split(world.rank() % ranks())});  // make_unique would copy
+  comms_ = std::make_unique<Comms>(world, ranks());
 }
 
 std::unique_ptr<Space> ReplicaGroup::make_space(const CommConfig& comm) const {

@@ -32,6 +32,8 @@ class ReplicaGroup {
   const Communicator& world_;
   Blocks blocks_{1, 1, 1};
   struct Comms {
+    Comms(const Communicator& world, int ranks)
+        : group(world.split(world.rank() / ranks)), replicas(world.split(world.rank() % ranks)) {}
     OwnedComm group, replicas;
   };
   std::unique_ptr<Comms> comms_;  ///< null where a group is a rank

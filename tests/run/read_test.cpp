@@ -163,7 +163,7 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
   expect_message("[ trainign ]\nepochs = 3\n",
                  "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
                  "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, loss, "
-                 "optimizer, schedule, averager, topology, comm, output");
+                 "optimizer, schedule, averager, topology, parallel, comm, output");
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
                  "    |                     ^^^^\n[comm] takes: force_put, ranks_per_node, slots, progress_us, "

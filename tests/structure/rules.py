@@ -57,7 +57,7 @@ FOREIGN_FORMATS = (
 )
 
 # A function that belongs to no class, as clang-format lays it out: both ends of its body stand at a line's begin or end.
-FUNCTION = re.compile(r"^(?!class|struct|enum|union|namespace|template)(\w[^\n;{}]*(?:\n +[^\n;{}]*)*)\{\n(.*?)^\}", re.M | re.S)
+FUNCTION = re.compile(r"^(?!class|struct|enum|union|namespace|template)(\w[^\n;{}]*(?:\n +[^ \n;{}][^\n;{}]*)*)\{\n(.*?)^\}", re.M | re.S)
 NAME = re.compile(r"(?<![\w:.])(\w+)\(")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
