@@ -18,6 +18,9 @@ void add_evaluate(CLI::App& app, Session& session);
 /// `halograd predict CHECKPOINT DATA`: what a checkpoint's network says of images without labels, as an HDF5 file.
 void add_predict(CLI::App& app, Session& session);
 
+/// `halograd segment CHECKPOINT DATA`: the objects in images, by a flood-filling network, as an HDF5 file.
+void add_segment(CLI::App& app, Session& session);
+
 /// `halograd topology`: edges, weights, spectral gap and bytes of a topology. Needs no MPI launch.
 void add_topology(CLI::App& app);
 

@@ -30,17 +30,18 @@ struct EvaluateArguments {
 std::unique_ptr<Network> network_for(const Dataset& data, const EvaluateArguments& arguments, const RunConfig& config,
                                      const CheckpointHeader& header, int largest_batch) {
   if (arguments.data.empty()) return build_model(config, data, largest_batch);
-  HALOGRAD_REQUIRE(header.input.empty() || header.input == to_string(data.shape()), arguments.data, ": has images of ",
+  const Shape input = input_of(config, data.shape());
+  HALOGRAD_REQUIRE(header.input.empty() || header.input == to_string(input), arguments.data, ": has images of ",
                    to_string(data.shape()), ", expected ", header.input, ", the input of the network in ",
                    arguments.checkpoint);
-  Target target = target_of(data, config.loss);
+  Target target = target_of(config, data);
   const int outputs = read_checkpoint_outputs(arguments.checkpoint), classes = outputs == 1 ? 2 : outputs;
   if (loss_named(config.loss.name).predictions->of_classes) {
     HALOGRAD_REQUIRE(data.classes() <= classes, arguments.data, ": has labels of ", data.classes(),
                      " classes, expected at most ", classes, ", those of the network in ", arguments.checkpoint);
     target.classes = classes;
   }
-  return build_model(config, data.shape(), target, largest_batch);
+  return build_model(config, input, target, largest_batch);
 }
 
 /// Rows are the labels' classes, columns what they were taken for.
@@ -79,6 +80,7 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Network> network;
   Replica replica;
+  std::unique_ptr<ViewBatches> views;
   std::optional<Confusion> confusion;
   comm.together([&] {
     header = read_checkpoint_header(arguments.checkpoint);
@@ -94,10 +96,12 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     loader = std::make_unique<Loader>(*data, config.data, evaluation_options(config, comm));
     network = network_for(*data, arguments, config, header, std::max(1, loader->largest_batch()));
     replica = mean_replica(arguments.checkpoint, *network);
+    views = make_view_batches(config.flood_filling, data->shape(), network->largest_batch());
     if (arguments.report) confusion.emplace(network->target().classes);
   });
   Confusion* const report = confusion ? &*confusion : nullptr;
-  const Evaluation all = over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader, 0, {}, report), comm);
+  const Evaluation all =
+      over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader, views.get(), 0, {}, report), comm);
   if (report != nullptr) report->sum(comm);
   if (comm.rank() != 0) return;
   if (arguments.json) {

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   halograd::add_train(app, session);
   halograd::add_evaluate(app, session);
   halograd::add_predict(app, session);
+  halograd::add_segment(app, session);
   halograd::add_topology(app);
   halograd::add_inspect(app);
   halograd::add_import(app);

@@ -130,6 +130,8 @@ void predict_images(const PredictArguments& arguments, Session& session) {
                      arguments.csv, ": its folder does not exist");
     checkpoint = read_checkpoint_header(arguments.checkpoint);
     config = parse_config(checkpoint.config, arguments.checkpoint + ", attribute config", arguments.overrides);
+    HALOGRAD_REQUIRE(!config.flood_filling.on(), arguments.checkpoint,
+                     ": holds a flood-filling network, which follows one object; expected \"halograd segment\"");
     config.data.cache_memory = 0;  // each image is read once
   });
   comm.require_same(arguments.checkpoint + "\n" + arguments.data + "\n" + arguments.output + "\n" + to_toml(config),

@@ -75,6 +75,7 @@ struct BinaryRow {
   const std::int32_t* labels;
   T* gradient;  // null: not wanted
   double scale;
+  double smoothing;
   double bad_label_loss;
 
   using value_type = double[];
@@ -84,14 +85,15 @@ struct BinaryRow {
     const std::int32_t label = labels[row];
     const bool actual = label == 1, predicted = x > 0;
     const double tail = math::exp(x < 0 ? x : -x);  // of -|x|; a NaN stays one
-    const double row_loss = (x < 0 ? 0 : x) - (actual ? x : 0) + math::log1p(tail);
+    const double target = actual ? 1 - smoothing / 2 : smoothing / 2;
+    const double row_loss = (x < 0 ? 0 : x) - x * target + math::log1p(tail);
     sums[0] += label == 0 || label == 1 ? row_loss : bad_label_loss;
     sums[1] += actual == predicted && row_loss == row_loss ? 1 : 0;
     sums[2] += actual && predicted ? 1 : 0;
     sums[3] += actual || predicted ? 1 : 0;
     if (gradient == nullptr) return;
     const double sigmoid = (x < 0 ? tail : 1) / (1 + tail);
-    gradient[row] = static_cast<T>(scale * (sigmoid - (actual ? 1 : 0)));
+    gradient[row] = static_cast<T>(scale * (sigmoid - target));
   }
 };
 
@@ -195,7 +197,8 @@ void softmax_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch
 }
 
 template <class T>
-void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory) {
+void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, double smoothing,
+                          const LossMemory& memory) {
   require_loss_buffers("binary_cross_entropy", batch, batch.labels.extent(0), 1);
   HALOGRAD_REQUIRE(batch.width == 1, "binary_cross_entropy: rows of ", batch.width, " values, one logit expected");
   Kokkos::parallel_reduce(label("halograd::binary_cross_entropy"), FlatRange(exec, 0, batch.rows),
@@ -203,6 +206,7 @@ void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch,
                                        .labels = batch.labels.data(),
                                        .gradient = gradient_or_null(batch),
                                        .scale = batch.scale,
+                                       .smoothing = smoothing,
                                        .bad_label_loss = std::numeric_limits<double>::quiet_NaN()},
                           memory.sums());
 }
@@ -235,7 +239,7 @@ void mean_squared_error(const ExecutionSpace& exec, const LossBatch<T>& batch, V
 #define HALOGRAD_INSTANTIATE(T)                                                                                  \
   template void softmax<T>(const ExecutionSpace&, long, int, Vector<T>);                                         \
   template void softmax_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, double, const LossMemory&); \
-  template void binary_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);          \
+  template void binary_cross_entropy<T>(const ExecutionSpace&, const LossBatch<T>&, double, const LossMemory&);  \
   template void mean_squared_error<T>(const ExecutionSpace&, const LossBatch<T>&, const LossMemory&);            \
   template void mean_squared_error<T>(const ExecutionSpace&, const LossBatch<T>&, Vector<const T>, const LossMemory&);
 HALOGRAD_INSTANTIATE(float)

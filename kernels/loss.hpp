@@ -51,10 +51,11 @@ void softmax_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch
                            const LossMemory& memory);
 
 /// Binary cross-entropy of the sigmoid of logits, one per row, against labels 0 or 1; another label makes the loss NaN.
-/// Written as max(x, 0) - x label + log(1 + exp(-|x|)), which does not overflow. gradient = scale (sigmoid(x) - label).
-/// A logit above 0 predicts 1. Throws Error unless width is 1.
+/// With smoothing s the target t is 1 - s / 2 or s / 2. Written as max(x, 0) - x t + log(1 + exp(-|x|)), which does not
+/// overflow. gradient = scale (sigmoid(x) - t). A logit above 0 predicts 1. Throws Error unless width is 1.
 template <class T>
-void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, const LossMemory& memory);
+void binary_cross_entropy(const ExecutionSpace& exec, const LossBatch<T>& batch, double smoothing,
+                          const LossMemory& memory);
 
 /// Mean over a row's values of (output - target)^2, where the target is the label's onehot or, with one value per row,
 /// the label as a number; gradient = scale times the derivative. Correct are rows whose largest value is the label's

@@ -4,6 +4,7 @@
 
 #include "config/comm_config.hpp"
 #include "config/data_config.hpp"
+#include "config/flood_filling_config.hpp"
 #include "config/network_config.hpp"
 #include "config/parallel_config.hpp"
 #include "config/training_config.hpp"
@@ -31,6 +32,7 @@ struct RunConfig {
   TrainingConfig training;
   DataConfig data;
   NetworkConfig network;
+  FloodFillingConfig flood_filling;
   LossConfig loss;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

@@ -10,7 +10,8 @@ struct LayerConfig {
   std::string type;                 ///< the name of a row of nn/layer_types.cpp
   std::string name;                 ///< unique; the reader fills in type and running number ("conv3")
   std::vector<std::string> inputs;  ///< names of earlier layers, or "input"; empty: the layer before
-  int channels = 0;                 ///< conv, conv_transpose, dense: outputs K
+  int channels = 0;                 ///< conv, conv_transpose, dense, slice: outputs K
+  int first = 0;                    ///< slice: the first of its input's channels
   // A number for each spatial axis of the input (T, R, S), or one for all of them:
   std::vector<int> kernel{1};          ///< conv, conv_transpose, pools
   std::vector<int> stride{1};          ///< conv, conv_transpose, pools
@@ -37,7 +38,7 @@ struct NetworkConfig {
 /// [loss]: what training makes small. Labels are one per image or one per pixel, as the data have them.
 struct LossConfig {
   std::string name = "cross_entropy";  ///< the name of a row of nn/losses.cpp
-  double label_smoothing = 0.0;        ///< cross_entropy: share of the target spread over all classes
+  double label_smoothing = 0.0;        ///< cross-entropies: share of the target spread over all classes
   bool operator==(const LossConfig&) const = default;
 };
 

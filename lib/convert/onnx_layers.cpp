@@ -203,6 +203,17 @@ void add_concat(OnnxGraph& graph, const char* operation, const OnnxLayer& layer)
   graph.add(OnnxNode(operation, layer.name(), layer.inputs, layer.name()).set("axis", std::int64_t{1}));
 }
 
+void add_slice(OnnxGraph& graph, const char* operation, const OnnxLayer& layer) {
+  const LayerConfig& config = layer.config();
+  const auto number = [&](const char* what, std::int64_t value) {
+    return graph.integers(part(layer.name(), what), {value});
+  };
+  graph.add(OnnxNode(operation, layer.name(),
+                     {layer.inputs.front(), number("begin", config.first),
+                      number("end", std::int64_t{config.first} + config.channels), number("axis", 1)},
+                     layer.name()));
+}
+
 /// How a layer type is written.
 struct OnnxRow {
   const char* name;
@@ -229,6 +240,7 @@ constexpr OnnxRow onnx_rows[] = {{"conv", "Conv", add_conv},
                                  {"silu", "Mul", add_silu},
                                  {"add", "Add", add_operation},
                                  {"concat", "Concat", add_concat},
+                                 {"slice", "Slice", add_slice},
                                  {"flatten", "Identity", add_operation},
                                  {"dropout", "Identity", add_operation}};  // nothing in inference
 

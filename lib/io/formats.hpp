@@ -12,5 +12,7 @@ inline constexpr const char* metrics_format = "halograd metrics";
 inline constexpr std::int64_t metrics_format_version = 1;
 inline constexpr const char* predictions_format = "halograd predictions";
 inline constexpr std::int64_t predictions_format_version = 1;
+inline constexpr const char* objects_format = "halograd objects";
+inline constexpr std::int64_t objects_format_version = 1;
 
 }  // namespace halograd

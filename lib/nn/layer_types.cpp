@@ -7,7 +7,7 @@ namespace halograd {
 // The factories, each beside its class in nn/layers/.
 LayerFactory make_conv, make_conv_transpose, make_dense, make_max_pool, make_avg_pool, make_global_avg_pool,
     make_upsample, make_batch_norm, make_group_norm, make_layer_norm, make_relu, make_relu6, make_leaky_relu,
-    make_sigmoid, make_tanh, make_gelu, make_silu, make_add, make_concat, make_flatten, make_dropout;
+    make_sigmoid, make_tanh, make_gelu, make_silu, make_add, make_concat, make_slice, make_flatten, make_dropout;
 
 const std::vector<LayerType>& layer_types() {
   using Keys = LayerKeys;
@@ -54,6 +54,8 @@ const std::vector<LayerType>& layer_types() {
        Features::apart},
       {"concat", "The channels of at least two inputs, one input after the other.", make_concat, Keys{}, Keys{},
        several_inputs, alone, unfused, Features::pixels},
+      {"slice", "Some channels of its input, which follow each other.", make_slice, Keys{"channels"}, Keys{"first"},
+       one, alone, unfused, Features::pixels},
       {"flatten", "Turns all values into features of one pixel.", make_flatten, Keys{}, Keys{}, one, alone, unfused,
        Features::folded},
       {"dropout", "Sets values to zero at random in training.", make_dropout, Keys{}, Keys{"probability"}, one, alone,

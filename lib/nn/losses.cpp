@@ -25,7 +25,7 @@ void launch_cross_entropy(const LossCall& call) {
 }
 
 void launch_binary_cross_entropy(const LossCall& call) {
-  binary_cross_entropy(call.exec, call.batch, call.memory);
+  binary_cross_entropy(call.exec, call.batch, call.label_smoothing, call.memory);
 }
 
 void launch_mean_squared_error(const LossCall& call) {
@@ -64,7 +64,7 @@ const std::vector<Loss>& losses() {
       {"cross_entropy", "softmax cross-entropy with a label's class", "accuracy", LossOutputs::per_class, false, true,
        launch_cross_entropy, Predictions{"scores", true, predict_softmax}},
       {"binary_cross_entropy", "cross-entropy of the sigmoid of one output with labels 0 and 1", "iou",
-       LossOutputs::one, false, false, launch_binary_cross_entropy, Predictions{"scores", true, predict_sigmoid}},
+       LossOutputs::one, false, true, launch_binary_cross_entropy, Predictions{"scores", true, predict_sigmoid}},
       {"mean_squared_error", "mean squared difference from the label's one-hot vector, its number, or real labels",
        "error", LossOutputs::per_class_or_one, true, false, launch_mean_squared_error,
        Predictions{"values", false, predict_outputs}}};

@@ -504,14 +504,16 @@ void Network::loss(const ExecutionSpace& exec, int batch, bool with_gradient) {
 }
 
 LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                       std::uint64_t random_key, const GradientReady& ready, const HostBatch& next) {
+                       std::uint64_t random_key, const GradientReady& ready, const HostBatch& next,
+                       std::span<float> outputs) {
   load(exec, batch);
   const auto launch = [&](const ExecutionSpace& on) {
     forward(on, replica, batch.size, true, random_key);
     loss(on, batch.size, true);
+    if (!outputs.empty()) read_values(on, batch.size, outputs, Read::outputs);
     backward(on, replica, batch.size, space_ ? GradientReady() : ready);
   };
-  if (replays_steps_ && !ready) {
+  if (replays_steps_ && !ready && outputs.empty()) {
     steps_.run(exec,
                {batch.size,
                 {batch_.images.data(), replica.parameters.data(), replica.gradients.data(), replica.statistics.data()}},
@@ -538,32 +540,33 @@ LossSum Network::read_sums(const ExecutionSpace& exec) const {
 }
 
 LossSum Network::evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                          const HostBatch& next, std::span<float> predictions) {
+                          const HostBatch& next, std::span<float> values, Read read) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
   loss(exec, batch.size, false);
   batches_->prefetch(next);
-  if (!predictions.empty()) read_predictions(exec, batch.size, predictions);
+  if (!values.empty()) read_values(exec, batch.size, values, read);
   return read_sums(exec);
 }
 
 void Network::predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                      std::span<float> predictions, const HostBatch& next) {
+                      std::span<float> values, const HostBatch& next, Read read) {
   load(exec, batch);
   forward(exec, replica, batch.size, false, 0);
   batches_->prefetch(next);
-  read_predictions(exec, batch.size, predictions);
+  read_values(exec, batch.size, values, read);
 }
 
-/// Where the outputs lie, which nothing reads after this.
-void Network::read_predictions(const ExecutionSpace& exec, int batch, std::span<float> predictions) const {
+/// Predictions are made where the outputs lie, which nothing reads after this.
+void Network::read_values(const ExecutionSpace& exec, int batch, std::span<float> to, Read read) const {
   const Vector<float> values = outputs(exec, batch);
-  HALOGRAD_REQUIRE(predictions.size() == values.size(), "room for ", predictions.size(), " predictions, expected ",
-                   values.size());
+  HALOGRAD_REQUIRE(to.size() == values.size(), "room for ", to.size(), " outputs, expected ", values.size());
   const int width = output().channels;
-  const PredictionCall call{exec, static_cast<long>(values.size()) / width, width, values};
-  loss_named(target_.loss.name).predictions->from_outputs(call);
-  Kokkos::deep_copy(exec, HostVector<float>(predictions.data(), predictions.size()), values);
+  if (read == Read::predictions) {
+    const PredictionCall call{exec, static_cast<long>(values.size()) / width, width, values};
+    loss_named(target_.loss.name).predictions->from_outputs(call);
+  }
+  Kokkos::deep_copy(exec, HostVector<float>(to.data(), to.size()), values);
   exec.fence();
 }
 

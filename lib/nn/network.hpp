@@ -92,9 +92,9 @@ class Network {
 
   /// Forward and backward: replica.gradients becomes the gradient of the batch's mean loss. `random_key` decides
   /// dropout. `next` is the batch of the call after this one where that is known: it is copied to the device meanwhile,
-  /// and must not change until then.
+  /// and must not change until then. `outputs`: (size, output()), of the forward pass; empty: not wanted.
   LossSum train(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::uint64_t random_key,
-                const GradientReady& ready = {}, const HostBatch& next = {});
+                const GradientReady& ready = {}, const HostBatch& next = {}, std::span<float> outputs = {});
 
   /// Where training on this batch first leaves the finite numbers: "the images", "the output of layer conv1", "the
   /// loss", "the gradient of layer conv1", or empty. For a look after train has gone wrong: it computes the forward
@@ -102,14 +102,17 @@ class Network {
   std::string first_non_finite(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
                                std::uint64_t random_key);
 
-  /// Forward alone, with running statistics and without dropout. `next` as above. `predictions`: as predict leaves
-  /// them; empty: not wanted.
-  LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
-                   const HostBatch& next = {}, std::span<float> predictions = {});
+  /// What is read of a forward pass: the outputs themselves, or what they say (Loss::predictions).
+  enum class Read { outputs, predictions };
 
-  /// The same without labels: what the outputs say (Loss::predictions), predictions (size, output()).
-  void predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::span<float> predictions,
-               const HostBatch& next = {});
+  /// Forward alone, with running statistics and without dropout. `next` as above. `values`: as predict leaves them;
+  /// empty: not wanted.
+  LossSum evaluate(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch,
+                   const HostBatch& next = {}, std::span<float> values = {}, Read read = Read::predictions);
+
+  /// The same without labels: values (size, output()).
+  void predict(const ExecutionSpace& exec, const Replica& replica, const HostBatch& batch, std::span<float> values,
+               const HostBatch& next = {}, Read read = Read::predictions);
 
  private:
   /// A node as the network keeps it.
@@ -157,7 +160,7 @@ class Network {
   void backward(const ExecutionSpace& exec, const Replica& replica, int batch, const GradientReady& ready);
   [[nodiscard]] Vector<float> outputs(const ExecutionSpace& exec, int batch) const;
   void loss(const ExecutionSpace& exec, int batch, bool with_gradient);
-  void read_predictions(const ExecutionSpace& exec, int batch, std::span<float> predictions) const;
+  void read_values(const ExecutionSpace& exec, int batch, std::span<float> to, Read read) const;
   [[nodiscard]] std::size_t value_count(int index, int batch) const;
   [[nodiscard]] Vector<std::byte> value(int index, int batch) const;
   [[nodiscard]] Vector<std::byte> gradient(int index, int batch) const;

@@ -47,6 +47,12 @@ class Builder {
     add("leaky_relu", name).slope = slope;
     return *this;
   }
+  Builder& slice(const std::string& name, int first, int channels) {
+    LayerConfig& layer = add("slice", name);
+    layer.first = first;
+    layer.channels = channels;
+    return *this;
+  }
   Builder& plain(const std::string& type, const std::string& name) {
     add(type, name);
     return *this;
@@ -242,6 +248,13 @@ std::vector<LayerConfig> ffn3d(int outputs) {
   return net.plain("relu", "last_relu").conv("outputs", outputs, 1, 1, 0, true).layers;
 }
 
+/// The mask comes first among the input's channels, in logits; the network adds to it.
+std::vector<LayerConfig> ffn(int outputs) {
+  Builder net;
+  net.layers = ffn3d(outputs);
+  return net.slice("mask", 0, outputs).from({"input"}).plain("add", "logits").from({"outputs", "mask"}).layers;
+}
+
 /// MLPerf's convolutions see a pixel and the next along each axis, with zeros behind the last: with zeros before the
 /// first and after it, of which pooling drops the latter, it is the same network of mirrored volumes.
 std::vector<LayerConfig> cosmoflow(int outputs) {
@@ -285,6 +298,10 @@ const std::vector<ReferenceNetwork>& reference_networks() {
        "outputs per voxel: four residual modules of 3x3x3 convolutions of 32 channels (after the flood-filling "
        "networks of Januszewski et al., 2018)",
        Shape{16, 16, 16, 1}, 2, 8, tubes, true, ffn3d},
+      {"ffn",
+       "flood filling: adds to the mask of one object, the first channel, what its surroundings say of it; ffn3d's "
+       "modules (Januszewski et al., 2018)",
+       Shape{17, 17, 17, 2}, 2, 4, tubes, true, ffn},
       {"cosmoflow",
        "numbers of a volume: five 2x2x2 convolutions of 32 to 512 channels (Mathuriya et al., 2018, as MLPerf HPC has "
        "it, without the bound on its outputs)",

@@ -136,6 +136,7 @@ void visit(Visitor& v, LayerConfig& c) {
     }
   };
   of_type("channels", c.channels, "output channels", at_least(1));
+  of_type("first", c.first, "the first channel, counted from 0", at_least(0));
   of_type("kernel", c.kernel, "size of the window", at_least(1));
   of_type("stride", c.stride, "pixels from one window to the next", at_least(1));
   of_type("padding", c.padding, "pixels added on each side", at_least(0));
@@ -159,9 +160,21 @@ void visit(Visitor& v, NetworkConfig& c) {
 }
 
 template <class Visitor>
+void visit(Visitor& v, FloodFillingConfig& c) {
+  v("view", c.view,
+    "extents of a field of view along the spatial axes of an image: all that the network sees at once, with the mask "
+    "of "
+    "the object before its channels; 0: none, the network sees whole images",
+    at_least(0));
+  v("move", c.move, "pixels along each axis from a field of view to the next; 0: none along this axis", at_least(0));
+  v("visits", c.visits, "training: fields of view of an image, at most", at_least(1));
+  v("move_threshold", c.move_threshold, "moves where the object is at least so probable", at_least_and_below(0.5, 1));
+}
+
+template <class Visitor>
 void visit(Visitor& v, LossConfig& c) {
   v("name", c.name, meanings_of(losses()), one_of(names_of(losses())));
-  v("label_smoothing", c.label_smoothing, "cross_entropy: share of the target that is spread over all classes",
+  v("label_smoothing", c.label_smoothing, "cross-entropies: share of the target that is spread over all classes",
     at_least_and_below(0, 1));
 }
 
@@ -318,6 +331,7 @@ void visit(Visitor& v, RunConfig& c) {
   v.section("training", c.training, "How long training runs, and with which batches and threads.");
   v.section("data", c.data, "Where the images are and how a batch is made of them.");
   v.section("network", c.network, "A reference network by name, or a list of layers.");
+  v.section("flood_filling", c.flood_filling, "Networks that follow one object through an image, view by view.");
   v.section("loss", c.loss, "What training minimises.");
   v.section("optimizer", c.optimizer, "How a gradient changes the weights.");
   v.section("schedule", c.schedule, "How the learning rate changes during the run.");

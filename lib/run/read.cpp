@@ -113,7 +113,7 @@ void check(const RunConfig& config, const Places& places) {
   check_network(config.network, places);
   if (config.loss.label_smoothing > 0 && !loss_named(config.loss.name).smooths_labels) {
     fail_at(places.of("loss", "label_smoothing"),
-            "loss.label_smoothing is cross_entropy's; the loss is \"" + config.loss.name + "\"");
+            "loss.label_smoothing is for cross-entropies; the loss is \"" + config.loss.name + "\"");
   }
   if (row_of(config.topology).from_file && config.topology.file.empty()) {
     fail_at(places.of("topology", "file"),

@@ -1,6 +1,7 @@
 #include "train/evaluation.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "train/host_batch.hpp"
 
@@ -17,20 +18,39 @@ LoaderOptions evaluation_options(const RunConfig& config, const Communicator& co
 }
 
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
-                    long boundaries, const std::function<bool()>& go_on, Confusion* confusion) {
+                    ViewBatches* views, long boundaries, const std::function<bool()>& go_on, Confusion* confusion) {
   Evaluation sum{{}, metric_of(network.target().loss.name)};
   loader.start_epoch(0);
   std::vector<float> scores;
-  const auto add = [&](const Batch& batch) {
-    if (confusion != nullptr) scores.resize(static_cast<std::size_t>(batch.size * network.output().values()));
-    const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()), scores);
-    if (confusion != nullptr) confusion->add(batch.labels, scores);
-    sum.loss_sum += part.loss;
-    sum.images += batch.size;
+  const auto count = [&](const LossSum& part, const Batch& batch) {
     sum.correct += static_cast<double>(part.correct);
     sum.labels += static_cast<double>(batch.size * network.target().labels_per_image);
     sum.overlap += static_cast<double>(part.overlap);
     sum.either += static_cast<double>(part.either);
+  };
+  const auto add_whole = [&](const Batch& batch) {
+    if (confusion != nullptr) scores.resize(static_cast<std::size_t>(batch.size * network.output().values()));
+    const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()), scores);
+    if (confusion != nullptr) confusion->add(batch.labels, scores);
+    count(part, batch);
+    sum.loss_sum += part.loss;
+  };
+  const auto add_views = [&](const Batch& batch) {
+    double loss = 0;
+    const long shown = views->show(batch, [&](const Batch& seen, std::span<float> logits) {
+      const LossSum part = network.evaluate(exec, replica, host_batch(&seen), {}, logits, Network::Read::outputs);
+      scores.assign(logits.begin(), logits.end());
+      for (float& score : scores) score = 1 / (1 + std::exp(-score));
+      if (confusion != nullptr) confusion->add(seen.labels, scores);
+      count(part, seen);
+      loss += part.loss;
+      return true;
+    });
+    sum.loss_sum += loss * batch.size / static_cast<double>(shown);
+  };
+  const auto add = [&](const Batch& batch) {
+    sum.images += batch.size;
+    views == nullptr ? add_whole(batch) : add_views(batch);
   };
   const long batches = std::max(boundaries, loader.steps());
   for (long boundary = 0; boundary < batches; ++boundary) {

@@ -212,8 +212,8 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
   ask_to_stop(stop_.reason(evaluation_seconds_));
   row.test_loss = row.test_score = unknown;
   if (asked_ != StopReason::none) return;
-  const Evaluation own =
-      evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_test->steps(), [this] { return goes_on(); });
+  const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.views.get(),
+                                  setup_.whole_test->steps(), [this] { return goes_on(); });
   if (asked_ != StopReason::none) return;
   row.test_loss = own.loss();
   row.test_score = own.score();
@@ -258,8 +258,8 @@ void FreeTraining::evaluate_mean(EpochEnd& end) {
     Kokkos::deep_copy(mean.parameters, HostVector<const float>(parameters.data(), parameters.size()));
     Kokkos::deep_copy(mean.statistics, HostVector<const float>(statistics.data(), statistics.size()));
     if (goes_on()) {
-      static_cast<ScoreSums&>(part) = evaluate(exec_, network_, mean, *setup_.shared_test, setup_.shared_test->steps(),
-                                               [this] { return goes_on(); });
+      static_cast<ScoreSums&>(part) = evaluate(exec_, network_, mean, *setup_.shared_test, setup_.views.get(),
+                                               setup_.shared_test->steps(), [this] { return goes_on(); });
     }
     end.row.evaluation_seconds += seconds_now() - begin;
   };

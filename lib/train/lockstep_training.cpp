@@ -116,11 +116,13 @@ StopReason LockstepTraining::evaluate_epoch(EpochMetrics& row) {
   const bool apart = row_of(config_.averager).exchanges == Exchange::nothing && config_.averager.global_every == 0;
   if (!apart) Kokkos::deep_copy(replica_.statistics, mean_model.statistics);
 
-  const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.whole_batches, go_on);
+  const Evaluation own =
+      evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.views.get(), setup_.whole_batches, go_on);
   if (reason != StopReason::none) return reason;
   row.test_loss = own.loss();
   row.test_score = own.score();
-  const Evaluation part = evaluate(exec_, network_, mean_model, *setup_.shared_test, setup_.shared_batches, go_on);
+  const Evaluation part =
+      evaluate(exec_, network_, mean_model, *setup_.shared_test, setup_.views.get(), setup_.shared_batches, go_on);
   if (reason != StopReason::none) return reason;
   const Evaluation mean = over_ranks(part, comm_);
   row.mean_model_loss = mean.loss();

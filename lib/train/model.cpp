@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "convert/layer_chain.hpp"
+#include "kernels/error.hpp"
 #include "nn/reference_networks.hpp"
+#include "train/flood_fill.hpp"
 
 namespace halograd {
 namespace {
@@ -20,15 +22,26 @@ void load_replica(const Replica& replica, const Read& read) {
 
 }  // namespace
 
-Target target_of(const Dataset& data, const LossConfig& loss) {
-  Target target(data.classes(), data.whole_labels_per_image(), loss);
+Shape input_of(const RunConfig& config, const Shape& image) {
+  return config.flood_filling.on() ? view_of(config.flood_filling, image) : image;
+}
+
+Target target_of(const RunConfig& config, const Dataset& data) {
+  Target target(data.classes(), data.whole_labels_per_image(), config.loss);
   target.target_values = data.target_values();
+  if (!config.flood_filling.on()) return target;
+  const long pixels = data.whole_shape().pixels();
+  HALOGRAD_REQUIRE(target.labels_per_image == pixels && target.target_values == 0 && target.classes == 2,
+                   "flood_filling needs a label 0 or 1 for each of the ", pixels,
+                   " pixels of an image, but the data at ", config.data.path, " have ", target.labels_per_image,
+                   " labels an image");
+  target.labels_per_image = input_of(config, data.whole_shape()).pixels();
   return target;
 }
 
 std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,
                                      Precision precision, std::unique_ptr<Space> space) {
-  return build_model(config, data.whole_shape(), target_of(data, config.loss), largest_batch, precision,
+  return build_model(config, input_of(config, data.whole_shape()), target_of(config, data), largest_batch, precision,
                      std::move(space));
 }
 

@@ -12,8 +12,12 @@
 /// built computes in full precision unless a precision is named.
 namespace halograd {
 
-/// The labels of this set, and how outputs are compared with them.
-Target target_of(const Dataset& data, const LossConfig& loss);
+/// What the run file's network sees at once of images of this shape: all, or a field of view. Throws Error where that
+/// does not fit.
+Shape input_of(const RunConfig& config, const Shape& image);
+
+/// The labels of this set that belong to an input, and how outputs are compared with them.
+Target target_of(const RunConfig& config, const Dataset& data);
 
 /// The run file's network for these data, or this rank's part of it. Throws Error where they do not fit each other.
 std::unique_ptr<Network> build_model(const RunConfig& config, const Dataset& data, int largest_batch,

@@ -80,6 +80,9 @@ NoiseScale NoiseScaleSums::result(const ExecutionSpace& exec) const {
 }
 
 NoiseScale measure_noise_scale(const RunConfig& config, int warm_up_steps) {
+  HALOGRAD_REQUIRE(!config.flood_filling.on(),
+                   "the gradient noise scale is measured of networks that see whole images; expected "
+                   "flood_filling.view = 0");
   const auto data = open_dataset(config.data, Split::train, config.training.seed);
   LoaderOptions options;
   options.global_batch = config.training.batch;

@@ -101,6 +101,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
                      " MFLOP per image in the forward pass" + (setup.group.ranks() > 1 ? " of a rank's part" : ""));
   add("memory", human_bytes(static_cast<double>(network.arena_bytes())) + " of activations per rank, for " +
                     counted(network.largest_batch(), "image"));
+  if (setup.views) {
+    add("flood filling", "fields of view of " + to_string(network.input()) + ", mask first, at most " +
+                             std::to_string(config.flood_filling.visits) + " of an image and step");
+  }
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
                    counted(static_cast<double>(loader.steps()), "step"));
   if (trains_freely(config, comm)) {

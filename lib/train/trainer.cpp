@@ -72,6 +72,7 @@ void make_model(TrainingSetup& setup) {
   setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch(),
                               precision_named(config.training.precision), setup.group.make_space(config.comm));
   Network& network = *setup.network;
+  setup.views = make_view_batches(config.flood_filling, setup.train_set->shape(), network.largest_batch());
   config.network = network.config();
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
   network.replay_steps(records_steps(config.training) && !called_during);
@@ -93,6 +94,9 @@ void require_room_for_groups(const TrainingSetup& setup) {
   HALOGRAD_REQUIRE(config.data.pad_crop == 0 && !config.data.flip,
                    "parallel.spatial: data.pad_crop and data.flip would move pixels from one rank of a group to "
                    "another; expected neither");
+  HALOGRAD_REQUIRE(!config.flood_filling.on(),
+                   "parallel.spatial: the field of view of a flood-filling network moves by itself in each image; "
+                   "expected flood_filling.view = 0");
   HALOGRAD_REQUIRE(!shares_by_speed(config.training),
                    "parallel.spatial: the ranks of a group cannot have different shares of a batch; expected "
                    "training.shares = \"equal\"");

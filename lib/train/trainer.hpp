@@ -11,6 +11,7 @@
 #include "optimizers/optimizer.hpp"
 #include "train/replica_group.hpp"
 #include "train/report.hpp"
+#include "train/view_batches.hpp"
 #include "window/halo_place.hpp"
 #include "window/transport_choice.hpp"
 
@@ -43,6 +44,7 @@ struct TrainingSetup {
   std::unique_ptr<Loader> shared_test;  ///< this rank's part of the test set, for the mean model
   long whole_batches, shared_batches;   ///< of these two, on the rank that has the most
   std::unique_ptr<Network> network;
+  std::unique_ptr<ViewBatches> views;  ///< as which the network sees a batch; null: as it is
   std::unique_ptr<Topology> topology;
   std::unique_ptr<Optimizer> optimizer;
   Replica replica;

@@ -10,6 +10,7 @@
 #include "averagers/codec_table.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
+#include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "optimizers/schedule.hpp"
 #include "run/training_choices.hpp"
@@ -79,6 +80,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       options_(options),
       injector_(config_.comm.inject),
       guard_(network_, replica_),
+      view_gradients_("halograd::view_gradients", setup.views ? network_.parameter_count() : 0),
       folder_(world_, config_, report),
       start_(find_start(world_, folder_.folder(), options.resume, report)),
       own_steps_(start_.header.step),
@@ -241,8 +243,9 @@ LossSum Training::compute_gradient(const Batch& batch, std::uint64_t random_key,
       averager_->gradient_ready(exec_, shards_.of(replica_.gradients), from, share);
     };
   }
-  const LossSum loss =
-      network_.train(exec_, replica_, host_batch(&batch), random_key, ready, host_batch(loader_.ahead()));
+  const LossSum loss = setup_.views ? compute_gradient_of_views(batch, random_key)
+                                    : network_.train(exec_, replica_, host_batch(&batch), random_key, ready,
+                                                     host_batch(loader_.ahead()));
   if (network_.replays_steps() && !network_.replay_refusal().empty()) {
     report_.line("  steps could not be recorded and continue kernel by kernel: " + network_.replay_refusal());
     network_.replay_steps(false);
@@ -250,10 +253,26 @@ LossSum Training::compute_gradient(const Batch& batch, std::uint64_t random_key,
   return loss;
 }
 
+/// The mean gradient over the fields of view of a batch of images; its loss is scaled to one for each image.
+LossSum Training::compute_gradient_of_views(const Batch& batch, std::uint64_t random_key) {
+  LossSum sum;
+  Kokkos::deep_copy(exec_, view_gradients_, 0.0F);
+  const long shown = setup_.views->show(batch, [&](const Batch& views, std::span<float> logits) {
+    sum.loss += network_.train(exec_, replica_, host_batch(&views), random_key, {}, {}, logits).loss;
+    mix(exec_, {1, 1, {static_cast<double>(views.size)}, {replica_.gradients.data()}}, view_gradients_);
+    return std::isfinite(sum.loss);
+  });
+  scale(exec_, 1 / static_cast<double>(shown), view_gradients_);
+  Kokkos::deep_copy(exec_, replica_.gradients, view_gradients_);
+  sum.loss *= batch.size / static_cast<double>(shown);
+  return sum;
+}
+
 /// Takes back a step whose loss or gradient is not finite; counts it, or has all ranks stop, as configured.
 void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
   const std::string where =
-      guard_.take_back(exec_, batch, config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
+      guard_.take_back(exec_, setup_.views ? setup_.views->last() : batch,
+                       config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
   ++skipped_;
   if (skips_non_finite(config_.training)) return;
   stop_.not_finite("step " + number(own_steps_ + 1) + ", rank " + number(comm_.rank()) + ": " + where +
@@ -325,7 +344,7 @@ CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std:
   header.averager = title_of(config_.averager);
   header.topology = setup_.topology->kind();
   header.versions = options_.versions;
-  header.input = to_string(setup_.train_set->whole_shape());
+  header.input = to_string(input_of(config_, setup_.train_set->whole_shape()));
   return header;
 }
 

@@ -46,6 +46,7 @@ class Training {
   // Step
   StepMetrics train_step(const Batch& batch, const StepPlace& place);
   LossSum compute_gradient(const Batch& batch, std::uint64_t random_key, double share);
+  LossSum compute_gradient_of_views(const Batch& batch, std::uint64_t random_key);
   void leave_out(const Batch& batch, std::uint64_t random_key);
   void update(double rate, bool finite, double share);
   /// Adds the row to the epoch's sums and to the files.
@@ -93,6 +94,7 @@ class Training {
   ExecutionSpace exec_;
   Injector injector_;
   FiniteGuard guard_;
+  Buffer<float> view_gradients_;  ///< summed up over the views of a batch; empty where the network sees it whole
 
   ClaimedFolder folder_;
   RunStart start_;

@@ -39,8 +39,8 @@ LossSum loss_of(const std::string& name, int width, const std::vector<T>& x, con
                            .gradient = gradient};
   if (name == "smooth") {
     softmax_cross_entropy(exec, batch, 0.1, memory);
-  } else if (name == "binary") {
-    binary_cross_entropy(exec, batch, memory);
+  } else if (name == "binary" || name == "smooth_binary") {
+    binary_cross_entropy(exec, batch, name == "binary" ? 0 : 0.1, memory);
   } else {
     mean_squared_error(exec, batch, memory);
   }
@@ -56,6 +56,8 @@ TEST(VoxelLossTest, ValuesArePyTorchs) {
   EXPECT_EQ(binary.correct, 3);
   EXPECT_EQ(binary.overlap, 2);  // places 0 and 5
   EXPECT_EQ(binary.either, 5);   // all but place 1
+  // with the targets 0.95 and 0.05
+  EXPECT_NEAR(loss_of<double>("smooth_binary", 1, x, {1, 0, 0, 1, 0, 1}).loss, 5.029657780544948, 1e-12);
   const LossSum onehot = loss_of<double>("squared", 3, x, {2, 0});
   EXPECT_NEAR(onehot.loss, 2.7291666666666665, 1e-12);
   EXPECT_EQ(onehot.correct, 1);
@@ -65,11 +67,14 @@ TEST(VoxelLossTest, ValuesArePyTorchs) {
 }
 
 TEST(VoxelLossTest, GradientsAgreeWithCentralDifferences) {
-  for (const auto& [name, width] :
-       {std::pair<std::string, int>{"smooth", 7}, {"binary", 1}, {"squared", 5}, {"squared", 1}}) {
+  for (const auto& [name, width] : {std::pair<std::string, int>{"smooth", 7},
+                                    {"binary", 1},
+                                    {"smooth_binary", 1},
+                                    {"squared", 5},
+                                    {"squared", 1}}) {
     const long rows = 40;
     const auto x = noise<double>(rows * width, 2, -3, 3);
-    const Labels labels = some_labels(rows, name == "binary" ? 2 : width == 1 ? 3 : width);
+    const Labels labels = some_labels(rows, name.ends_with("binary") ? 2 : width == 1 ? 3 : width);
     const Buffer<double> gradient("gradient", x.size());
     loss_of<double>(name, width, x, labels, 0.5, gradient);
     expect_gradient([&, n = name, w = width](const auto& v) { return 0.5 * loss_of<double>(n, w, v, labels).loss; }, x,

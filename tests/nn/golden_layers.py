@@ -61,6 +61,11 @@ type = "concat"
 name = "joined"
 inputs = ["up", "skip", "copies"]
 [[network.layer]]
+type = "slice"
+name = "middle"
+channels = 7
+first = 4
+[[network.layer]]
 type = "max_pool"
 name = "pool"
 kernel = 3
@@ -71,7 +76,7 @@ name = "depthwise"
 channels = 14
 kernel = [3, 1, 3]
 padding = [1, 0, 1]
-groups = 14
+groups = 7
 [[network.layer]]
 type = "leaky_relu"
 name = "leaky"
@@ -240,6 +245,8 @@ class Network:
             return F.dropout(x, layer["probability"])
         if kind == "concat":
             return torch.cat(inputs, 1)
+        if kind == "slice":
+            return x[:, layer["first"]:layer["first"] + layer["channels"]]
         if kind == "flatten":
             return x.movedim(1, -1).flatten(1)[(...,) + (None,) * self.axes]
         return {"silu": F.silu, "gelu": F.gelu, "relu": F.relu, "relu6": F.relu6, "sigmoid": torch.sigmoid,
@@ -255,7 +262,7 @@ class Network:
 def loss_of(config, outputs, labels):
     name, smoothing = config.get("loss", {}).get("name"), config.get("loss", {}).get("label_smoothing", 0)
     if name == "binary_cross_entropy":
-        return F.binary_cross_entropy_with_logits(outputs[:, 0], labels.double())
+        return F.binary_cross_entropy_with_logits(outputs[:, 0], labels.double() * (1 - smoothing) + smoothing / 2)
     if name == "mean_squared_error":
         return F.mse_loss(outputs, F.one_hot(labels, outputs.shape[1]).double())
     return F.cross_entropy(outputs, labels, label_smoothing=smoothing)

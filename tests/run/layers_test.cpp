@@ -28,7 +28,7 @@ TEST(ReadLayers, TakeOnlyTheKeysOfTheirType) {
             "do\n  5 | kernel = 3\n"
             "    | ^^^^^^\nlayers of type relu take: type, name, inputs");
   expect_part(message_of("[[network.layer]]\ntype = \"max_pool\"\nkernel = 2\nchannels = 3\n"),
-              "layers of type max_pool do not take \"channels\"; only conv, conv_transpose, dense do");
+              "layers of type max_pool do not take \"channels\"; only conv, conv_transpose, dense, slice do");
   expect_part(message_of("[[network.layer]]\ntype = \"dense\"\nchannels = 2\nprobability = 0.5\n"),
               "layers of type dense do not take \"probability\"; only dropout do");
   expect_part(message_of("[[network.layer]]\ntype = \"conv\"\nkernels = 3\n"),

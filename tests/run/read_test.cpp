@@ -160,10 +160,11 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
       "run.toml:2:1: unknown key \"epoch\" in [training]; did you mean \"epochs\"?\n  2 | epoch = 3\n"
       "    | ^^^^^\n[training] takes: epochs, batch, seed, threads, ranks_per_device, shares, resumed_optimizer, "
       "non_finite, precision, step_recording, time_limit");
-  expect_message("[ trainign ]\nepochs = 3\n",
-                 "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
-                 "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, loss, "
-                 "optimizer, schedule, averager, topology, parallel, comm, output");
+  expect_message(
+      "[ trainign ]\nepochs = 3\n",
+      "run.toml:1:3: unknown key \"trainign\" in the run file; did you mean \"training\"?\n"
+      "  1 | [ trainign ]\n    |   ^^^^^^^^\nthe run file takes: name, training, data, network, flood_filling, "
+      "loss, optimizer, schedule, averager, topology, parallel, comm, output");
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
                  "    |                     ^^^^\n[comm] takes: force_put, ranks_per_node, slots, progress_us, "
@@ -253,12 +254,12 @@ TEST(ReadConfig, MissingKeysAreNamed) {
   expect_message(
       "data.format = \"synthetic\"\n",
       "run.toml: the run file names no network\ngive [[network.layer]] entries, or one of these as "
-      "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, cosmoflow");
+      "network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, ffn, cosmoflow");
   expect_message(
       "data.format = \"synthetic\"\nnetwork.name = \"lenet\"\n",
       "run.toml:2:16: \"lenet\" is no reference network, and no layers are given; did you mean \"lenet5\"?\n"
       "  2 | network.name = \"lenet\"\n    |                ^^^^^^^\ngive [[network.layer]] entries, or one of "
-      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, cosmoflow");
+      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, ffn, cosmoflow");
   expect_part(message_of(minimal + "[topology]\nkind = \"file\"\n"),
               "run.toml:3:1: topology.file is missing; the kind \"file\" needs it");
   expect_part(message_of(minimal + "schedule.name = \"step\"\n"), "schedule.milestones is missing");

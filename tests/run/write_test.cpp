@@ -119,7 +119,7 @@ RunConfig random_config(std::mt19937_64& random) {
   config.optimizer.nesterov = config.optimizer.nesterov && config.optimizer.momentum > 0;
   if (averager_conflict(config)) make_sensible(config, random() % 2 == 0);
   if (config.averager.name != "neighbour" || config.averager.patience == 0) config.comm.inject.drop_fraction = 0;
-  if (config.loss.name != "cross_entropy") config.loss.label_smoothing = 0;
+  if (config.loss.name == "mean_squared_error") config.loss.label_smoothing = 0;
   auto& layers = config.network.layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     layers[i].name += std::to_string(i);

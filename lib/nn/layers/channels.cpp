@@ -52,6 +52,38 @@ class Concat : public LayerOf<Concat> {
   std::vector<int> first_, count_;  ///< of each input's channels
 };
 
+/// Some channels of the input.
+class Slice : public LayerOf<Slice> {
+ public:
+  Slice(const Shape& input, const ChannelRange& range) : shape_(input), range_(range) { shape_.channels = range.count; }
+  [[nodiscard]] Shape output_shape() const override { return shape_; }
+  [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
+    LayerNeeds needs;
+    needs.backward_reads_input = false;
+    return needs;
+  }
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    copy_channels<T>(exec, call.batch * shape_.pixels(), range_, call.x<T>(0), all(), call.y<T>(), false);
+  }
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    if (call.input_gradients[0].size() == 0) return;
+    if (!call.accumulate[0]) Kokkos::deep_copy(exec, call.dx<T>(0), T(0));  // of the other channels
+    copy_channels<T>(exec, call.batch * shape_.pixels(), all(), call.dy<T>(), range_, call.dx<T>(0), true);
+  }
+
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& part) const override {
+    return std::make_unique<Slice>(part_of(shape_, part.output), range_);
+  }
+
+ private:
+  [[nodiscard]] ChannelRange all() const { return {range_.count, 0, range_.count}; }
+
+  Shape shape_;
+  ChannelRange range_;  ///< of the input's channels
+};
+
 class UpsampleLayer : public LayerOf<UpsampleLayer> {
  public:
   UpsampleLayer(const Shape& input, const std::array<int, 3>& factor) : input_(input), factor_(factor) {}
@@ -115,6 +147,15 @@ std::unique_ptr<Layer> make_concat(const LayerConfig& config, const std::vector<
   HALOGRAD_REQUIRE(channels <= std::numeric_limits<int>::max(), "layer ", config.name, " (concat): its inputs have ",
                    channels, " channels together");
   return std::make_unique<Concat>(inputs);
+}
+
+std::unique_ptr<Layer> make_slice(const LayerConfig& config, const std::vector<Shape>& inputs,
+                                  const Epilogue& /*epilogue*/) {
+  const int channels = inputs[0].channels;
+  HALOGRAD_REQUIRE(config.first < channels && config.channels <= channels - config.first, "layer ", config.name,
+                   " (slice): its input of ", to_string(inputs[0]), " has no ", config.channels,
+                   " channels from channel ", config.first, " on");
+  return std::make_unique<Slice>(inputs[0], ChannelRange{channels, config.first, config.channels});
 }
 
 std::unique_ptr<Layer> make_upsample(const LayerConfig& config, const std::vector<Shape>& inputs,
