@@ -259,7 +259,8 @@ TEST(ReadConfig, MissingKeysAreNamed) {
       "data.format = \"synthetic\"\nnetwork.name = \"lenet\"\n",
       "run.toml:2:16: \"lenet\" is no reference network, and no layers are given; did you mean \"lenet5\"?\n"
       "  2 | network.name = \"lenet\"\n    |                ^^^^^^^\ngive [[network.layer]] entries, or one of "
-      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, ffn, cosmoflow");
+      "these as network.name: lenet5, vgg_small, resnet20, resnet18, resnet50, mobilenet_v2, unet2d, ffn3d, ffn, "
+      "cosmoflow");
   expect_part(message_of(minimal + "[topology]\nkind = \"file\"\n"),
               "run.toml:3:1: topology.file is missing; the kind \"file\" needs it");
   expect_part(message_of(minimal + "schedule.name = \"step\"\n"), "schedule.milestones is missing");
