@@ -27,11 +27,23 @@ const std::vector<DatasetFormat>& dataset_formats() {
        [](const DataConfig& config, Split split, std::uint64_t, const Warn& warn) {
          return open_hdf5_images(config, split, warn, {});
        },
-       DataPath::file, [](const std::filesystem::path& path) { return std::filesystem::is_regular_file(path); },
+       DataPath::file,
+       [](const std::filesystem::path& path) {
+         return std::filesystem::is_regular_file(path) && !is_objects_file(path);
+       },
        [](const DataConfig& config, Split split, const Warn& warn) {
          return open_hdf5_unlabelled(config, split, warn);
        },
        open_hdf5_images},
+      {"objects", "fields around the objects of labelled volumes, for flood-filling networks",
+       [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
+         return open_objects(config, split, seed);
+       },
+       DataPath::file, is_objects_file,
+       [](const DataConfig& config, Split split, const Warn& warn) {
+         return open_hdf5_unlabelled(config, split, warn);
+       },
+       nullptr},
       {"synthetic", "patterns made as they are read",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);

@@ -17,8 +17,8 @@ namespace halograd {
 /// Extents of one image, row of values (1 dimension) or volume (3).
 using ImageShape = Shape;
 
-/// A set of images, with labels or without. Implementations read IDX, CIFAR binary and HDF5 files, or make synthetic
-/// images.
+/// A set of images, with labels or without. Implementations read IDX, CIFAR binary and HDF5 files, cut fields from
+/// volumes, or make synthetic images.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -84,6 +84,10 @@ struct DatasetFormat {
 ///            the largest 8-bit value (default 255); `classes` on labels (default: largest training label + 1). Labels
 ///            may be one per pixel, (N,[D,[H,]]W) with the attribute `classes`, and real numbers (float), of which a
 ///            label may have several along a last axis. Read ahead in blocks, by the cache_* and readers keys.
+/// objects    a file with /train/images (N,[D,[H,]]W,C) as in hdf5 and /train/objects (N,[D,[H,]]W), an object's number
+///            per pixel or 0, and the same under /test. An image of the set is a field of data.objects_field around a
+///            voxel of an object, with a label per pixel: whether it belongs to that object. In memory. Images that are
+///            opened without labels are the whole ones of the file.
 /// synthetic  patterns by class plus noise, or tubes in noise with a label per pixel, a function of (config, split,
 ///            seed, index)
 const std::vector<DatasetFormat>& dataset_formats();

@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -25,42 +22,27 @@
 namespace halograd {
 namespace {
 
-long first_not_finite(const float* values, long count) {
-  std::uint32_t bad = 0;  // counted without a branch, so that the loop vectorises
-  constexpr std::uint32_t exponent = 0x7f800000;
-  for (long i = 0; i < count; ++i) bad += (std::bit_cast<std::uint32_t>(values[i]) & exponent) == exponent ? 1 : 0;
-  if (bad == 0) return count;
-  return std::find_if(values, values + count, [](float x) { return !std::isfinite(x); }) - values;
-}
-
 class Hdf5FileDataset final : public Dataset {
  public:
   Hdf5FileDataset(const DataConfig& config, const std::string& group, const Hdf5File& file, Hdf5Labels labels,
                   bool finite, Warn warn, const PartOf& part = {})
       : where_(config.path + ":" + group + "/images"), labels_(std::move(labels)), finite_(finite) {
-    Hdf5Dataset images = open_images(file, group + "/images", where_);
-    const std::vector<hsize_t> extents = extents_of(images, 3, 5, "4 (N,H,W,C); 5 (N,D,H,W,C) or 3 (N,W,C)", where_);
+    Hdf5Images images = open_image_set(file, group + "/images", where_);
+    const std::vector<hsize_t>& extents = images.extents;
     size_ = static_cast<long>(extents[0]);
     HALOGRAD_REQUIRE(labels_.a_pixel || !labels_.present || extents[0] == labels_.size(), where_, ": holds ", size_,
                      " images, expected ", labels_.size(), ", the number of labels in the same group");
-    const int axes = static_cast<int>(extents.size()) - 2;
-    std::array<int, 3> spatial{1, 1, 1};
-    std::transform(extents.begin() + 1, extents.end() - 1, spatial.end() - axes,
-                   [](hsize_t extent) { return static_cast<int>(extent); });
     const hsize_t values = std::accumulate(extents.begin() + 1, extents.end(), hsize_t{1}, std::multiplies<>());
     constexpr auto most = static_cast<hsize_t>(std::numeric_limits<std::int32_t>::max());
     HALOGRAD_REQUIRE(values <= most, where_, ": an image has more than ", most, " values");
-    whole_ = {spatial, static_cast<int>(extents.back()), axes};
+    whole_ = images.shape;
     box_ = part ? part(whole_) : Box::whole(whole_);
     shape_ = part_of(whole_, box_);
-    bytes_ = is_byte(images, where_);
-    const Hdf5Type type = dataset_type(images, "images", where_);
-    HALOGRAD_REQUIRE(bytes_ || (H5Tget_class(type) == H5T_FLOAT && H5Tget_size(type) == 4), where_,
-                     ": the values are neither uint8 nor float32");
-    maximum_ = bytes_ ? attribute(images, "maximum", 255, 255, where_) : 1;
-    auto rows = std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images),
-                                           bytes_ ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT, config.throttle_mb_per_second,
-                                           0, rows_part(extents.back()));
+    bytes_ = images.bytes;
+    maximum_ = images.maximum;
+    auto rows =
+        std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images.dataset), images.memory_type(),
+                                   config.throttle_mb_per_second, 0, rows_part(extents.back()));
     layout_ = rows->layout();
     std::unique_ptr<Hdf5Rows> label_rows;
     if (labels_.a_pixel) label_rows = open_labels(config, file, group, extents);
@@ -194,21 +176,14 @@ class Hdf5FileDataset final : public Dataset {
 
   void convert(const std::uint8_t* staged, long index, float* image) const {
     const long values = shape_.values();
-    if (maximum_ < 255) {
-      const int largest = *std::max_element(staged, staged + values);
-      HALOGRAD_REQUIRE(largest <= maximum_, where_, ": image ", index, " has a value of ", largest, ", expected 0..",
-                       maximum_, " (attribute `maximum`)");
-    }
+    require_within(staged, values, maximum_, index, where_);
     bytes_to_floats(staged, values, static_cast<float>(maximum_), image);
   }
 
   void take(const std::uint8_t* staged, long index, float* image) const {
     const long values = shape_.values();
     std::memcpy(image, staged, static_cast<std::size_t>(values) * sizeof(float));
-    if (!finite_) return;
-    const long at = first_not_finite(image, values);
-    if (at == values) return;
-    fail(where_, ": image ", index, " has the value ", image[at], " at position ", at, ", expected finite values");
+    if (finite_) require_finite(image, values, index, where_);
   }
 
   std::string where_;
@@ -230,7 +205,7 @@ class Hdf5FileDataset final : public Dataset {
 
 std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn) {
   const Hdf5Session session;
-  const Hdf5File file = open_hdf5_file(config.path);
+  const Hdf5File file = open_hdf5_file(config.path, "labels");
   const std::string group = split == Split::train ? "/train" : "/test";
   const bool alone = has_link(file, "images", config.path);
   HALOGRAD_REQUIRE(alone || (has_link(file, group, config.path) && has_link(file, group + "/images", config.path)),
@@ -242,7 +217,7 @@ std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split sp
 
 std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part) {
   const Hdf5Session session;
-  const Hdf5File file = open_hdf5_file(config.path);
+  const Hdf5File file = open_hdf5_file(config.path, "labels");
   Hdf5Labels labels = read_labels(file, split, config.path);
   return std::make_unique<Hdf5FileDataset>(config, split == Split::train ? "/train" : "/test", file, std::move(labels),
                                            split == Split::test, warn, part);

@@ -32,6 +32,12 @@ std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split,
 /// /images of a file or else the images of that split, whatever else there is.
 std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn);
 
+/// Fields of data.objects_field around the objects of such a file, with /train/objects and /test/objects in the place
+/// of labels; a function of (seed, split, index). Volumes and objects are kept in memory.
+std::unique_ptr<Dataset> open_objects(const DataConfig& config, Split split, std::uint64_t seed);
+/// Whether a file is one of HDF5 that has objects and no labels.
+bool is_objects_file(const std::filesystem::path& path);
+
 /// Images made as they are read, by the synthetic_* keys.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& config, Split split, std::uint64_t seed);
 

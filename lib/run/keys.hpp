@@ -102,11 +102,16 @@ void visit(Visitor& v, DataConfig& c) {
   v("shuffle_window", c.shuffle_window, "window: number of blocks, of about 1 MiB each, that are shuffled together",
     between(1, 65536));
   v("readers", c.readers, "hdf5: threads per rank that read blocks ahead", between(1, 64));
-  v("cache_memory", c.cache_memory, "hdf5: bytes of each set that a rank keeps in memory", at_least(0));
+  v("cache_memory", c.cache_memory,
+    "hdf5: bytes of each set that a rank keeps in memory; objects: a set that takes more is refused", at_least(0));
   v("cache_folder", c.cache_folder, "hdf5: folder on the node's own disk that caches blocks for its ranks; empty: none",
     a_path());
   v("throttle_mb_per_second", c.throttle_mb_per_second,
     "hdf5, for tests: slows a rank's file reads down to this rate; 0: no limit", at_least(0));
+  v("objects_field", c.objects_field,
+    "objects: extents of a field, one for each axis of the volumes or one for all of them", at_least(1));
+  v("objects_train", c.objects_train, "objects: number of training fields, drawn from all volumes", at_least(1));
+  v("objects_test", c.objects_test, "objects: number of test fields", at_least(1));
   v("synthetic_train", c.synthetic_train, "synthetic: number of training images", at_least(1));
   v("synthetic_test", c.synthetic_test, "synthetic: number of test images", at_least(1));
   v("synthetic_shape", c.synthetic_shape,

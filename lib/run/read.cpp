@@ -103,6 +103,11 @@ void check(const RunConfig& config, const Places& places) {
                                                       (numbers == 1 ? " number" : " numbers") +
                                                       ", expected one to three extents and the channels");
   }
+  const std::size_t extents = config.data.objects_field.size();
+  if (extents < 1 || extents > 3) {
+    fail_at(places.of("data", "objects_field"), "data.objects_field has " + std::to_string(extents) +
+                                                    " numbers, expected one for all axes, or two or three");
+  }
   const auto& format = config.data.format;
   const DatasetFormat& kind = row_of(dataset_formats(), format, "data.format");
   if (config.data.path.empty() && kind.path != DataPath::none) {

@@ -219,5 +219,31 @@ class Hdf5(DataTest):
         self.refuse_data("hdf5", self.data, "not a file", path=self.data)
 
 
+class Objects(DataTest):
+    def setUp(self):
+        super().setUp()
+        self.volumes = self.file("volumes.h5")
+        with h5py.File(self.volumes, "w") as file:
+            for split in ("train", "test"):
+                file[f"{split}/images"] = self.random.integers(0, 256, (2, 32, 32, 1), np.uint8)
+                file[f"{split}/objects"] = np.ones((2, 32, 32), np.int64)
+
+    def refuse_volumes(self, *words):
+        self.refuse_data("objects", self.volumes, *words, path=self.volumes)
+
+    def test_cut_short(self):
+        for kept in (os.path.getsize(self.volumes) // 2, 0):
+            self.cut("volumes.h5", kept)
+            self.refuse_volumes(f"{kept} bytes")
+
+    def test_numbers(self):
+        with h5py.File(self.volumes, "r+") as file:
+            file["test/objects"][1, 2, 3] = -1
+        self.refuse_volumes("/test/objects", "object number -1", "0..4294967295")
+        with h5py.File(self.volumes, "r+") as file:
+            file["test/objects"][()] = 0
+        self.refuse_volumes("/test/objects", "no object that a field of 24x24x1")
+
+
 if __name__ == "__main__":
     main()

@@ -82,6 +82,33 @@ cache_memory = 4096
         self.assertAlmostEqual(self.succeed_json("evaluate", "runs/run/checkpoint.h5", ranks=3)["mean_model_iou"], expected,
                                delta=2 / labels.sum())
 
+    def test_fields_around_objects(self):
+        """Trained on fields of volumes, on ranks that cut the same ones; evaluated on other fields, and used on whole volumes."""
+        chance = np.random.default_rng(3)
+        with h5py.File(self.path("cells.h5"), "w") as file:
+            for split, count in (("train", 2), ("test", 1)):
+                objects = np.zeros((count, 24, 20, 20), np.uint16)
+                for number in range(1, 40):
+                    low = chance.integers(0, (18, 14, 14))
+                    high = low + chance.integers(2, 9, 3)
+                    objects[:, low[0]:high[0], low[1]:high[1], low[2]:high[2]] = number
+                noise = chance.integers(0, 60, objects.shape)
+                file[f"{split}/images"] = np.where(objects > 0, 120 + noise, noise).astype(np.uint8)[..., None]
+                file[f"{split}/objects"] = objects
+        words = [os.path.join(INPUTS, "ffn3d.toml"),
+                 *sets(training__epochs=1, training__batch=4, data__format="objects", data__path=self.path("cells.h5"),
+                       data__objects_field=8, data__objects_train=24, data__objects_test=6)]
+        out = self.succeed("train", *words, ranks=2)
+        self.assertRegex(out, r"(?m)^  data .*cells.h5: 24 \+ 6 images of 8x8x8x1, 2 classes per pixel$")
+        found = [self.succeed_json("evaluate", "runs/ffn3d/checkpoint.h5", *words, ranks=ranks)["mean_model_iou"]
+                 for words, ranks in (([], 1), ([], 3), (["--data", "cells.h5"], 2))]
+        self.assertEqual(found, [found[0]] * 3)
+        self.succeed("predict", "runs/ffn3d/checkpoint.h5", "cells.h5", "--output", "scores.h5", ranks=2)
+        with h5py.File(self.path("scores.h5")) as file:
+            self.assertEqual(file["scores"].shape, (1, 24, 20, 20, 1))
+        self.refuse("train", *words, "--set", "data.objects_field=[8, 40, 8]",
+                    words=["cells.h5:/train/objects", "fields of 8x40x8x1", "volumes of 24x20x20x1"])
+
     def test_a_loss_that_does_not_fit_is_refused(self):
         self.refuse("train", *SHORT, "--set", "loss.name=cross_entropy", "--set", "data.synthetic_labels=image",
                     words=["the last layer, outputs, has outputs of shape 8x8x8x10", "1x1x1x10 expected"])

@@ -138,6 +138,12 @@ def images(file, labels, pixels=np.uint8, **storage):
         file[f"{group}/labels"].attrs["classes"] = 3
 
 
+def objects(file):
+    for group, count in (("train", 3), ("test", 2)):
+        file.create_dataset(f"{group}/images", data=small((count, 3, 3, 1), np.uint8), **growing((count, 3, 3, 1)))
+        file.create_dataset(f"{group}/objects", data=np.arange(count * 9).reshape(count, 3, 3) % 4, **growing((count, 3, 3)))
+
+
 def checkpoint(file):
     values = {"format": "halograd checkpoint", "format_version": 2, "step": 3, "epoch": 1, "step_in_epoch": 1, "ranks": 2,
               "network": "n", "averager": "neighbour", "topology": "ring", "config": 'name = "n"', "versions": "0",
@@ -226,6 +232,7 @@ def main():
     put_hdf5("dataset", "chunks", images, labels=lambda count: np.arange(count) % 2, chunks=(1, 2, 2, 1), compression=1)
     put_hdf5("dataset", "pixels", images, labels=lambda count: np.ones((count, 2, 2), np.uint8), pixels=np.float32)
     put_hdf5("dataset", "targets", images, labels=lambda count: small((count, 2)))
+    put_hdf5("dataset", "objects", objects)
     put_hdf5("checkpoint", "all", checkpoint)
     put_hdf5("metrics", "all", metrics)
     put_cases()

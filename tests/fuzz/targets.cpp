@@ -144,6 +144,18 @@ void read_cifar(Bytes bytes) {
   for (const char* format : {"cifar10", "cifar100"}) read_set(data_of(format, folder().path()));
 }
 
+/// The same file with labels and with objects.
+void read_hdf5(Bytes bytes) {
+  DataConfig config = data_of("hdf5", folder().put("data.h5", bytes));
+  read_set(config);
+  config.format = "objects";
+  config.objects_field = {2};
+  config.objects_test = 16;
+  config.cache_memory = std::uint64_t{1} << 24U;
+  read_set(config);
+  (void)format_found_at(config.path);
+}
+
 void read_state(const StateDict& state) {
   for (const StateTensor& tensor : state) {
     long count = 1;
@@ -200,7 +212,7 @@ constexpr Target targets[] = {
     {"image", [](Bytes bytes) { (void)read_image(folder().put("image", bytes)); }},
     {"safetensors", [](Bytes bytes) { read_state(read_safetensors(folder().put("state.safetensors", bytes))); }},
     {"state_dict", [](Bytes bytes) { read_state(read_state_dict_hdf5(folder().put("state.h5", bytes))); }},
-    {"dataset", [](Bytes bytes) { read_set(data_of("hdf5", folder().put("data.h5", bytes))); }},
+    {"dataset", read_hdf5},
     {"checkpoint", read_checkpoint_file},
     {"metrics", read_metrics_file},
 };

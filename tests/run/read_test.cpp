@@ -192,6 +192,8 @@ TEST(ReadConfig, WrongTypesSayFoundAndExpected) {
       {"data.mean = 0.5", "data.mean: found the number 0.5, expected a list of numbers"},
       {"data.mean = [0.5, \"a\"]", "data.mean: found the string \"a\", expected a number"},
       {"data.synthetic_shape = [1.5]", "data.synthetic_shape: found the number 1.5, expected an integer"},
+      {"data.objects_field = [2, 2, 2, 2]",
+       "data.objects_field has 4 numbers, expected one for all axes, or two or three"},
       {"data.synthetic_shape = 3", "data.synthetic_shape has 1 number, expected one to three extents and the channels"},
       {"name = 2026-01-01", "name: found a date or time, expected a string"},
       {"optimizer.learning_rate = {}", "optimizer.learning_rate: found a table, expected a number"},
@@ -221,6 +223,7 @@ TEST(ReadConfig, ValuesOutOfRangeAreRefused) {
       {"optimizer.beta2 = -0.1", "optimizer.beta2 is -0.1, must be at least 0 and below 1"},
       {"optimizer.weight_decay = nan", "optimizer.weight_decay is nan, must be at least 0"},
       {"data.mean = [inf]", "data.mean is inf, must be finite"},
+      {"data.objects_field = [24, 0]", "data.objects_field is 0, must be at least 1"},
       {"data.standard_deviation = [1, 0.0]", "data.standard_deviation is 0, must be above 0"},
       {"data.synthetic_classes = 1", "data.synthetic_classes is 1, must be at least 2"},
       {"schedule.gamma = 0", "schedule.gamma is 0, must be above 0 and at most 1"},
@@ -243,7 +246,7 @@ TEST(ReadConfig, UnknownChoicesAreListed) {
               "run.toml:2:8: averager.name is \"neighbor\", must be one of \"none\", \"allreduce\", \"neighbour\"");
   expect_part(message, "; did you mean \"neighbour\"?\n  2 | name = \"neighbor\"\n    |        ^^^^^^^^^^");
   expect_part(message_of("data.format = \"png\""),
-              "must be one of \"idx\", \"cifar10\", \"cifar100\", \"hdf5\", \"synthetic\"");
+              "must be one of \"idx\", \"cifar10\", \"cifar100\", \"hdf5\", \"objects\", \"synthetic\"");
 }
 
 TEST(ReadConfig, MissingKeysAreNamed) {

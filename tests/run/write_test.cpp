@@ -73,7 +73,7 @@ class Scrambler {
     }
   }
   void set(std::vector<int>& member, const Allowed& allowed) {
-    member.resize(static_cast<std::size_t>(whole(2, 4)));  // as many as data.synthetic_shape may have
+    member.resize(static_cast<std::size_t>(whole(2, 3)));  // as many as data.synthetic_shape and objects_field may have
     for (int& each : member) set(each, allowed);
   }
   void set(std::vector<double>& member, const Allowed& allowed) {
