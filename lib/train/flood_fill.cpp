@@ -13,6 +13,9 @@ float logit(double probability) {
   return static_cast<float>(std::log(probability / (1 - probability)));
 }
 
+/// Untrained networks would let a mask that they add to grow without bound.
+constexpr float most_certain = 12;
+
 const float of_background = logit(0.05), of_seed = logit(0.95);
 
 /// One number for all axes, or one for each that the image has; `otherwise` for those that it has not.
@@ -108,7 +111,10 @@ void FloodFill::look(const Pixel& centre, std::span<const float> image, std::spa
 
 void FloodFill::take(const Pixel& centre, std::span<const float> logits) {
   const Box box = box_around(centre);
-  for_each_row(box, [&](long from, long at, long length) { std::copy_n(&logits[at], length, &mask_[from]); });
+  for_each_row(box, [&](long from, long at, long length) {
+    std::transform(&logits[at], &logits[at] + length, &mask_[from],
+                   [](float x) { return std::clamp(x, -most_certain, most_certain); });
+  });
   for (int axis = 0; axis < 3; ++axis) {
     seen_.begin[axis] = std::min(seen_.begin[axis], box.begin[axis]);
     seen_.end[axis] = std::max(seen_.end[axis], box.end[axis]);

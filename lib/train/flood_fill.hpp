@@ -23,8 +23,8 @@ Shape view_of(const FloodFillingConfig& config, const Shape& image);
 
 /// One object that grows through an image as a network says, field of view by field of view (Januszewski et al., 2018,
 /// "Flood-filling networks"). Its mask starts at a probability of 0.05, and 0.95 at the seed; the network's outputs
-/// replace it in the field of view, in logits. Where on a face of the box that a move leads to the most probable pixel
-/// reaches the threshold, the field of view moves to that pixel, the most probable first.
+/// replace it in the field of view, in logits, of at most 12 either way. Where on a face of the box that a move leads
+/// to the most probable pixel reaches the threshold, the field of view moves to that pixel, the most probable first.
 class FloodFill {
  public:
   /// Throws Error as view_of does.
