@@ -25,7 +25,7 @@ std::size_t ObjectFields::range_of(double filled) {
 }
 
 ObjectFields::ObjectFields(const Shape& volume, const std::array<int, 3>& field, std::vector<std::uint32_t> objects,
-                           std::uint64_t key, std::string where)
+                           std::uint64_t key, const std::string& where)
     : volume_(volume), field_(field), objects_(std::move(objects)), key_(key) {
   const Shape whole(field, volume.channels, volume.dimensions);
   const std::array<int, 3> centres = possible();

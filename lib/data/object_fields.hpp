@@ -26,7 +26,7 @@ class ObjectFields {
   /// 1 where a volume has no such axis. Throws Error that names `where` unless a field fits into a volume, around a
   /// voxel of an object.
   ObjectFields(const Shape& volume, const std::array<int, 3>& field, std::vector<std::uint32_t> objects,
-               std::uint64_t key, std::string where);
+               std::uint64_t key, const std::string& where);
 
   /// Field number `index`, a function of the arguments alone. A range of filled fraction is drawn, each with the same
   /// probability, then centres, each possible one with the same probability, until a field's fraction lies in the
