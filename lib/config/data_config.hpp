@@ -25,6 +25,7 @@ struct DataConfig {
   double throttle_mb_per_second = 0;        ///< a test aid: file reads are slowed down to it; 0: as fast as they are
   // format = "objects": fields around the objects of volumes, which cache_memory has to hold
   std::vector<int> objects_field{24};  ///< extents of a field along the volumes' axes, or one number for all
+  double objects_background = 0.1;     ///< share of fields that are centred on no object
   int objects_train = 1024;            ///< fields of the training set
   int objects_test = 128;              ///< fields of the test set
   // format = "synthetic": random images whose class can be learnt, for benchmarks and tests

@@ -25,8 +25,8 @@ std::size_t ObjectFields::range_of(double filled) {
 }
 
 ObjectFields::ObjectFields(const Shape& volume, const std::array<int, 3>& field, std::vector<std::uint32_t> objects,
-                           std::uint64_t key, const std::string& where)
-    : volume_(volume), field_(field), objects_(std::move(objects)), key_(key) {
+                           double background, std::uint64_t key, const std::string& where)
+    : volume_(volume), field_(field), objects_(std::move(objects)), background_(background), key_(key) {
   const Shape whole(field, volume.channels, volume.dimensions);
   const std::array<int, 3> centres = possible();
   HALOGRAD_REQUIRE(*std::min_element(centres.begin(), centres.end()) > 0, where, ": fields of ", to_string(whole),
@@ -83,8 +83,32 @@ ObjectField ObjectFields::around(std::uint64_t centre) const {
   return field;
 }
 
+/// A field at a random place whose central voxel belongs to no object; nothing after a number of draws.
+std::optional<ObjectField> ObjectFields::on_no_object(std::uint64_t key) const {
+  const std::array<int, 3> places = possible();
+  const auto volumes = static_cast<std::uint64_t>(static_cast<long>(objects_.size()) / volume_.pixels());
+  for (std::uint64_t draw = 1; draw <= most_draws; ++draw) {
+    const std::uint64_t at = random_bits(key, draw);
+    ObjectField field;
+    field.volume = static_cast<long>(random_bits(at, 0) % volumes);
+    for (int axis = 0; axis < 3; ++axis) {
+      const auto place =
+          random_bits(at, static_cast<std::uint64_t>(axis + 1)) % static_cast<std::uint64_t>(places[axis]);
+      field.box.begin[axis] = static_cast<int>(place);
+      field.box.end[axis] = field.box.begin[axis] + field_[axis];
+    }
+    const auto [d, h, w] = field.box.begin;
+    if (row(field.volume, d + field_[0] / 2, h + field_[1] / 2, w + field_[2] / 2)[0] == 0) return field;
+  }
+  return std::nullopt;
+}
+
 ObjectField ObjectFields::draw(long index) const {
   const std::uint64_t key = random_bits(key_, static_cast<std::uint64_t>(index));
+  const std::uint64_t background_key = random_bits(key, most_draws + 1);
+  if (random_uniform(background_key, 0) < background_) {
+    if (const std::optional<ObjectField> field = on_no_object(background_key)) return *field;
+  }
   const std::size_t range = random_bits(key, 0) % ranges;
   ObjectField nearest;
   for (int draw = 1; draw <= most_draws; ++draw) {
@@ -99,8 +123,9 @@ void ObjectFields::label(const ObjectField& field, std::int32_t* labels) const {
   for (int d = field.box.begin[0]; d < field.box.end[0]; ++d) {
     for (int h = field.box.begin[1]; h < field.box.end[1]; ++h) {
       const std::uint32_t* const voxel = row(field.volume, d, h, field.box.begin[2]);
-      labels = std::transform(voxel, voxel + field_[2], labels,
-                              [object = field.object](std::uint32_t other) { return other == object ? 1 : 0; });
+      labels = std::transform(voxel, voxel + field_[2], labels, [object = field.object](std::uint32_t other) {
+        return object != 0 && other == object ? 1 : 0;
+      });
     }
   }
 }

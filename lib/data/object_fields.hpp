@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,24 +14,26 @@ namespace halograd {
 struct ObjectField {
   long volume = 0;
   Box box;
-  std::uint32_t object = 0;  ///< of the box's central voxel, begin + extents / 2
+  std::uint32_t object = 0;  ///< of the box's central voxel, begin + extents / 2; 0: it belongs to none
   double filled = 0;         ///< the part of the box that belongs to it
 };
 
 /// Draws training examples of flood-filling networks (Januszewski et al., 2018): fields of fixed extents whose central
 /// voxel belongs to an object, balanced by how much of the field this object fills. Uniform draws would give fields
-/// that are filled by large objects almost always.
+/// that are filled by large objects almost always. A share of fields is centred on no object, so that a network learns
+/// to leave the background alone, where the publication's tissue had next to none.
 class ObjectFields {
  public:
   /// `objects` (volumes, volume.pixels()): each voxel's object, unique within a volume, or 0. `field`: along D, H, W,
-  /// 1 where a volume has no such axis. Throws Error that names `where` unless a field fits into a volume, around a
-  /// voxel of an object.
+  /// 1 where a volume has no such axis. `background`: the share of fields that are centred on no object. Throws Error
+  /// that names `where` unless a field fits into a volume, around a voxel of an object.
   ObjectFields(const Shape& volume, const std::array<int, 3>& field, std::vector<std::uint32_t> objects,
-               std::uint64_t key, const std::string& where);
+               double background, std::uint64_t key, const std::string& where);
 
   /// Field number `index`, a function of the arguments alone. A range of filled fraction is drawn, each with the same
   /// probability, then centres, each possible one with the same probability, until a field's fraction lies in the
-  /// range. After 32 draws the field is taken whose fraction is nearest to it.
+  /// range. After 32 draws the field is taken whose fraction is nearest to it. Where all of 32 draws for one on no
+  /// object find objects, it is one of theirs.
   [[nodiscard]] ObjectField draw(long index) const;
 
   /// Each voxel of a field: 1 where it belongs to the field's object, else 0; labels (box.pixels()).
@@ -48,10 +51,12 @@ class ObjectFields {
   [[nodiscard]] const std::uint32_t* row(long volume, int d, int h, int w) const;
   [[nodiscard]] std::array<int, 3> possible() const;
   [[nodiscard]] ObjectField around(std::uint64_t centre) const;
+  [[nodiscard]] std::optional<ObjectField> on_no_object(std::uint64_t key) const;
 
   Shape volume_;
   std::array<int, 3> field_;
   std::vector<std::uint32_t> objects_;
+  double background_;
   std::uint64_t key_;
   std::vector<std::uint64_t> centres_;  ///< up to the end of each row that may hold some, over all volumes
 };

@@ -186,8 +186,8 @@ std::unique_ptr<Dataset> open_objects(const DataConfig& config, Split split, std
                    format("%.0f", bytes),
                    " bytes of memory, expected at most data.cache_memory = ", config.cache_memory);
   const std::uint64_t key = random_bits(random_bits(seed, 0x6f626a65637473ULL), 0);  // "objects": draws of its own
-  ObjectFields fields(images.shape, field, read_objects(objects, found, at_objects), random_bits(key, test ? 2 : 1),
-                      at_objects);
+  ObjectFields fields(images.shape, field, read_objects(objects, found, at_objects), config.objects_background,
+                      random_bits(key, test ? 2 : 1), at_objects);
   return std::make_unique<ObjectsDataset>(read_volumes(images, test, at_images), field, std::move(fields), size);
 }
 

@@ -110,6 +110,8 @@ void visit(Visitor& v, DataConfig& c) {
     "hdf5, for tests: slows a rank's file reads down to this rate; 0: no limit", at_least(0));
   v("objects_field", c.objects_field,
     "objects: extents of a field, one for each axis of the volumes or one for all of them", at_least(1));
+  v("objects_background", c.objects_background, "objects: share of the fields that are centred on no object",
+    at_least_and_below(0, 1));
   v("objects_train", c.objects_train, "objects: number of training fields, drawn from all volumes", at_least(1));
   v("objects_test", c.objects_test, "objects: number of test fields", at_least(1));
   v("synthetic_train", c.synthetic_train, "synthetic: number of training images", at_least(1));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "kernels/error.hpp"
@@ -69,7 +70,7 @@ void FloodFill::for_each_row(const Box& box, const Body& body) const {
   long at = 0;
   for (int d = box.begin[0]; d < box.end[0]; ++d) {
     for (int h = box.begin[1]; h < box.end[1]; ++h, at += length) {
-      body((static_cast<long>(d) * image_.height + h) * image_.width + box.begin[2], at, length);
+      body(index(d, h, box.begin[2]), at, length);
     }
   }
 }
@@ -83,7 +84,7 @@ long FloodFill::cell_of(const Pixel& pixel) const {
 void FloodFill::start(const Pixel& seed) {
   for_each_row(seen_, [&](long from, long /*at*/, long length) { std::fill_n(&mask_[from], length, of_background); });
   seen_ = box_around(seed);
-  mask_[(static_cast<long>(seed[0]) * image_.height + seed[1]) * image_.width + seed[2]] = of_seed;
+  mask_[index(seed[0], seed[1], seed[2])] = of_seed;
   moves_.assign(1, seed);
   visited_.clear();
 }
@@ -109,6 +110,25 @@ void FloodFill::look(const Pixel& centre, std::span<const float> image, std::spa
   });
 }
 
+/// The most probable pixel of a box and its logit; of equals the nearest to `centre`.
+std::pair<float, Pixel> FloodFill::most_probable(const Box& box, const Pixel& centre) const {
+  std::pair<float, int> best{-std::numeric_limits<float>::infinity(), 0};  // logit, squared distance with a minus
+  Pixel place = box.begin;
+  for (int d = box.begin[0]; d < box.end[0]; ++d) {
+    for (int h = box.begin[1]; h < box.end[1]; ++h) {
+      for (int w = box.begin[2]; w < box.end[2]; ++w) {
+        const int away =
+            (d - centre[0]) * (d - centre[0]) + (h - centre[1]) * (h - centre[1]) + (w - centre[2]) * (w - centre[2]);
+        const std::pair<float, int> here{mask_[index(d, h, w)], -away};
+        if (here <= best) continue;
+        best = here;
+        place = {d, h, w};
+      }
+    }
+  }
+  return {best.first, place};
+}
+
 void FloodFill::take(const Pixel& centre, std::span<const float> logits) {
   const Box box = box_around(centre);
   for_each_row(box, [&](long from, long at, long length) {
@@ -131,16 +151,8 @@ void FloodFill::take(const Pixel& centre, std::span<const float> logits) {
       face.begin[axis] = centre[axis] + side * move_[axis];
       face.end[axis] = face.begin[axis] + 1;
       if (move_[axis] == 0 || !box.holds(face)) continue;
-      std::pair<float, long> best{-1, 0};  // no pixel reaches the threshold, which is at least 0
-      for_each_row(face, [&](long from, long /*at*/, long length) {
-        for (long i = from; i < from + length; ++i)
-          if (mask_[i] > best.first) best = {mask_[i], i};
-      });
-      if (best.first < threshold_) continue;
-      const long plane = static_cast<long>(image_.height) * image_.width;
-      found.emplace_back(
-          best.first, Pixel{static_cast<int>(best.second / plane), static_cast<int>(best.second % plane / image_.width),
-                            static_cast<int>(best.second % image_.width)});
+      const auto best = most_probable(face, centre);
+      if (best.first >= threshold_) found.push_back(best);
     }
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "config/flood_filling_config.hpp"
@@ -23,8 +24,9 @@ Shape view_of(const FloodFillingConfig& config, const Shape& image);
 
 /// One object that grows through an image as a network says, field of view by field of view (Januszewski et al., 2018,
 /// "Flood-filling networks"). Its mask starts at a probability of 0.05, and 0.95 at the seed; the network's outputs
-/// replace it in the field of view, in logits, of at most 12 either way. Where on a face of the box that a move leads
-/// to the most probable pixel reaches the threshold, the field of view moves to that pixel, the most probable first.
+/// replace it in the field of view, in logits of at most 12 either way. Where on a face of the box that a move leads to
+/// the most probable pixel (of equals, the nearest) reaches the threshold, the field of view moves to that pixel, the
+/// most probable first.
 class FloodFill {
  public:
   /// Throws Error as view_of does.
@@ -52,6 +54,10 @@ class FloodFill {
  private:
   template <class Body>
   void for_each_row(const Box& box, const Body& body) const;
+  [[nodiscard]] long index(int d, int h, int w) const {
+    return (static_cast<long>(d) * image_.height + h) * image_.width + w;
+  }
+  [[nodiscard]] std::pair<float, Pixel> most_probable(const Box& box, const Pixel& centre) const;
   [[nodiscard]] long cell_of(const Pixel& pixel) const;
 
   Shape image_, view_;

@@ -159,6 +159,8 @@ class Convert(ProgramTest):
                                              "nearest_mode": "floor"})
         self.assertEqual(model.tensors["third/scales"].tolist(), [1, 1, 2, 2, 1])
         self.assertEqual(nodes["all"][:2], ("Concat", ["first", "second", "third"]))
+        self.assertEqual(nodes["some"][:2], ("Slice", ["all", "some/begin", "some/end", "some/axis"]))
+        self.assertEqual([int(model.tensors[f"some/{what}"][0]) for what in ("begin", "end", "axis")], [3, 15, 1])
         self.assertAlmostEqual(nodes["second"][2]["alpha"], 0.2)
         self.assertEqual(model.tensors["groups/shape"].tolist(), [0, 8, 3, 4, 3])
         self.assertEqual(nodes["groups/normal_groups"][0], "InstanceNormalization")

@@ -79,15 +79,15 @@ class Volumes(nn.Module):
         self.deep = nn.Conv3d(8, 8, (1, 3, 3), 1, (0, 1, 1), groups=2)
         self.up = nn.ConvTranspose3d(8, 6, 3, (2, 2, 1), 1, output_padding=(1, 1, 0), groups=2)
         self.beside = nn.ConvTranspose3d(8, 4, (2, 2, 1), (2, 2, 1), bias=False)
-        self.pixels = nn.LayerNorm(18, eps=1e-3)
-        self.head = nn.Linear(18, 3)
+        self.pixels = nn.LayerNorm(12, eps=1e-3)
+        self.head = nn.Linear(12, 3)
         self.last = nn.GroupNorm(1, 3)
 
     def forward(self, x):
         down = F.silu(self.groups(self.down(x)))
         deep = F.gelu(self.deep(down))
         wide = F.interpolate(deep, scale_factor=(2, 2, 1), mode="nearest")
-        x = torch.cat((torch.tanh(self.up(deep)), F.leaky_relu(self.beside(deep), 0.2), wide), 1)
+        x = torch.cat((torch.tanh(self.up(deep)), F.leaky_relu(self.beside(deep), 0.2), wide), 1)[:, 3:15]
         x = self.pixels(x.movedim(1, -1)).movedim(-1, 1)
         x = torch.sigmoid(self.head(F.relu6(x).mean((2, 3, 4))))
         return self.last(x)

@@ -76,7 +76,7 @@ double distance_from_flat(const Shares& shares) {
 }
 
 TEST(ObjectFields, AreBalancedByTheFractionThatTheirObjectFills) {
-  const ObjectFields fields(volume, field, objects(), 1, "here");
+  const ObjectFields fields(volume, field, objects(), 0, 1, "here");
   constexpr int count = 2000;
   Shares shares{};
   for (long i = 0; i < count; ++i) shares[ObjectFields::range_of(fields.draw(i).filled)] += 1.0 / count;
@@ -92,7 +92,7 @@ TEST(ObjectFields, AreBalancedByTheFractionThatTheirObjectFills) {
 }
 
 TEST(ObjectFields, HaveLabelsAndAFractionOfTheirCentralObject) {
-  const ObjectFields fields(volume, field, objects(), 2, "here");
+  const ObjectFields fields(volume, field, objects(), 0, 2, "here");
   std::vector<std::int32_t> labels(static_cast<std::size_t>(pixels));
   for (long i = 0; i < 100; ++i) {
     const ObjectField drawn = fields.draw(i);
@@ -110,8 +110,8 @@ TEST(ObjectFields, HaveLabelsAndAFractionOfTheirCentralObject) {
 }
 
 TEST(ObjectFields, AreAFunctionOfKeyAndIndex) {
-  const ObjectFields first(volume, field, objects(), 3, "here"), second(volume, field, objects(), 3, "here"),
-      other(volume, field, objects(), 4, "here");
+  const ObjectFields first(volume, field, objects(), 0, 3, "here"), second(volume, field, objects(), 0, 3, "here"),
+      other(volume, field, objects(), 0, 4, "here");
   int different = 0;
   for (long i = 99; i >= 0; --i) {
     EXPECT_EQ(first.draw(i).box, second.draw(i).box);
@@ -124,7 +124,7 @@ TEST(ObjectFields, OnlyThoseInsideTheirVolumeAreDrawn) {
   std::vector<std::uint32_t> values(2UL * 5 * 6, 0);
   const Shape image(5, 6, 1);
   const auto draw_in = [&](const std::array<int, 3>& extents) {
-    return ObjectFields(image, extents, values, 1, "a.h5:/train/objects").draw(0);
+    return ObjectFields(image, extents, values, 0, 1, "a.h5:/train/objects").draw(0);
   };
   values[0] = values[29] = values[30 + 5] = 7;  // at corners: only a field of one voxel has its centre there
   expect_error([&] { draw_in({1, 3, 3}); }, {"a.h5:/train/objects", "no object that a field of 3x3x1"});
@@ -146,6 +146,23 @@ TEST(ObjectFields, RangesAreThoseOfThePublication) {
   const std::vector<std::pair<double, std::size_t>> expected{{0.0, 0},  {0.024, 0}, {0.025, 1},  {0.06, 2}, {0.09, 3},
                                                              {0.15, 4}, {0.55, 8},  {0.899, 11}, {0.9, 12}, {1.0, 12}};
   for (const auto& [filled, range] : expected) EXPECT_EQ(ObjectFields::range_of(filled), range) << filled;
+}
+
+TEST(ObjectFields, AShareIsCentredOnNoObject) {
+  const ObjectFields fields(volume, field, objects(), 0.3, 4, "here");
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(pixels));
+  int empty = 0;
+  constexpr int draws = 2000;
+  for (int i = 0; i < draws; ++i) {
+    const ObjectField drawn = fields.draw(i);
+    const auto [d, h, w] = drawn.box.begin;
+    ASSERT_EQ(drawn.object, object_at(d + field[0] / 2, h + field[1] / 2, w + field[2] / 2));
+    fields.label(drawn, labels.data());
+    if (drawn.object != 0) continue;
+    ++empty;
+    ASSERT_EQ(std::count(labels.begin(), labels.end(), 0), static_cast<long>(pixels));
+  }
+  EXPECT_NEAR(empty, 0.3 * draws, 4 * std::sqrt(0.3 * 0.7 * draws));
 }
 
 }  // namespace

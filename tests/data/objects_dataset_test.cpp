@@ -65,6 +65,7 @@ DataConfig config_of(const std::filesystem::path& path) {
   config.format = "objects";
   config.path = path.string();
   config.objects_field = {4, 5, 3};
+  config.objects_background = 0;
   config.objects_train = 60;
   config.objects_test = 20;
   return config;
@@ -290,7 +291,8 @@ TEST(ObjectsDataset, ValuesThatCannotBeAreRefused) {
   const std::vector<long> background(numbers.size(), 0);
   with_other(folder, "/train/objects", eight, H5T_NATIVE_LONG, object_extents, background);
   refuses(Split::train, {"bad.h5:/train/objects", "no object that a field of 4x5x3x4", "above 0"});
-  std::vector<double> values(places().begin(), places().end());
+  const auto all = places();
+  std::vector<double> values(all.begin(), all.end());
   with_other(folder, "/train/images", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, image_extents, values);
   refuses(Split::train, {"bad.h5:/train/images", "neither uint8 nor float32"});
   values[4000] = std::numeric_limits<double>::quiet_NaN();
