@@ -10,10 +10,11 @@ namespace halograd {
 
 /// What an evaluation adds up.
 struct ScoreSums {
-  double loss_sum = 0, images = 0;
+  double images = 0;
+  double loss_sum = 0, inputs = 0;  ///< of the network: images, or the fields of view that it had of them
   double correct = 0, labels = 0;  ///< labels predicted, of all
   double overlap = 0, either = 0;  ///< labels that are 1 and predicted so; that are 1 or predicted so
-  [[nodiscard]] double loss() const { return images > 0 ? loss_sum / images : 0; }
+  [[nodiscard]] double loss() const { return inputs > 0 ? loss_sum / inputs : 0; }
 };
 
 /// What models are judged by on the test set.

@@ -23,6 +23,8 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
   loader.start_epoch(0);
   std::vector<float> scores;
   const auto count = [&](const LossSum& part, const Batch& batch) {
+    sum.loss_sum += part.loss;
+    sum.inputs += batch.size;
     sum.correct += static_cast<double>(part.correct);
     sum.labels += static_cast<double>(batch.size * network.target().labels_per_image);
     sum.overlap += static_cast<double>(part.overlap);
@@ -33,20 +35,16 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
     const LossSum part = network.evaluate(exec, replica, host_batch(&batch), host_batch(loader.ahead()), scores);
     if (confusion != nullptr) confusion->add(batch.labels, scores);
     count(part, batch);
-    sum.loss_sum += part.loss;
   };
   const auto add_views = [&](const Batch& batch) {
-    double loss = 0;
-    const long shown = views->show(batch, [&](const Batch& seen, std::span<float> logits) {
+    views->show(batch, [&](const Batch& seen, std::span<float> logits) {
       const LossSum part = network.evaluate(exec, replica, host_batch(&seen), {}, logits, Network::Read::outputs);
       scores.assign(logits.begin(), logits.end());
       for (float& score : scores) score = 1 / (1 + std::exp(-score));
       if (confusion != nullptr) confusion->add(seen.labels, scores);
       count(part, seen);
-      loss += part.loss;
       return true;
     });
-    sum.loss_sum += loss * batch.size / static_cast<double>(shown);
   };
   const auto add = [&](const Batch& batch) {
     sum.images += batch.size;
@@ -61,7 +59,7 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
 }
 
 Evaluation over_ranks(Evaluation part, const Communicator& comm) {
-  for (double* sum : {&part.loss_sum, &part.images, &part.correct, &part.labels, &part.overlap, &part.either}) {
+  for (double* sum : {&part.loss_sum, &part.inputs, &part.images, &part.correct, &part.labels, &part.overlap, &part.either}) {
     *sum = comm.sum(*sum);
   }
   return part;
