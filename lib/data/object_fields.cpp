@@ -92,8 +92,8 @@ std::optional<ObjectField> ObjectFields::on_no_object(std::uint64_t key) const {
     ObjectField field;
     field.volume = static_cast<long>(random_bits(at, 0) % volumes);
     for (int axis = 0; axis < 3; ++axis) {
-      const auto place =
-          random_bits(at, static_cast<std::uint64_t>(axis + 1)) % static_cast<std::uint64_t>(places[axis]);
+      const auto among = static_cast<std::uint64_t>(places[axis]);
+      const std::uint64_t place = random_bits(at, static_cast<std::uint64_t>(axis) + 1) % among;
       field.box.begin[axis] = static_cast<int>(place);
       field.box.end[axis] = field.box.begin[axis] + field_[axis];
     }

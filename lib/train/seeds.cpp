@@ -46,7 +46,7 @@ void filter(std::vector<float>& line, const std::array<float, 3>& weights) {
 void take_mean(std::vector<float>& line, int radius) {
   const auto length = static_cast<long>(line.size());
   std::vector<double> sums(length + 1);
-  std::partial_sum(line.begin(), line.end(), sums.begin() + 1, std::plus<double>());
+  for (long k = 0; k < length; ++k) sums[k + 1] = sums[k] + static_cast<double>(line[k]);
   for (long k = 0; k < length; ++k) {
     const long begin = std::max(0L, k - radius), end = std::min(length, k + radius + 1);
     line[k] = static_cast<float>((sums[end] - sums[begin]) / static_cast<double>(end - begin));
