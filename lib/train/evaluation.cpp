@@ -59,7 +59,8 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
 }
 
 Evaluation over_ranks(Evaluation part, const Communicator& comm) {
-  for (double* sum : {&part.loss_sum, &part.inputs, &part.images, &part.correct, &part.labels, &part.overlap, &part.either}) {
+  for (double* sum :
+       {&part.loss_sum, &part.inputs, &part.images, &part.correct, &part.labels, &part.overlap, &part.either}) {
     *sum = comm.sum(*sum);
   }
   return part;
