@@ -12,8 +12,8 @@ namespace halograd {
 struct ScoreSums {
   double images = 0;
   double loss_sum = 0, inputs = 0;  ///< of the network: images, or the fields of view that it had of them
-  double correct = 0, labels = 0;  ///< labels predicted, of all
-  double overlap = 0, either = 0;  ///< labels that are 1 and predicted so; that are 1 or predicted so
+  double correct = 0, labels = 0;   ///< labels predicted, of all
+  double overlap = 0, either = 0;   ///< labels that are 1 and predicted so; that are 1 or predicted so
   [[nodiscard]] double loss() const { return inputs > 0 ? loss_sum / inputs : 0; }
 };
 
