@@ -174,8 +174,8 @@ function(halograd_add_tests folder label)
     endif()
     halograd_test_labels(labels ${stem} ${label})
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
-    # Whole programs run two at a time, for they wait much; alone run clusters of some twenty processes, and tests that hold
-    # the program to a bound in seconds. Faults of a network and limits of Slurm are waited for: these tests begin first, so
+    # Whole programs run two at a time, for they wait much; alone run hosts of a network, and tests that hold the program to a
+    # bound in seconds. Faults of a network and jobs of Slurm are waited for: these tests begin first, one Slurm at a time, so
     # that there are others to run beside them.
     set(processors 1)
     set(cost 0)
@@ -183,12 +183,15 @@ function(halograd_add_tests folder label)
     if("long" IN_LIST labels)
       set(timeout 3600)
     endif()
-    if(label MATCHES "^(slurm|network)$" AND stem MATCHES "^(faults|limits)")
+    if(label STREQUAL "slurm" OR stem STREQUAL "faults_test")
       set(cost 60)
-    elseif(label MATCHES "^(slurm|network)$" OR stem MATCHES "^(clocks|death|compare_pytorch)_test$")
+    elseif(label STREQUAL "network" OR stem MATCHES "^(clocks|death|compare_pytorch)_test$")
       set(processors 4)
     endif()
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} COST ${cost} TIMEOUT ${timeout}
       SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+    if(label STREQUAL "slurm")
+      set_tests_properties(${folder}.${stem} PROPERTIES RESOURCE_LOCK slurm)
+    endif()
   endforeach()
 endfunction()
