@@ -2,20 +2,16 @@
 #include "train/prediction.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 
 #include "app/commands.hpp"
+#include "app/model_arguments.hpp"
 #include "app/shape_argument.hpp"
 #include "convert/image_folder.hpp"
-#include "io/checkpoint.hpp"
 #include "kernels/error.hpp"
-#include "run/read.hpp"
-#include "run/write.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
 #include "train/evaluation.hpp"
@@ -27,26 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What --split may be.
-struct SplitChoice {
-  const char* name;
-  Fact<Split> split;
-};
-constexpr SplitChoice split_choices[] = {{"test", Split::test}, {"train", Split::train}};
-
-struct PredictArguments {
-  std::string checkpoint, data, output, csv, input, size, split = "test", replica = "mean";
-  std::vector<std::string> overrides;
+struct PredictArguments : ModelArguments {
+  std::string csv, input, size;
   int top = 5;
   double overlap = 0.25;
-  bool overwrite = false;
-  bool json = false;
 };
-
-/// The rank whose replica is used; below 0: the mean of all.
-int rank_of(const PredictArguments& arguments) {
-  return std::isdigit(static_cast<unsigned char>(arguments.replica[0])) != 0 ? std::stoi(arguments.replica) : -1;
-}
 
 /// Images without labels; `names` where they are files.
 struct Images {
@@ -59,9 +40,7 @@ Images open(const PredictArguments& arguments, const DataConfig& config, int cha
   HALOGRAD_REQUIRE(fs::exists(path), arguments.data, ": no such file or folder");
   const bool files = fs::is_directory(path) && format_found_at(path) == nullptr;
   HALOGRAD_REQUIRE(files || arguments.size.empty(), arguments.data, ": --size applies only to folders of image files");
-  if (!files)
-    return {open_images(data_at(arguments.data, config), row_of(split_choices, arguments.split, "--split").split, warn),
-            {}};
+  if (!files) return {open_images(data_at(arguments.data, config), arguments.chosen_split(), warn), {}};
   const Shape size = arguments.size.empty() ? Shape(0, 0, 0) : parse_size(arguments.size);
   auto folder = std::make_unique<ImageFolder>(path, channels, size.height, size.width);
   std::vector<std::string> names = folder->names();
@@ -80,17 +59,12 @@ void require_fitting(const PredictArguments& arguments, const Shape& images, con
                    in_tiles ? " or larger" : "", ", the input of the network in ", arguments.checkpoint);
 }
 
-PredictionHeader header_of(const PredictArguments& arguments, const CheckpointHeader& checkpoint,
-                           const std::string& loss, const Network& network, const Images& images) {
+PredictionHeader header_of(const PredictArguments& arguments, const SavedModel& model, const Network& network,
+                           const Images& images) {
   PredictionHeader header;
-  header.checkpoint = arguments.checkpoint;
-  header.replica = arguments.replica;
-  header.network = checkpoint.network;
-  header.step = checkpoint.step;
-  header.epoch = checkpoint.epoch;
-  header.data = arguments.data;
+  const std::string& loss = model.config.loss.name;
+  static_cast<ModelOrigin&>(header) = model.origin(arguments);
   header.loss = loss;
-  header.versions = versions();
   header.dataset = loss_named(loss).predictions->dataset;
   header.classes = loss_named(loss).predictions->of_classes;
   header.extents.push_back(static_cast<std::uint64_t>(images.set->size()));
@@ -120,22 +94,18 @@ class PredictionProgress {
 
 void predict_images(const PredictArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
-  CheckpointHeader checkpoint;
-  RunConfig config;
   comm.together([&] {
-    for (const std::string& path : {arguments.output, arguments.csv})
-      HALOGRAD_REQUIRE(arguments.overwrite || path.empty() || !fs::exists(path), path,
-                       ": exists; --overwrite replaces it");
+    HALOGRAD_REQUIRE(arguments.overwrite || arguments.csv.empty() || !fs::exists(arguments.csv), arguments.csv,
+                     ": exists; --overwrite replaces it");
     HALOGRAD_REQUIRE(arguments.csv.empty() || fs::is_directory(fs::absolute(arguments.csv).parent_path()),
                      arguments.csv, ": its folder does not exist");
-    checkpoint = read_checkpoint_header(arguments.checkpoint);
-    config = parse_config(checkpoint.config, arguments.checkpoint + ", attribute config", arguments.overrides);
+  });
+  const SavedModel model = read_model(arguments, comm);
+  const RunConfig& config = model.config;
+  comm.together([&] {
     HALOGRAD_REQUIRE(!config.flood_filling.on(), arguments.checkpoint,
                      ": holds a flood-filling network, which follows one object; expected \"halograd segment\"");
-    config.data.cache_memory = 0;  // each image is read once
   });
-  comm.require_same(arguments.checkpoint + "\n" + arguments.data + "\n" + arguments.output + "\n" + to_toml(config),
-                    "checkpoint, data, output or run file");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
   Images images;
   std::unique_ptr<Network> network;
@@ -145,14 +115,14 @@ void predict_images(const PredictArguments& arguments, Session& session) {
   PredictionHeader header;
   comm.together([&] {
     const bool given = !arguments.input.empty();
-    const Shape input = parse_shape(given ? arguments.input : checkpoint.input,
+    const Shape input = parse_shape(given ? arguments.input : model.header.input,
                                     given ? "--input" : arguments.checkpoint + ", attribute input");
     images = open(arguments, config.data, input.channels, node_warning(comm));
     LoaderOptions options = evaluation_options(config, comm);
     const int largest = (options.global_batch + comm.ranks() - 1) / comm.ranks();
     network = build_model(config, input, read_checkpoint_outputs(arguments.checkpoint), largest);
     require_fitting(arguments, images.set->shape(), *network);
-    header = header_of(arguments, checkpoint, config.loss.name, *network, images);
+    header = header_of(arguments, model, *network, images);
     const bool ranked = header.classes && header.extents.size() == 2 && header.extents[1] > 1;
     HALOGRAD_REQUIRE(arguments.csv.empty() || ranked, arguments.checkpoint,
                      ": --csv needs a network with a score per class and one label per image, but its outputs are ",
@@ -161,7 +131,7 @@ void predict_images(const PredictArguments& arguments, Session& session) {
     options.global_batch =
         std::max<int>(1, largest / static_cast<int>(std::min<long>(largest, tiling->tiles()))) * comm.ranks();
     loader = std::make_unique<Loader>(*images.set, config.data, options);
-    replica = checkpoint_replica(arguments.checkpoint, *network, rank_of(arguments));
+    replica = checkpoint_replica(arguments.checkpoint, *network, arguments.rank_of_replica());
   });
   PredictionFile file(comm, arguments.output, header);
   {
@@ -191,7 +161,7 @@ void predict_images(const PredictArguments& arguments, Session& session) {
   }
   std::printf("%s: %s (%s) for %s by %s, %s%s\n", arguments.output.c_str(), header.dataset.c_str(),
               listed(header.extents, " x ").c_str(), arguments.data.c_str(), header.network.c_str(),
-              rank_of(arguments) < 0 ? "the mean of the replicas" : ("replica " + header.replica).c_str(),
+              arguments.rank_of_replica() < 0 ? "the mean of the replicas" : ("replica " + header.replica).c_str(),
               tiling->tiles() > 1 ? format(", in %ld tiles per image", tiling->tiles()).c_str() : "");
   if (!arguments.csv.empty()) std::printf("%s: the best %d classes of each image\n", arguments.csv.c_str(), ranked);
 }
@@ -201,18 +171,11 @@ void predict_images(const PredictArguments& arguments, Session& session) {
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
   CLI::App* command = app.add_subcommand("predict", "Write what a checkpoint's network says of images without labels");
-  command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
-  command->add_option("data", arguments->data, "HDF5 file, IDX file, or folder of IDX, CIFAR, PNG or JPEG files")
-      ->required();
-  command->add_option("--output", arguments->output, "File to write")->required()->type_name("FILE.h5");
+  arguments->add_to(*command, "HDF5 file, IDX file, or folder of IDX, CIFAR, PNG or JPEG files");
   command->add_option("--csv", arguments->csv, "Also write the best classes of each image as a table")
       ->type_name("FILE.csv");
   command->add_option("--top", arguments->top, "Classes per image in the table (default: 5)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--replica", arguments->replica, "Replica to use: mean (default), or the number of a rank")
-      ->check(CLI::IsMember({"mean"}) | CLI::Range(0, std::numeric_limits<int>::max()));
-  command->add_option("--split", arguments->split, "Images of a set that has both (default: test)")
-      ->check(CLI::IsMember(names_of(split_choices)));
   command
       ->add_option("--size", arguments->size, "Resize image files to this size (default: all must have the same size)")
       ->type_name("HEIGHTxWIDTH");
@@ -225,12 +188,6 @@ void add_predict(CLI::App& app, Session& session) {
                    "Least share of a tile that neighbouring tiles share, where images are larger than the network's "
                    "input (default: 0.25)")
       ->check(CLI::Range(0.0, 0.9));
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Set a key of the checkpoint's run file, for example training.batch=8")
-      ->type_name("KEY=VALUE");
-  command->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments, &session] { predict_images(*arguments, session); });
 }
 

@@ -1,25 +1,19 @@
 #include "train/segmentation.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "app/commands.hpp"
+#include "app/model_arguments.hpp"
 #include "data/cut_dataset.hpp"
-#include "io/checkpoint.hpp"
 #include "io/object_file.hpp"
 #include "kernels/error.hpp"
-#include "run/read.hpp"
-#include "run/write.hpp"
 #include "support/json.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
-#include "train/evaluation.hpp"
 #include "train/model.hpp"
 #include "train/node_warning.hpp"
 
@@ -28,11 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct SegmentArguments {
-  std::string checkpoint, data, output, replica = "mean";
-  std::vector<std::string> overrides;
+struct SegmentArguments : ModelArguments {
   SegmentationRules rules;
-  bool consensus = false, train = false, overwrite = false, json = false;
+  bool consensus = false;
 };
 
 /// This rank's slab of each of the images at arguments.data.
@@ -50,8 +42,7 @@ struct Slabs {
 Slabs open_slabs(const SegmentArguments& arguments, const RunConfig& config, const Communicator& comm) {
   HALOGRAD_REQUIRE(fs::exists(arguments.data), arguments.data, ": no such file or folder");
   Slabs slabs;
-  auto whole = open_images(data_at(arguments.data, config.data), arguments.train ? Split::train : Split::test,
-                           node_warning(comm));
+  auto whole = open_images(data_at(arguments.data, config.data), arguments.chosen_split(), node_warning(comm));
   slabs.whole = whole->shape();
   slabs.axis = 3 - slabs.whole.dimensions;
   slabs.margin = view_of(config.flood_filling, slabs.whole).extents()[slabs.axis];
@@ -80,18 +71,20 @@ void write_objects(const Communicator& comm, const Slabs& slabs, long image, con
   comm.together([&] {
     if (comm.rank() > 0) return;
     std::string error;
-    for (int rank = 0; rank < comm.ranks(); ++rank) {
-      const Slab slab = slab_of(slabs.extent(), slabs.margin, rank, comm.ranks());
-      std::vector<std::uint32_t> labels(inner.begin(), inner.end());
-      if (rank > 0) {
-        labels.resize(core(slab));
-        comm.receive(std::span(labels), rank);
-      }
+    const auto write = [&](const Slab& slab, std::span<const std::uint32_t> labels) {
       try {  // all are received, whatever becomes of them
         if (error.empty()) file->write(static_cast<std::uint64_t>(image), slab.core_begin, labels);
       } catch (const Error& failed) {
         error = failed.what();
       }
+    };
+    write(own, inner);
+    std::vector<std::uint32_t> labels;
+    for (int rank = 1; rank < comm.ranks(); ++rank) {
+      const Slab slab = slab_of(slabs.extent(), slabs.margin, rank, comm.ranks());
+      labels.resize(core(slab));
+      comm.receive(std::span(labels), rank);
+      write(slab, labels);
     }
     HALOGRAD_REQUIRE(error.empty(), error);
   });
@@ -99,20 +92,13 @@ void write_objects(const Communicator& comm, const Slabs& slabs, long image, con
 
 void segment_images(const SegmentArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
-  CheckpointHeader checkpoint;
-  RunConfig config;
+  const SavedModel model = read_model(arguments, comm);
+  const RunConfig& config = model.config;
   comm.together([&] {
-    HALOGRAD_REQUIRE(arguments.overwrite || !fs::exists(arguments.output), arguments.output,
-                     ": exists; --overwrite replaces it");
-    checkpoint = read_checkpoint_header(arguments.checkpoint);
-    config = parse_config(checkpoint.config, arguments.checkpoint + ", attribute config", arguments.overrides);
     HALOGRAD_REQUIRE(config.flood_filling.on(), arguments.checkpoint,
                      ": holds a network that sees whole images, expected a flood-filling one (flood_filling.view); "
                      "\"halograd predict\" applies others");
-    config.data.cache_memory = 0;  // each image is read once
   });
-  comm.require_same(arguments.checkpoint + "\n" + arguments.data + "\n" + arguments.output + "\n" + to_toml(config),
-                    "checkpoint, data, output or run file");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
   Slabs slabs;
   std::unique_ptr<Network> network;
@@ -121,14 +107,12 @@ void segment_images(const SegmentArguments& arguments, Session& session) {
   comm.together([&] {
     slabs = open_slabs(arguments, config, comm);
     const Shape view = view_of(config.flood_filling, slabs.whole);
-    HALOGRAD_REQUIRE(to_string(view) == checkpoint.input, arguments.data, ": fields of view are ", to_string(view),
-                     ", expected ", checkpoint.input, ", the input of the network in ", arguments.checkpoint);
+    HALOGRAD_REQUIRE(to_string(view) == model.header.input, arguments.data, ": fields of view are ", to_string(view),
+                     ", expected ", model.header.input, ", the input of the network in ", arguments.checkpoint);
     network = build_model(config, view, read_checkpoint_outputs(arguments.checkpoint), 1);
-    const bool numbered = std::isdigit(static_cast<unsigned char>(arguments.replica[0])) != 0;
-    replica = checkpoint_replica(arguments.checkpoint, *network, numbered ? std::stoi(arguments.replica) : -1);
+    replica = checkpoint_replica(arguments.checkpoint, *network, arguments.rank_of_replica());
     if (comm.rank() > 0) return;
-    ObjectFileHeader header{arguments.checkpoint, arguments.replica, checkpoint.network, checkpoint.step,
-                            checkpoint.epoch,     arguments.data,    versions(),         {}};
+    ObjectFileHeader header{model.origin(arguments), {}};
     header.extents.push_back(static_cast<std::uint64_t>(slabs.set->size()));
     const auto extents = slabs.whole.extents();
     header.extents.insert(header.extents.end(), extents.begin() + slabs.axis, extents.end());
@@ -173,7 +157,7 @@ void segment_images(const SegmentArguments& arguments, Session& session) {
   }
   std::printf("%s: %s objects in %s of %s by %s\n", arguments.output.c_str(), listed(counts, " + ").c_str(),
               counted(static_cast<double>(counts.size()), "image").c_str(), arguments.data.c_str(),
-              checkpoint.network.c_str());
+              model.header.network.c_str());
 }
 
 }  // namespace
@@ -181,9 +165,7 @@ void segment_images(const SegmentArguments& arguments, Session& session) {
 void add_segment(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SegmentArguments>();
   CLI::App* command = app.add_subcommand("segment", "Find the objects in images by a flood-filling network");
-  command->add_option("checkpoint", arguments->checkpoint, "Checkpoint file")->required();
-  command->add_option("data", arguments->data, "HDF5 file of images, /test/images")->required();
-  command->add_option("--output", arguments->output, "File to write")->required()->type_name("FILE.h5");
+  arguments->add_to(*command, "HDF5 file of images, /test/images");
   command
       ->add_option("--threshold", arguments->rules.threshold,
                    "An object has the pixels where it is at least so probable (default: 0.6)")
@@ -192,15 +174,6 @@ void add_segment(CLI::App& app, Session& session) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--consensus", arguments->consensus,
                     "Take the seeds in both orders, and split objects where either segmentation does");
-  command->add_option("--replica", arguments->replica, "Replica to use: mean (default), or the number of a rank")
-      ->check(CLI::IsMember({"mean"}) | CLI::Range(0, std::numeric_limits<int>::max()));
-  command->add_flag("--train-images", arguments->train, "Segment /train/images");
-  command
-      ->add_option("--set", arguments->overrides,
-                   "Set a key of the checkpoint's run file, for example flood_filling.move=2")
-      ->type_name("KEY=VALUE");
-  command->add_flag("--overwrite", arguments->overwrite, "Replace the output if it exists");
-  command->add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments, &session] { segment_images(*arguments, session); });
 }
 

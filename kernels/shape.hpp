@@ -1,6 +1,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 
 namespace halograd {
@@ -57,6 +60,28 @@ struct Box {
 /// The part of an image of this shape that a box is.
 constexpr Shape part_of(const Shape& shape, const Box& box) {
   return {box.extents(), shape.channels, shape.dimensions};
+}
+
+/// body(the row's first pixel in the image, its first pixel in the box, pixels) for each row of a box along W.
+template <class Body>
+void for_each_row(const Shape& image, const Box& box, const Body& body) {
+  const long pixels = box.end[2] - box.begin[2];
+  long in_box = 0;
+  for (long d = box.begin[0]; d < box.end[0]; ++d) {
+    for (long h = box.begin[1]; h < box.end[1]; ++h, in_box += pixels) {
+      body((d * image.height + h) * image.width + box.begin[2], in_box, pixels);
+    }
+  }
+}
+
+/// One number for every axis of an image, or one for each, along D, H, W; `otherwise` along axes that it has not.
+/// Nothing where the numbers are neither one nor as many as the axes.
+inline std::optional<std::array<int, 3>> along_axes(std::span<const int> numbers, int dimensions, int otherwise) {
+  const auto axes = static_cast<std::size_t>(dimensions);
+  if (numbers.size() != 1 && numbers.size() != axes) return std::nullopt;
+  std::array<int, 3> all{otherwise, otherwise, otherwise};
+  for (std::size_t axis = 0; axis < axes; ++axis) all[3 - axes + axis] = numbers[numbers.size() == 1 ? 0 : axis];
+  return all;
 }
 
 /// "28x28x1", with as many extents as there are dimensions.

@@ -87,6 +87,7 @@ if [[ $sources == true ]]; then
   check format bash tests/structure/check_format.sh
   check shellcheck check_shell
   # Tests often wait: these two have the cores meanwhile, and say what they found after them.
+  trap 'trap - INT; kill 0' INT # they would not hear of Ctrl-C
   beside=$(mktemp)
   (
     renice -n 19 $BASHPID >/dev/null

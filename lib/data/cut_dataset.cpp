@@ -10,14 +10,11 @@ namespace {
 /// The box of each of `count` images with `values` values per pixel.
 template <class T>
 void cut(const T* images, std::size_t count, const ImageShape& shape, long values, const Box& box, T* out) {
-  const std::array<int, 3> extents = box.extents();
   for (std::size_t n = 0; n < count; ++n) {
-    for (int d = box.begin[0]; d < box.end[0]; ++d) {
-      for (int h = box.begin[1]; h < box.end[1]; ++h) {
-        const long row = (static_cast<long>(d) * shape.height + h) * shape.width + box.begin[2];
-        out = std::copy_n(images + (static_cast<long>(n) * shape.pixels() + row) * values, extents[2] * values, out);
-      }
-    }
+    const T* const image = images + static_cast<long>(n) * shape.pixels() * values;
+    for_each_row(shape, box, [&](long from, long /*to*/, long pixels) {
+      out = std::copy_n(image + from * values, pixels * values, out);
+    });
   }
 }
 

@@ -73,12 +73,10 @@ ObjectField ObjectFields::around(std::uint64_t centre) const {
   field.object = first[w];
   field.box = {{d, h, w}, {d + field_[0], h + field_[1], w + field_[2]}};
   long voxels = 0;
-  for (int z = d; z < field.box.end[0]; ++z) {
-    for (int y = h; y < field.box.end[1]; ++y) {
-      const std::uint32_t* const voxel = row(field.volume, z, y, w);
-      voxels += std::count(voxel, voxel + field_[2], field.object);
-    }
-  }
+  for_each_row(volume_, field.box, [&](long from, long /*to*/, long pixels) {
+    const std::uint32_t* const voxel = objects_.data() + field.volume * volume_.pixels() + from;
+    voxels += std::count(voxel, voxel + pixels, field.object);
+  });
   field.filled = static_cast<double>(voxels) / static_cast<double>(field.box.pixels());
   return field;
 }
@@ -120,14 +118,11 @@ ObjectField ObjectFields::draw(long index) const {
 }
 
 void ObjectFields::label(const ObjectField& field, std::int32_t* labels) const {
-  for (int d = field.box.begin[0]; d < field.box.end[0]; ++d) {
-    for (int h = field.box.begin[1]; h < field.box.end[1]; ++h) {
-      const std::uint32_t* const voxel = row(field.volume, d, h, field.box.begin[2]);
-      labels = std::transform(voxel, voxel + field_[2], labels, [object = field.object](std::uint32_t other) {
-        return object != 0 && other == object ? 1 : 0;
-      });
-    }
-  }
+  for_each_row(volume_, field.box, [&](long from, long to, long pixels) {
+    const std::uint32_t* const voxel = objects_.data() + field.volume * volume_.pixels() + from;
+    std::transform(voxel, voxel + pixels, labels + to,
+                   [&field](std::uint32_t other) { return field.object != 0 && other == field.object ? 1 : 0; });
+  });
 }
 
 }  // namespace halograd

@@ -59,19 +59,15 @@ class ObjectsDataset final : public Dataset {
  private:
   void copy(const ObjectField& field, float* image) const {
     const Shape& whole = volumes_.shape;
-    const long values = static_cast<long>(shape_.width) * whole.channels;
-    for (long d = field.box.begin[0]; d < field.box.end[0]; ++d) {
-      for (long h = field.box.begin[1]; h < field.box.end[1]; ++h) {
-        const long row = (field.volume * whole.depth + d) * whole.height + h;
-        const long at = (row * whole.width + field.box.begin[2]) * whole.channels;
-        if (volumes_.floats.empty()) {
-          bytes_to_floats(volumes_.bytes.data() + at, values, static_cast<float>(volumes_.maximum), image);
-        } else {
-          std::copy_n(volumes_.floats.data() + at, values, image);
-        }
-        image += values;
+    for_each_row(whole, field.box, [&](long from, long to, long pixels) {
+      const long at = (field.volume * whole.pixels() + from) * whole.channels, values = pixels * whole.channels;
+      float* const row = image + to * whole.channels;
+      if (volumes_.floats.empty()) {
+        bytes_to_floats(volumes_.bytes.data() + at, values, static_cast<float>(volumes_.maximum), row);
+      } else {
+        std::copy_n(volumes_.floats.data() + at, values, row);
       }
-    }
+    });
   }
 
   Volumes volumes_;
@@ -87,14 +83,12 @@ double product(const std::vector<hsize_t>& extents) {
 /// data.objects_field along the axes of these volumes.
 std::array<int, 3> field_of(const DataConfig& config, const Shape& volume, const std::string& where) {
   const std::vector<int>& given = config.objects_field;
-  const auto axes = static_cast<std::size_t>(volume.dimensions);
-  HALOGRAD_REQUIRE(given.size() == 1 || given.size() == axes, where, ": data.objects_field is [", listed(given),
-                   "], expected one number, or ", axes, ", one for each axis of volumes of ", to_string(volume));
+  const auto field = along_axes(given, volume.dimensions, 1);
+  HALOGRAD_REQUIRE(field.has_value(), where, ": data.objects_field is [", listed(given), "], expected one number, or ",
+                   volume.dimensions, ", one for each axis of volumes of ", to_string(volume));
   HALOGRAD_REQUIRE(*std::min_element(given.begin(), given.end()) > 0, where, ": data.objects_field is [", listed(given),
                    "], expected numbers of at least 1");
-  std::array<int, 3> field{1, 1, 1};
-  for (std::size_t axis = 0; axis < axes; ++axis) field[3 - axes + axis] = given[given.size() == 1 ? 0 : axis];
-  return field;
+  return *field;
 }
 
 /// All values of a dataset.

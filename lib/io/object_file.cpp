@@ -10,6 +10,7 @@
 #include "hdf5/files.hpp"
 #include "hdf5/objects.hpp"
 #include "io/formats.hpp"
+#include "io/origin_attributes.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
@@ -27,15 +28,7 @@ ObjectFile::ObjectFile(std::string path, const ObjectFileHeader& header)
   const std::size_t bytes =
       std::accumulate(extents_.begin(), extents_.end(), sizeof(std::uint32_t), std::multiplies<>());
   Hdf5File file = create_hdf5(partial_, H5F_LIBVER_V18, 4 * mebibyte + bytes);
-  write_attribute(file, "format", std::string(objects_format), partial_);
-  write_attribute(file, "format_version", objects_format_version, partial_);
-  write_attribute(file, "checkpoint", header.checkpoint, partial_);
-  write_attribute(file, "replica", header.replica, partial_);
-  write_attribute(file, "network", header.network, partial_);
-  write_attribute(file, "step", header.step, partial_);
-  write_attribute(file, "epoch", header.epoch, partial_);
-  write_attribute(file, "data", header.data, partial_);
-  write_attribute(file, "versions", header.versions, partial_);
+  write_origin(file, objects_format, objects_format_version, header, partial_);
   DatasetStorage storage;
   storage.chunk.push_back(1);
   for (std::size_t axis = 1; axis < extents.size(); ++axis)

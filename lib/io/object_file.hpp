@@ -5,16 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "io/model_origin.hpp"
+
 namespace halograd {
 
 /// What a file of objects says of itself, in attributes.
-struct ObjectFileHeader {
-  std::string checkpoint;  ///< path
-  std::string replica;     ///< "mean" or a number
-  std::string network;
-  std::int64_t step = 0, epoch = 0;
-  std::string data;  ///< path
-  std::string versions;
+struct ObjectFileHeader : ModelOrigin {
   std::vector<std::uint64_t> extents;  ///< (N, [D, [H,]] W)
 };
 

@@ -11,6 +11,7 @@
 #include "hdf5/files.hpp"
 #include "hdf5/objects.hpp"
 #include "io/formats.hpp"
+#include "io/origin_attributes.hpp"
 #include "kernels/error.hpp"
 #include "support/text.hpp"
 
@@ -127,16 +128,8 @@ void PredictionFile::create() const {
   if (header_.classes) bytes += extents.front() * bytes_of_row(labels, sizeof(std::int32_t));
   for (const std::string& name : header_.names) bytes += 32 + name.size();
   Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
-  write_attribute(file, "format", std::string(predictions_format), partial);
-  write_attribute(file, "format_version", predictions_format_version, partial);
-  write_attribute(file, "checkpoint", header_.checkpoint, partial);
-  write_attribute(file, "replica", header_.replica, partial);
-  write_attribute(file, "network", header_.network, partial);
-  write_attribute(file, "step", header_.step, partial);
-  write_attribute(file, "epoch", header_.epoch, partial);
-  write_attribute(file, "data", header_.data, partial);
+  write_origin(file, predictions_format, predictions_format_version, header_, partial);
   write_attribute(file, "loss", header_.loss, partial);
-  write_attribute(file, "versions", header_.versions, partial);
   DatasetStorage room;
   room.reserve = true;
   create_dataset(file, header_.dataset, H5T_IEEE_F32LE, all, partial, room);

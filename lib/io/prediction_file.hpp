@@ -6,19 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "io/model_origin.hpp"
 #include "mpi/communicator.hpp"
 
 namespace halograd {
 
 /// What a file of predictions says of itself, in attributes, and what its datasets are.
-struct PredictionHeader {
-  std::string checkpoint;  ///< path
-  std::string replica;     ///< "mean" or a number
-  std::string network;
-  std::int64_t step = 0, epoch = 0;
-  std::string data;  ///< path
+struct PredictionHeader : ModelOrigin {
   std::string loss;
-  std::string versions;                ///< of halograd, Kokkos, MPI, HDF5
   std::string dataset;                 ///< of the predictions: "scores" or "values"
   bool classes = false;                ///< whether there is a dataset `classes` as well
   std::vector<std::uint64_t> extents;  ///< (N, [[D,] H, W,] K)

@@ -11,13 +11,11 @@ namespace halograd {
 
 std::array<int, 3> along_axes(const LayerConfig& config, const char* key, const std::vector<int>& numbers,
                               const Shape& input, int otherwise) {
-  const std::size_t axes = static_cast<std::size_t>(input.dimensions);
-  HALOGRAD_REQUIRE(numbers.size() == 1 || numbers.size() == axes, "layer ", config.name, " (", config.type, "): ", key,
-                   " has ", numbers.size(), " numbers, expected one, or one for each of the ", axes,
+  const auto all = along_axes(numbers, input.dimensions, otherwise);
+  HALOGRAD_REQUIRE(all.has_value(), "layer ", config.name, " (", config.type, "): ", key, " has ", numbers.size(),
+                   " numbers, expected one, or one for each of the ", input.dimensions,
                    " spatial axes of its input of ", to_string(input));
-  std::array<int, 3> all{otherwise, otherwise, otherwise};
-  for (std::size_t i = 0; i < axes; ++i) all[3 - axes + i] = numbers[numbers.size() == 1 ? 0 : i];
-  return all;
+  return *all;
 }
 
 Box seen_by(const WindowGeometry& windows, const Box& outputs) {

@@ -39,9 +39,11 @@ Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica&
   const auto add_views = [&](const Batch& batch) {
     views->show(batch, [&](const Batch& seen, std::span<float> logits) {
       const LossSum part = network.evaluate(exec, replica, host_batch(&seen), {}, logits, Network::Read::outputs);
-      scores.assign(logits.begin(), logits.end());
-      for (float& score : scores) score = 1 / (1 + std::exp(-score));
-      if (confusion != nullptr) confusion->add(seen.labels, scores);
+      if (confusion != nullptr) {
+        scores.assign(logits.begin(), logits.end());
+        for (float& score : scores) score = 1 / (1 + std::exp(-score));
+        confusion->add(seen.labels, scores);
+      }
       count(part, seen);
       return true;
     });

@@ -19,15 +19,11 @@ constexpr float most_certain = 12;
 
 const float of_background = logit(0.05), of_seed = logit(0.95);
 
-/// One number for all axes, or one for each that the image has; `otherwise` for those that it has not.
 std::array<int, 3> of_axes(const char* key, const std::vector<int>& numbers, int dimensions, int otherwise) {
-  const auto axes = static_cast<std::size_t>(dimensions);
-  HALOGRAD_REQUIRE(numbers.size() == 1 || numbers.size() == axes, "flood_filling.", key, " has ", numbers.size(),
-                   " numbers, expected one, or one for each of the ", axes, " spatial axes of the images");
-  std::array<int, 3> all;
-  all.fill(otherwise);
-  for (std::size_t axis = 0; axis < axes; ++axis) all[3 - axes + axis] = numbers[numbers.size() == 1 ? 0 : axis];
-  return all;
+  const auto all = along_axes(numbers, dimensions, otherwise);
+  HALOGRAD_REQUIRE(all.has_value(), "flood_filling.", key, " has ", numbers.size(),
+                   " numbers, expected one, or one for each of the ", dimensions, " spatial axes of the images");
+  return *all;
 }
 
 }  // namespace
@@ -63,18 +59,6 @@ bool FloodFill::has_room(const Pixel& centre) const {
   return Box::whole(image_).holds(box_around(centre));
 }
 
-/// body(first pixel in the image, first pixel in the box, pixels) for each row of a box.
-template <class Body>
-void FloodFill::for_each_row(const Box& box, const Body& body) const {
-  const long length = box.end[2] - box.begin[2];
-  long at = 0;
-  for (int d = box.begin[0]; d < box.end[0]; ++d) {
-    for (int h = box.begin[1]; h < box.end[1]; ++h, at += length) {
-      body(index(d, h, box.begin[2]), at, length);
-    }
-  }
-}
-
 long FloodFill::cell_of(const Pixel& pixel) const {
   long cell = 0;
   for (int axis = 0; axis < 3; ++axis) cell = cell * image_.extents()[axis] + pixel[axis] / std::max(1, move_[axis]);
@@ -82,7 +66,8 @@ long FloodFill::cell_of(const Pixel& pixel) const {
 }
 
 void FloodFill::start(const Pixel& seed) {
-  for_each_row(seen_, [&](long from, long /*at*/, long length) { std::fill_n(&mask_[from], length, of_background); });
+  for_each_row(image_, seen_,
+               [&](long from, long /*at*/, long length) { std::fill_n(&mask_[from], length, of_background); });
   seen_ = box_around(seed);
   mask_[index(seed[0], seed[1], seed[2])] = of_seed;
   moves_.assign(1, seed);
@@ -101,7 +86,7 @@ std::optional<Pixel> FloodFill::next(const std::function<bool(const Pixel&)>& ta
 
 void FloodFill::look(const Pixel& centre, std::span<const float> image, std::span<float> view) const {
   const int channels = image_.channels;
-  for_each_row(box_around(centre), [&](long from, long at, long length) {
+  for_each_row(image_, box_around(centre), [&](long from, long at, long length) {
     for (long i = 0; i < length; ++i) {
       float* const pixel = &view[(at + i) * (channels + 1)];
       pixel[0] = mask_[from + i];
@@ -131,7 +116,7 @@ std::pair<float, Pixel> FloodFill::most_probable(const Box& box, const Pixel& ce
 
 void FloodFill::take(const Pixel& centre, std::span<const float> logits) {
   const Box box = box_around(centre);
-  for_each_row(box, [&](long from, long at, long length) {
+  for_each_row(image_, box, [&](long from, long at, long length) {
     std::transform(&logits[at], &logits[at] + length, &mask_[from],
                    [](float x) { return std::clamp(x, -most_certain, most_certain); });
   });

@@ -44,7 +44,7 @@ class FloodFill {
   /// Takes what the network said there: logits, one per pixel of the view. The mask keeps them, and moves follow.
   void take(const Pixel& centre, std::span<const float> logits);
 
-  /// Of the image's pixels, in logits.
+  /// How probable each pixel of the image belongs to the object, in logits.
   [[nodiscard]] std::span<const float> mask() const { return mask_; }
   /// The pixels that have been seen since the start.
   [[nodiscard]] const Box& seen() const { return seen_; }
@@ -52,8 +52,6 @@ class FloodFill {
   [[nodiscard]] Box box_around(const Pixel& centre) const;
 
  private:
-  template <class Body>
-  void for_each_row(const Box& box, const Body& body) const;
   [[nodiscard]] long index(int d, int h, int w) const {
     return (static_cast<long>(d) * image_.height + h) * image_.width + w;
   }

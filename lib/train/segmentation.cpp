@@ -29,15 +29,10 @@ class ObjectMap {
     const std::span<const float> mask = fill.mask();
     if (mask[index(seed)] < threshold_) return;
     std::vector<std::size_t> pixels;
-    const Box& seen = fill.seen();
-    for (int d = seen.begin[0]; d < seen.end[0]; ++d) {
-      for (int h = seen.begin[1]; h < seen.end[1]; ++h) {
-        for (int w = seen.begin[2]; w < seen.end[2]; ++w) {
-          const std::size_t i = index({d, h, w});
-          if (mask[i] >= threshold_ && objects_.labels[i] == 0) pixels.push_back(i);
-        }
-      }
-    }
+    for_each_row(shape_, fill.seen(), [&](long from, long /*to*/, long length) {
+      for (std::size_t i = from; i < static_cast<std::size_t>(from + length); ++i)
+        if (mask[i] >= threshold_ && objects_.labels[i] == 0) pixels.push_back(i);
+    });
     if (static_cast<long>(pixels.size()) < least_pixels_) return;
     ++objects_.count;
     for (const std::size_t i : pixels) objects_.labels[i] = objects_.count;
@@ -79,7 +74,10 @@ using Pair = std::pair<std::uint32_t, std::uint32_t>;
 /// For each two objects that have pixels in common, how many; those of one alone stand beside 0.
 std::map<Pair, long> common_pixels(std::span<const std::uint32_t> one, std::span<const std::uint32_t> other) {
   std::map<Pair, long> common;
-  for (std::size_t i = 0; i < one.size(); ++i) ++common[{one[i], other[i]}];
+  for (std::size_t i = 0, end = 0; i < one.size(); i = end) {  // a run of equal pairs at once
+    while (end < one.size() && one[end] == one[i] && other[end] == other[i]) ++end;
+    common[{one[i], other[i]}] += static_cast<long>(end - i);
+  }
   return common;
 }
 

@@ -72,6 +72,9 @@ void make_model(TrainingSetup& setup) {
   setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch(),
                               precision_named(config.training.precision), setup.group.make_space(config.comm));
   Network& network = *setup.network;
+  HALOGRAD_REQUIRE(!config.flood_filling.on() || (config.data.pad_crop == 0 && !config.data.flip),
+                   "flood_filling: data.pad_crop and data.flip would move the object from the middle of an image; "
+                   "expected neither");
   setup.views = make_view_batches(config.flood_filling, setup.train_set->shape(), network.largest_batch());
   config.network = network.config();
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
@@ -79,7 +82,7 @@ void make_model(TrainingSetup& setup) {
   const auto parameters = static_cast<double>(network.parameter_count());
   const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size());
   require_kernel_memory(
-      sizeof(float) * parameters * (3 + states),
+      sizeof(float) * parameters * (3 + states + (setup.views ? 1 : 0)),
       "parameters, gradients and mean model of " + config.network.name + " and the state of " + config.optimizer.name);
   setup.optimizer = make_optimizer(config.optimizer, network.parameter_count());
   setup.replica = network.make_replica(config.training.seed);

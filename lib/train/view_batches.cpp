@@ -17,13 +17,10 @@ void ViewBatches::look(const Batch& images, int image, const Pixel& centre) {
   views_.images.resize((views_.size + 1) * view_.values());
   fill.look(centre, std::span(images.images).subspan(image * image_.values(), image_.values()),
             std::span(views_.images).subspan(views_.size * view_.values()));
-  const Box box = fill.box_around(centre);
-  for (int d = box.begin[0]; d < box.end[0]; ++d) {
-    for (int h = box.begin[1]; h < box.end[1]; ++h) {
-      const long row = image * image_.pixels() + (static_cast<long>(d) * image_.height + h) * image_.width;
-      views_.labels.insert(views_.labels.end(), &images.labels[row + box.begin[2]], &images.labels[row] + box.end[2]);
-    }
-  }
+  const std::int32_t* const labels = &images.labels[image * image_.pixels()];
+  for_each_row(image_, fill.box_around(centre), [&](long from, long /*to*/, long pixels) {
+    views_.labels.insert(views_.labels.end(), labels + from, labels + from + pixels);
+  });
   views_.indices.push_back(images.indices[image]);
   ++views_.size;
 }

@@ -108,7 +108,7 @@ class FloodFilling(ProgramTest):
             for label in range(1, found.max() + 1):
                 bars_of = np.bincount(truth[bar & (found == label)], minlength=5)
                 self.assertGreater(bars_of.max(), 0.9 * bars_of.sum(), f"object {label} on {ranks} ranks")
-        out = self.succeed("segment", checkpoint, "bars.h5", "--output", "train.h5", "--train-images", "--replica", "1")
+        out = self.succeed("segment", checkpoint, "bars.h5", "--output", "train.h5", "--split", "train", "--replica", "1")
         self.assertRegex(out, r"^train\.h5: \d+ \+ \d+ objects in 2 images of bars\.h5 by follows\n$")
         score = [sys.executable, os.path.join(SOURCE, "tests", "performance", "segmentation.py"), "bars.h5", "found.h5"]
         self.assertIn("| flood filling |", execute(score, self.folder).out)
@@ -142,6 +142,7 @@ class FloodFilling(ProgramTest):
         refuse(["flood_filling.view has 2 numbers", "3 spatial axes"], flood_filling__view=[9, 9])
         refuse(["flood_filling.move has 2 numbers"], flood_filling__move=[3, 3])
         refuse(["parallel.spatial", "flood_filling.view = 0"], parallel__spatial=[1, 1, 2])
+        refuse(["flood_filling", "data.flip"], data__flip=True)
         refuse(["flood_filling.move_threshold", "below 1"], flood_filling__move_threshold=1)
         self.refuse("train", DIGITS, *sets(flood_filling__view=5), words=["a label 0 or 1 for each", "1 labels an image"])
         self.succeed("train", DIGITS, *sets(training__epochs=1), ranks=2)

@@ -21,9 +21,7 @@ class Concat : public LayerOf<Concat> {
   }
   [[nodiscard]] Shape output_shape() const override { return shape_; }
   [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
-    LayerNeeds needs;
-    needs.backward_reads_input = false;
-    return needs;
+    return {.backward_reads_input = false};
   }
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
@@ -58,9 +56,7 @@ class Slice : public LayerOf<Slice> {
   Slice(const Shape& input, const ChannelRange& range) : shape_(input), range_(range) { shape_.channels = range.count; }
   [[nodiscard]] Shape output_shape() const override { return shape_; }
   [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
-    LayerNeeds needs;
-    needs.backward_reads_input = false;
-    return needs;
+    return {.backward_reads_input = false};
   }
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
@@ -91,9 +87,7 @@ class UpsampleLayer : public LayerOf<UpsampleLayer> {
     return {with_batch(1).out_extent(), input_.channels, input_.dimensions};
   }
   [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
-    LayerNeeds needs;
-    needs.backward_reads_input = false;
-    return needs;
+    return {.backward_reads_input = false};
   }
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {

@@ -62,9 +62,7 @@ class AvgPool : public Pool<AvgPool> {
  public:
   using Pool<AvgPool>::Pool;
   [[nodiscard]] LayerNeeds needs(int /*largest_batch*/, ValueType /*type*/) const override {
-    LayerNeeds needs;
-    needs.backward_reads_input = false;
-    return needs;
+    return {.backward_reads_input = false};
   }
   template <class T>
   void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
