@@ -165,7 +165,7 @@ void segment_images(const SegmentArguments& arguments, Session& session) {
 void add_segment(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<SegmentArguments>();
   CLI::App* command = app.add_subcommand("segment", "Find the objects in images by a flood-filling network");
-  arguments->add_to(*command, "HDF5 file of images, /test/images");
+  arguments->add_to(*command, "HDF5 file of images");
   command
       ->add_option("--threshold", arguments->rules.threshold,
                    "An object has the pixels where it is at least so probable (default: 0.6)")
