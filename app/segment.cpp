@@ -9,6 +9,7 @@
 #include "app/commands.hpp"
 #include "app/model_arguments.hpp"
 #include "data/cut_dataset.hpp"
+#include "data/loader.hpp"
 #include "io/object_file.hpp"
 #include "kernels/error.hpp"
 #include "support/json.hpp"

@@ -234,7 +234,7 @@ void* operator new[](std::size_t bytes) {
 
 extern "C" {
 
-void* malloc(std::size_t bytes) {
+void* malloc(std::size_t bytes) noexcept {
   return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
 }
 

@@ -14,14 +14,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace {
 // As -malloc_limit_mb of libFuzzer: no input of the corpus may have a reader take more at once.
 constexpr std::size_t most_at_once = std::size_t{128} << 20U;
+
+// nvcc takes operator new for device code, which has no stderr.
+[[noreturn]] void refuse(std::size_t bytes) {
+  std::fprintf(stderr, "fault: %zu bytes were asked for at once\n", bytes);
+  std::abort();
+}
 }  // namespace
 
 void* operator new(std::size_t bytes) {
   void* memory = bytes > most_at_once ? nullptr : std::malloc(bytes);
-  if (memory == nullptr) {
-    std::fprintf(stderr, "fault: %zu bytes were asked for at once\n", bytes);
-    std::abort();
-  }
+  if (memory == nullptr) refuse(bytes);
   return memory;
 }
 void operator delete(void* memory) noexcept {
