@@ -31,6 +31,15 @@ if(halograd_unknown_backends)
     "cores, CUDA and HIP; CONTRIBUTING.md, \"Another device backend\", lists what one has to provide")
 endif()
 
+# Hopper's matrix instructions are sm_90a's alone; Kokkos asks for sm_90, and nvcc_wrapper takes no second -arch.
+if(TARGET Kokkos::kokkoscore)
+  get_target_property(halograd_kokkos_options Kokkos::kokkoscore INTERFACE_COMPILE_OPTIONS)
+  string(REGEX REPLACE "-arch=sm_90([^a]|$)" "-arch=sm_90a\\1" halograd_kokkos_options "${halograd_kokkos_options}")
+  if(halograd_kokkos_options)
+    set_property(TARGET Kokkos::kokkoscore PROPERTY INTERFACE_COMPILE_OPTIONS "${halograd_kokkos_options}")
+  endif()
+endif()
+
 # Found for everybody unless it is declined.
 option(HALOGRAD_KOKKOS_KERNELS "Sparse products of the simulation by Kokkos Kernels, and comparisons with it in the benchmarks" ON)
 if(HALOGRAD_KOKKOS_KERNELS)

@@ -9,8 +9,14 @@ namespace halograd::device {
 inline bool has_chunks(const Bfloat16* values) {
   return reinterpret_cast<std::uintptr_t>(values) % (chunk * sizeof(Bfloat16)) == 0;
 }
+/// Of a kernel along an axis.
+constexpr unsigned most_taps = 1024;
+
 /// Whether all that is read and written lies in whole chunks, but for its addresses.
 inline bool has_chunks(const ConvShape& shape) {
+  for (int i = 0; i < 3; ++i) {
+    if (shape.axis(i).kernel > static_cast<int>(most_taps)) return false;
+  }
   return shape.channels / shape.groups % chunk == 0 && shape.filters / shape.groups % chunk == 0;
 }
 
@@ -52,12 +58,17 @@ class GatheredChunks {
   int channels_, in_group_, taps_, tap_, channel_;
 };
 
-/// Chunks down a column of a matrix (rows, pitch), up to row `end`.
+/// Values from one of an operand's pieces to the next, where it runs across; at most so many.
+constexpr int piece_step = 32, most_pieces = 4;
+
+/// Chunks down the columns of a matrix (rows, pitch), from `row` up to `end`, and of its first `width` columns.
 class ColumnChunks {
  public:
-  KOKKOS_FUNCTION ColumnChunks(const Bfloat16* column, long pitch, long row, long end)
-      : at_(column + row * pitch), pitch_(pitch), left_(end - row) {}
-  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const { return left_ > 0 ? at_ : nullptr; }
+  KOKKOS_FUNCTION ColumnChunks(const Bfloat16* matrix, long pitch, long row, long end, long column, long width)
+      : at_(matrix + row * pitch + column), pitch_(pitch), left_(end - row), width_(static_cast<int>(width - column)) {}
+  [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at(int piece) const {
+    return left_ > 0 && piece * piece_step < width_ ? at_ + piece * piece_step : nullptr;
+  }
   KOKKOS_FUNCTION void advance(int rows) {
     at_ += rows * pitch_;
     left_ -= rows;
@@ -66,6 +77,7 @@ class ColumnChunks {
  private:
   const Bfloat16* at_;
   long pitch_, left_;
+  int width_;
 };
 
 /// What a row of Product's A reads at a tap.
@@ -89,8 +101,8 @@ struct ForwardChunks : ForwardProduct<Bfloat16> {
   };
   struct BChunks : ColumnChunks {
     KOKKOS_FUNCTION BChunks(const ForwardChunks& p, int block, long column, int depth)
-        : ColumnChunks(p.rounded + static_cast<long>(block) * p.g.out_group + column, p.g.filters, depth,
-                       column < p.columns() ? p.depth() : 0) {}
+        : ColumnChunks(p.rounded + static_cast<long>(block) * p.g.out_group, p.g.filters, depth, p.depth(), column,
+                       p.columns()) {}
   };
 };
 
@@ -121,39 +133,49 @@ struct WeightChunks : WeightProduct<Bfloat16> {
   explicit WeightChunks(const WeightProduct<Bfloat16>& product) : WeightProduct<Bfloat16>(product) {}
   [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* any() const { return x; }
 
-  /// Channels at a tap of one output pixel after the other.
+  /// Channels at taps of one output pixel after the other.
   class AChunks {
    public:
-    KOKKOS_FUNCTION AChunks(const WeightChunks& p, int block, long row, int depth) : g_(p.g), pixel_(0), end_(0) {
-      const Place place = p.place(block, row);
-      values_ = p.x + static_cast<long>(p.group_of(block)) * g_.in_group + place.channel;
-      const long pixel = p.pixel_of(block, depth);
-      if (row >= p.rows() || pixel < 0) return;
-      pixel_ = pixel;
-      end_ = p.end_of(block);
-      g_.split_tap(place.tap, k_);
+    KOKKOS_FUNCTION AChunks(const WeightChunks& p, int block, long row, int depth)
+        : g_(p.g),
+          group_(p.x + static_cast<long>(p.group_of(block)) * g_.in_group),
+          pixel_(p.first_of(block) + depth),
+          end_(p.end_of(block)) {
+      HALOGRAD_UNROLL
+      for (int piece = 0; piece < most_pieces; ++piece) {
+        const long here = row + piece * piece_step;
+        const Place place = p.place(block, here);
+        int k[3];
+        g_.split_tap(place.tap, k);
+        tap_[piece] = here < p.rows() ? static_cast<int>((k[0] * most_taps + k[1]) * most_taps + k[2]) : -1;
+        channel_[piece] = place.channel;
+      }
       g_.split_output(pixel_, output_);
     }
-    [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at() const {
-      if (pixel_ >= end_) return nullptr;
-      const long from = g_.input_pixel(output_, k_);
-      return from < 0 ? nullptr : values_ + from * g_.channels;
+    [[nodiscard]] KOKKOS_FUNCTION const Bfloat16* at(int piece) const {
+      const int tap = tap_[piece];
+      if (pixel_ >= end_ || tap < 0) return nullptr;
+      const auto packed = static_cast<unsigned>(tap);
+      const int k[3] = {static_cast<int>(packed / (most_taps * most_taps)),
+                        static_cast<int>(packed / most_taps % most_taps), static_cast<int>(packed % most_taps)};
+      const long from = g_.input_pixel(output_, k);
+      return from < 0 ? nullptr : group_ + from * g_.channels + channel_[piece];
     }
     KOKKOS_FUNCTION void advance(int pixels) {
       pixel_ += pixels;
-      g_.next_output(pixels, output_);
+      g_.split_output(pixel_, output_);
     }
 
    private:
     const Geometry& g_;
-    const Bfloat16* values_;
+    const Bfloat16* group_;
     long pixel_, end_;
-    int output_[4] = {}, k_[3] = {};
+    int output_[4] = {}, tap_[most_pieces], channel_[most_pieces];
   };
   struct BChunks : ColumnChunks {
     KOKKOS_FUNCTION BChunks(const WeightChunks& p, int block, long column, int depth)
-        : ColumnChunks(p.dy + static_cast<long>(p.group_of(block)) * p.g.out_group + column, p.g.filters,
-                       p.first_of(block) + depth, column < p.columns() ? p.end_of(block) : 0) {}
+        : ColumnChunks(p.dy + static_cast<long>(p.group_of(block)) * p.g.out_group, p.g.filters,
+                       p.first_of(block) + depth, p.end_of(block), column, p.columns()) {}
   };
 };
 

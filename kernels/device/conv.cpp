@@ -29,7 +29,7 @@ struct PixelParts {
   long pixels;  // of a part
 };
 PixelParts pixel_parts(const ConvShape& shape) {
-  constexpr long wanted_tiles = 1024, wanted_threads = 262144, tile = 128;
+  constexpr long wanted_tiles = 528, wanted_threads = 262144, tile = 128;
   const long rows = static_cast<long>(shape.taps()) * (shape.channels / shape.groups);
   const long columns = shape.filters / shape.groups;
   const bool tiled = columns >= least_columns;
@@ -281,7 +281,9 @@ void conv_backward_weights(const ExecutionSpace& exec, const ConvShape& shape, V
     }
   }
   const PixelParts cut = pixel_parts(padded);
-  const bool joined = cut.parts > 1 || padded.channels != shape.channels;
+  // tiles store quads
+  const bool joined =
+      cut.parts > 1 || padded.channels != shape.channels || !whole_quads(dweights.data(), padded.filters);
   Wide<T>* const sums = joined ? reinterpret_cast<Wide<T>*>(rest) : dweights.data();
   if (shape.filters / shape.groups >= least_columns) {
     multiply_pixels(exec, padded, WeightProduct<T>(padded, images, dy.data(), sums, cut.parts, cut.pixels));

@@ -343,11 +343,9 @@ struct WeightProduct : StoredAlone {
   template <int count>
   KOKKOS_FUNCTION void store(int block, long row, long column, const Value (&found)[count],
                              const Before<count>&) const {
-    Together<Value, count> results;
-    HALOGRAD_UNROLL
-    for (int i = 0; i < count; ++i) results.value[i] = found[i];
     const long part = block % parts;
-    results.store(sums + (part * rows() + row) * g.filters + static_cast<long>(group_of(block)) * g.out_group + column);
+    store_quads(found,
+                sums + (part * rows() + row) * g.filters + static_cast<long>(group_of(block)) * g.out_group + column);
   }
 };
 

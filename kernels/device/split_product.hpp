@@ -15,7 +15,7 @@ struct DepthParts {
 
   /// By the extents alone: the same bits on every device.
   DepthParts(long rows, long columns, long all, int blocks) : depth(all) {
-    constexpr long step = 32;
+    constexpr long step = 64;
     const long most = std::min(wanted_tiles / (tiles(rows, tile) * column_tiles(columns) * blocks), all / least_depth);
     if (most < 2) return;
     depth = tiles(tiles(all, most), step) * step;
@@ -65,8 +65,7 @@ struct SplitProduct : StoredAlone {
   KOKKOS_FUNCTION void store(int block, long row, long column, const Value (&found)[count],
                              const Before<count>&) const {
     Value* const to = sums + (block * rows() + row) * columns() + column;
-    HALOGRAD_UNROLL
-    for (int i = 0; i < count; ++i) to[i] = found[i];
+    store_quads(found, to);
   }
 
   // as copied_tile.hpp has it

@@ -42,12 +42,11 @@ void multiply_on_matrix_units(const ExecutionSpace& exec, const char* name, cons
 /// For products of chunks.
 template <class Product>
 void multiply_chunks(const ExecutionSpace& exec, const char* name, const Product& product) {
-  const auto run = [&](auto tile) { run_tiles<CopiedKernel<decltype(tile), Product>>(exec, name, product); };
   const long columns = product.columns();
-  if (columns > 64) return run(CopiedTile<128, 128, 64, 32>());
-  if (columns > 32) return run(CopiedTile<128, 64, 32, 32>());
-  if (columns > 16) return run(CopiedTile<128, 32, 32, 16>());
-  run(CopiedTile<128, 16, 16, 16>());
+  if (columns > 64) return multiply_copied<CopiedTile<128>>(exec, name, product);
+  if (columns > 32) return multiply_copied<CopiedTile<64>>(exec, name, product);
+  if (columns > 16) return multiply_copied<CopiedTile<32>>(exec, name, product);
+  multiply_copied<CopiedTile<16>>(exec, name, product);
 }
 
 /// By the device's matrix units where they compute in that precision; values stored as Bfloat16 always.

@@ -23,6 +23,18 @@ struct alignas(count * sizeof(T)) Together {
 template <class T>
 using Quad = Together<T, 4>;
 
+/// Four at a time where `count` is a multiple of four: `to` then begins a quad.
+template <class T, int count>
+KOKKOS_INLINE_FUNCTION void store_quads(const T (&values)[count], T* to) {
+  constexpr int together = count % 4 == 0 ? 4 : 1;
+  HALOGRAD_UNROLL
+  for (int i = 0; i < count; i += together) {
+    Together<T, together> values_here;
+    for (int j = 0; j < together; ++j) values_here.value[j] = values[i + j];
+    values_here.store(to + i);
+  }
+}
+
 /// Multiply-adds: each thread has ThreadRows x ThreadColumns results, multiples of 4.
 template <class T, int Rows, int Columns, int ThreadRows, int ThreadColumns>
 struct FmaTile {

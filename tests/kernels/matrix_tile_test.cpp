@@ -87,6 +87,18 @@ TEST_P(MatrixTiles, MatchDefinitionOfStoredValuesInBf16) {
   check_precision<device::Bf16, Bfloat16>(GetParam(), Precision::bf16);
 }
 
+// Parameters lie one behind the other, so those of a layer may begin at any place.
+TEST(CopiedTiles, StoreGradientsOfWeightsThatBeginAnywhere) {
+  ConvShape s = image(1, 4, 4, 8, 16, 3, 1, 1);
+  s.precision = Precision::bf16;
+  const Passes<device::Bf16, Bfloat16> p(s);
+  const Buffer<float> parameters("parameters", p.dweights.size() + 1);
+  const auto dweights = slice(parameters, 1, p.dweights.size());
+  const Buffer<std::byte> workspace("workspace", device::conv_workspace<Bfloat16>(s));
+  device::conv_backward_weights<Bfloat16>(ExecutionSpace(), s, p.x, p.dy, dweights, {}, workspace);
+  expect_near(p.rounded.dweights, to_host(dweights), bound(s.out_pixels()), "dweights");
+}
+
 // By AMD's tiles, which a build for cores chooses for nothing.
 template <class Instruction>
 void check_instruction(const ConvShape& s) {
