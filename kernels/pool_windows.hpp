@@ -7,11 +7,14 @@
 namespace halograd {
 
 /// Calls body(plane, row, column, channel, count) for all pixels of (planes, rows, columns, C), where planes are those
-/// of all images: a host's work item is a row of pixels, an accelerator's a single value.
+/// of all images: a host's work item is a row of pixels, an accelerator's four channels of one. To find a pixel and its
+/// windows takes a dozen divisions; of more channels a thread's stores would lie too far from its neighbours'.
 template <class Body>
 struct PixelItem {
+  static constexpr int piece = 4;
   Body body;
   int rows, columns, channels;
+  KOKKOS_FUNCTION static int pieces(int channels) { return (channels + piece - 1) / piece; }
   KOKKOS_FUNCTION void operator()(const long item) const {
     if constexpr (runs_on_host) {
       const Body local = body;  // no store can reach this copy, so the compiler keeps it in registers
@@ -21,8 +24,9 @@ struct PixelItem {
         local(plane, row, column, 0, channels);
       }
     } else {
-      const Divided pixel(item, channels), line(pixel.quotient, columns), plane(line.quotient, rows);
-      body(static_cast<int>(plane.quotient), plane.rest, line.rest, pixel.rest, 1);
+      const Divided pixel(item, pieces(channels)), line(pixel.quotient, columns), plane(line.quotient, rows);
+      const int channel = pixel.rest * piece, left = channels - channel;
+      body(static_cast<int>(plane.quotient), plane.rest, line.rest, channel, left < piece ? left : piece);
     }
   }
 };
@@ -31,7 +35,7 @@ template <class Body>
 void for_each_pixel(const ExecutionSpace& exec, const char* name, long planes, int rows, int columns, int channels,
                     const Body& body) {
   const long lines = planes * rows;
-  const long items = runs_on_host ? lines : lines * columns * channels;
+  const long items = runs_on_host ? lines : lines * columns * PixelItem<Body>::pieces(channels);
   Kokkos::parallel_for(label(name), FlatRange(exec, 0, items), PixelItem<Body>{body, rows, columns, channels});
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi/mpi_session.hpp"
 #include "mpi/wait.hpp"
 
 namespace {
@@ -74,19 +75,9 @@ int run_tests(int rank, int size) {
 /// The main function of every test executable that is run under an MPI launcher. Only rank 0 reports progress.
 int main(int argc, char* argv[]) {
   ::testing::InitGoogleTest(&argc, argv);
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  int status = EXIT_FAILURE;
-  if (provided < MPI_THREAD_MULTIPLE) {
-    std::fprintf(stderr, "this MPI offers no MPI_THREAD_MULTIPLE\n");
-  } else {
-    const Kokkos::ScopeGuard kokkos(argc, argv);
-    status = run_tests(rank, size);
-  }
-  MPI_Finalize();
+  halograd::MpiSession session(argc, argv);  // ends the process where MPI_Finalize may hang
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  const int status = run_tests(session.comm().rank(), session.comm().ranks());
+  session.end_with(status);
   return status;
 }

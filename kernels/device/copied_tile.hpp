@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -39,7 +40,7 @@ constexpr int chunk = 8;
 /// banks (PTX ISA: swizzling modes of shared memory).
 template <int lines, int length>
 struct ChunkPanel {
-  static constexpr int width = length < 64 ? length : 64;  // of a band, in values
+  static constexpr int width = std::min(length, 64);  // of a band, in values
   static constexpr int band = lines * width, bands = length / width;
   static constexpr int in_line = length / chunk, in_band = width / chunk;
   /// Where a chunk begins, in values.
