@@ -85,17 +85,19 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
 void Session::fail(const std::exception& error) {
   end_with(EXIT_FAILURE);
   const int rank = mpi_ ? mpi_->comm().rank() : launched_rank();
-  const bool alone = mpi_ && mpi_->comm().ranks() > 1 && dynamic_cast<const CollectiveError*>(&error) == nullptr;
+  const auto* const collective = dynamic_cast<const CollectiveError*>(&error);
+  const bool of_all = collective != nullptr && collective->of_all_ranks();
+  const bool alone = mpi_ && mpi_->comm().ranks() > 1 && !of_all;
   if (rank != 0 && !alone) return;
   // What the program itself has found is an Error; a library's, a device's or the system's exception may not come
   // again.
   const bool own = dynamic_cast<const Error*>(&error) != nullptr;
   note_for_job(own ? "error" : "died " + std::to_string(rank) + " " + node_name());
   if (!alone) {
-    std::fprintf(stderr, "halograd: %s\n", error.what());
+    std::fprintf(stderr, "halograd: %s\n", message_of(error).c_str());
     return;
   }
-  MpiSession::abort(mpi_->comm(), error.what());
+  MpiSession::abort(mpi_->comm(), message_of(error));
 }
 
 int launched_rank() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -13,20 +14,28 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown on all ranks alike, with the same message: it is printed once, and MPI can still be finalised.
+/// Thrown on all ranks of a communicator alike, with the same message. Where those are all ranks of the job it is
+/// printed once, and MPI can still be finalised; ranks of a part of the job abort it, as others may wait for them.
 class CollectiveError : public Error {
  public:
-  explicit CollectiveError(const std::string& message) : Error(message) { ++alive; }
-  CollectiveError(const CollectiveError& other) : Error(other) { ++alive; }
-  CollectiveError& operator=(const CollectiveError&) = default;
-  ~CollectiveError() override { --alive; }
+  CollectiveError(const std::string& message, bool of_all_ranks) : Error(message), of_all_ranks_(of_all_ranks) {
+    alive += of_all_ranks_;
+  }
+  CollectiveError(const CollectiveError& other) : CollectiveError(other.what(), other.of_all_ranks_) {}
+  CollectiveError& operator=(const CollectiveError&) = delete;
+  ~CollectiveError() override { alive -= of_all_ranks_; }
 
-  /// Whether there is one: what then unwinds this rank's stack unwinds that of every rank.
+  [[nodiscard]] bool of_all_ranks() const { return of_all_ranks_; }
+  /// Whether there is one of all ranks: what then unwinds this rank's stack unwinds that of every rank.
   static bool exists() { return alive > 0; }
 
  private:
   inline static std::atomic<int> alive{0};
+  bool of_all_ranks_;
 };
+
+/// What went wrong, for a user: a library's exception may say little where memory or threads have run out.
+std::string message_of(const std::exception& error);
 
 /// Throws Error with the parts written one after the other.
 template <class... Parts>

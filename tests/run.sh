@@ -6,7 +6,10 @@
 #        bash tests/run.sh --long           the same and the long ones; clang-tidy looks at all sources
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
-#        bash tests/run.sh --suite NAME ... the last but one in a bare Debian release of that name (tests/suite.sh)
+#        bash tests/run.sh --sanitize NAMES [CTEST_ARGS...]
+#                                          unit and MPI tests, or those that are asked for, compiled with these sanitizers:
+#                                          address,undefined or thread
+#        bash tests/run.sh --suite NAME [CTEST_ARGS...]   in a bare Debian release of that name (tests/suite.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ ${1:-} == --suite ]]; then exec bash tests/suite.sh "${@:2}"; fi
@@ -18,6 +21,13 @@ if [[ ${1:-} == --openmpi ]]; then
   choices=.deps/openmpi.cmake
   setup+=(--openmpi)
   shift
+fi
+options=(--preset ci)
+if [[ ${1:-} == --sanitize ]]; then
+  build=build/sanitize_${2%%,*}
+  options=(--preset debug "-DHALOGRAD_SANITIZE=$2" '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1')
+  shift 2
+  if (($# == 0)); then set -- -L 'unit|mpi' -LE long; fi
 fi
 sources=false
 long=false
@@ -82,8 +92,8 @@ bash jobscripts/setup-debian.sh "${setup[@]}"
 
 printf '\n== build\n'
 start=$SECONDS
-cmake --preset ci -C $choices -B $build
-cmake --build $build
+cmake "${options[@]}" -C $choices -B "$build"
+cmake --build "$build"
 printf -- '-- build: %s s\n' $((SECONDS - start))
 
 if [[ $sources == true ]]; then
@@ -99,7 +109,7 @@ if [[ $sources == true ]]; then
     ((${#failed[@]} == 0))
   ) >"$beside" 2>&1 &
 fi
-check tests ctest --test-dir $build --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 if [[ $sources == true ]]; then
   wait $! || failed+=('tidy or hip')
   cat "$beside"

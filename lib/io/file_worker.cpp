@@ -31,7 +31,7 @@ class FileWorker::Implementation {
       } catch (const CollectiveError&) {
         error = std::current_exception();
       } catch (const std::exception& alone) {
-        MpiSession::abort(comm_, alone.what());  // the others' threads wait for this one, wherever it was
+        MpiSession::abort(comm_, message_of(alone));  // the others' threads wait for this one, wherever it was
       }
       lock.lock();
       tasks_.pop_front();

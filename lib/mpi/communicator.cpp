@@ -220,7 +220,10 @@ void Communicator::fail_together(const std::string& message, double patience) co
     if (done == 0 && pause.seconds() > patience) MpiSession::abort(*this, message);
   }
   wait_politely(request);
-  if (speaker < ranks_) throw CollectiveError(broadcast(message, speaker));
+  if (speaker == ranks_) return;
+  int all = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &all);
+  throw CollectiveError(broadcast(message, speaker), ranks_ == all);
 }
 
 void Communicator::require_same(const std::string& text, const std::string& what) const {

@@ -173,8 +173,7 @@ class Communicator {
     try {
       work();
     } catch (const std::exception& exception) {
-      message = exception.what();
-      if (message.empty()) message = "unknown error";
+      message = message_of(exception);
     }
     fail_together(message, patience);
   }

@@ -67,6 +67,20 @@ double left_in_groups() {
   return least;
 }
 
+/// What the limits of this process (ulimit -v, -d) leave for memory of its own.
+double left_of_limits() {
+  double least = std::numeric_limits<double>::infinity();
+  const auto take = [&](auto resource, const char* used_name) {
+    rlimit limit{};
+    const double used = kibibytes_of("/proc/self/status", used_name);
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || used < 0) return;
+    least = std::min(least, std::max(0.0, static_cast<double>(limit.rlim_cur) - used));
+  };
+  take(RLIMIT_AS, "VmSize:");
+  take(RLIMIT_DATA, "VmData:");
+  return least;
+}
+
 void require_bytes(double bytes, double left, const std::string& what, const char* memory) {
   HALOGRAD_REQUIRE(bytes <= left, what, " take ", 1e-9 * bytes, " GB, but only ", 1e-9 * left, " GB of ", memory,
                    " are free; a smaller batch needs less");
@@ -92,7 +106,7 @@ double available_memory() {
 }
 
 void require_memory(double bytes, const std::string& what) {
-  require_bytes(bytes, available_memory(), what, "memory");
+  require_bytes(bytes, std::min(available_memory(), left_of_limits()), what, "memory");
 }
 
 void require_kernel_memory(double bytes, const std::string& what) {

@@ -16,8 +16,8 @@ void restart_peak_memory();
 /// Infinite where the system does not tell.
 double available_memory();
 
-/// Throws Error, naming `what` needs them, where fewer bytes are left: a process that takes more than there is is
-/// killed without a word.
+/// Throws Error, naming `what` needs them, where fewer bytes are left, of the process' own limits (ulimit) too: a
+/// process that takes more than there is is killed without a word.
 void require_memory(double bytes, const std::string& what);
 
 /// The same of the memory that kernels work in: an accelerator's on builds for those.

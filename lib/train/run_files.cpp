@@ -143,7 +143,8 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
 
 RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
                    const Optimizer& optimizer, ExistingRun existing, const RunStart& start, const FileKeeper& keeper)
-    : comm_(comm),
+    : world_(keeper.world),
+      comm_(comm),
       keeps_(keeper.keeps),
       config_(config),
       folder_(folder.folder()),
@@ -151,7 +152,7 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
       statistics_(network.statistics()),
       copy_(keeps_ ? network.parameter_count() : 0, keeps_ ? network.statistic_count() : 0, optimizer.state().size()),
       worker_(comm) {
-  keeper.world.together([&] {
+  world_.together([&] {
     if (!keeps_) return;
     if (start.checkpoint.empty()) {
       begin(folder, existing);
@@ -205,14 +206,19 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
 
 void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
+  finish();  // the copies are in use until then
   if (!keeps_) return;
-  worker_.wait();  // the copies are in use until then
   copy_.take(replica, optimizer);
   copy_.take(averager);
   copy_.state.sums = sums;
   post([this, steps = take_steps(), header = std::move(header), failure] {
     write_checkpoint(header, copy_, steps, failure);
   });
+}
+
+void RunFiles::finish() {
+  if (comm_.ranks() == world_.ranks()) return worker_.wait();
+  world_.together([this] { worker_.wait(); });  // the others would wait for ever for those that failed
 }
 
 std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer,

@@ -119,8 +119,8 @@ class RunFiles {
   [[nodiscard]] std::string error() const { return worker_.error(); }
   /// What has come to the disk since the last call.
   std::vector<WrittenCheckpoint> written();
-  /// Waits for all that was asked for. Throws the first failure.
-  void finish() { worker_.wait(); }
+  /// Waits for all that was asked for. Throws the first failure, on ranks that keep no files too.
+  void finish();
   /// The same, and closes the metrics: the last call that writes. Throws as finish().
   void close() {
     if (keeps_) post([this] { metrics_->close(); });
@@ -156,7 +156,7 @@ class RunFiles {
   void add_to_metrics(const std::vector<StepRow>& steps);
   void publish(const std::string& path, const CheckpointHeader& header);
 
-  const Communicator& comm_;
+  const Communicator &world_, &comm_;
   bool keeps_;  ///< whether this rank has files
   const RunConfig& config_;
   RunFolder folder_;

@@ -137,14 +137,16 @@ def damaged_datasets(path):
 
 
 class DiskFaultTest(ProgramTest):
+    settings = RUN
+
     def setUp(self):
         super().setUp()
         if not SHIM:
             self.skipTest("SKIPPED: no library may be loaded before the sanitizer's")
-        self.train = ["train", self.write("run.toml", RUN_FILE + SGD), *RUN, *sets(name="silver"), "--resume"]
+        self.train = ["train", self.write("run.toml", RUN_FILE + SGD), *self.settings, *sets(name="silver"), "--resume"]
         self.silver = self.path("runs/silver")
         self.whole = set()  # contents of checkpoints that were found to be
-        self.succeed("train", self.path("run.toml"), *RUN, *sets(name="gold"), ranks=2)
+        self.succeed("train", self.path("run.toml"), *self.settings, *sets(name="gold"), ranks=2)
 
     def disk(self, fault=""):
         """The environment of a run that takes notes, and in which calls fail."""

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A disk that fails, and power cuts, at some of the calls of a run."""
 
-from disk_faults import DiskFaultTest
-from program import main
+from disk_faults import RUN, DiskFaultTest
+from program import main, sets
 
 
 class PowerCuts(DiskFaultTest):
@@ -26,6 +26,15 @@ class Failures(DiskFaultTest):
 
     def test_of_memory(self):
         self.check_failures("memory", epochs=1, stride=19001, first=29)
+
+
+class FailuresOfAGroup(DiskFaultTest):
+    """One of its ranks writes the files; the others hear of it."""
+    settings = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]
+
+    def test_of_writes(self):
+        self.check_failures("write", epochs=1, stride=149, first=37)
+        self.check_failures("sync", epochs=1, stride=11)
 
 
 if __name__ == "__main__":

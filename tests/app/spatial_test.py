@@ -4,7 +4,7 @@
 import h5py
 import numpy as np
 
-from program import ProgramTest, main, read_metrics, read_replicas, sets
+from program import PROGRAM, ProgramTest, execute, launched, main, read_metrics, read_replicas, sets
 
 RUN_FILE = """
 [training]
@@ -122,6 +122,28 @@ class Spatial(ProgramTest):
         refuse(2, ["parallel.spatial", "data.flip"], [1, 1, 2], data__flip=True)
         refuse(4, ["parallel.spatial", "waits for nobody"], [1, 1, 2], averager__staleness=-1)
         refuse(2, ["parallel.spatial", "training.shares"], [1, 1, 2], training__shares="measured")
+
+    def test_a_volume_too_large_for_one_rank(self):
+        """Each process may have 328 MB: a rank with the whole volume is told that they are too few, four share it."""
+        shape = (2, 64, 160, 160)
+        volumes = np.random.default_rng(4).normal(size=(*shape, 1)).astype(np.float32)
+        with h5py.File(self.path("volumes.h5"), "w") as file:
+            for split in ("train", "test"):
+                file[f"{split}/images"] = volumes
+                file[f"{split}/labels"] = (volumes[..., 0] > 0.5).astype(np.uint8)
+                file[f"{split}/labels"].attrs["classes"] = 2
+        layers = [f'type = "conv"\nchannels = {channels}\nkernel = 3\npadding = 1' for channels in (16, 16, 1)]
+        self.write("run.toml", RUN_FILE.format(layers="".join(map(LAYER.format, layers))))
+        limited = self.write("limited.sh", 'ulimit -d 320000 && exec "$@"\n')
+
+        def train(ranks, *words):
+            words = launched(["train", self.run_file, *sets(training__batch=1, training__epochs=1), *words], ranks)
+            at = words.index(PROGRAM)
+            return execute([*words[:at], "bash", limited, *words[at:]], self.folder)
+
+        self.check_refused(train(0), "activations and gradients of 1 images take", "of memory are free")
+        shared = train(4, *sets(parallel__spatial=[1, 2, 2]))
+        self.assertEqual((shared.status, shared.err), (0, ""), shared.out)
 
     def test_stops_together(self):
         """A number that is not finite lies with one rank of a group: all name the image, and none waits for another."""

@@ -146,7 +146,23 @@ TEST(Communicator, FailsOnAllRanksWithTheMessageOfTheLowestThatFailed) {
       ADD_FAILURE() << "no exception";
     } catch (const CollectiveError& error) {
       EXPECT_EQ(error.what(), "rank " + std::to_string(first));
+      EXPECT_TRUE(CollectiveError::exists());
     }
+    EXPECT_FALSE(CollectiveError::exists());
+  }
+}
+
+/// Others may wait for the ranks of a part, so that these do not unwind as if all did.
+TEST(Communicator, ErrorsOfAPartOfTheRanksAreNotOfAll) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const OwnedComm part = comm.split(comm.rank() == 0 ? 0 : 1);
+  try {
+    part.fail_together("failed");
+    ADD_FAILURE() << "no exception";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.what(), std::string("failed"));
+    EXPECT_EQ(error.of_all_ranks(), comm.ranks() == 1);
+    EXPECT_EQ(CollectiveError::exists(), comm.ranks() == 1);
   }
 }
 

@@ -1,10 +1,13 @@
 #include "support/memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <memory>
 #include <vector>
+
+#include "kernels/error.hpp"
 
 namespace halograd::memory_test {
 namespace {
@@ -31,6 +34,17 @@ TEST(Memory, AvailableIsBelowWhatAnyMachineHas) {
   EXPECT_GT(available, 1e6);
   EXPECT_TRUE(std::isfinite(available));
   EXPECT_LT(available, 1e15);
+}
+
+TEST(Memory, LimitsOfTheProcessCount) {
+  constexpr double asked = 1e9;
+  require_memory(asked, "the buffers");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+  const rlimit small{static_cast<rlim_t>(0.9 * asked), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &small), 0);
+  EXPECT_THROW(require_memory(asked, "the buffers"), Error);
+  EXPECT_EQ(setrlimit(RLIMIT_DATA, &before), 0);
 }
 
 }  // namespace
