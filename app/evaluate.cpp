@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "app/commands.hpp"
 #include "io/checkpoint.hpp"
@@ -14,6 +15,7 @@
 #include "run/write.hpp"
 #include "train/model.hpp"
 #include "train/node_warning.hpp"
+#include "train/replica_group.hpp"
 
 namespace halograd {
 namespace {
@@ -28,11 +30,11 @@ struct EvaluateArguments {
 /// The checkpoint's network for a set that may be another than its run's: with fewer classes, but images of the same
 /// shape.
 std::unique_ptr<Network> network_for(const Dataset& data, const EvaluateArguments& arguments, const RunConfig& config,
-                                     const CheckpointHeader& header, int largest_batch) {
-  if (arguments.data.empty()) return build_model(config, data, largest_batch);
-  const Shape input = input_of(config, data.shape());
+                                     const CheckpointHeader& header, int largest_batch, std::unique_ptr<Space> space) {
+  if (arguments.data.empty()) return build_model(config, data, largest_batch, Precision::full, std::move(space));
+  const Shape input = input_of(config, data.whole_shape());
   HALOGRAD_REQUIRE(header.input.empty() || header.input == to_string(input), arguments.data, ": has images of ",
-                   to_string(data.shape()), ", expected ", header.input, ", the input of the network in ",
+                   to_string(data.whole_shape()), ", expected ", header.input, ", the input of the network in ",
                    arguments.checkpoint);
   Target target = target_of(config, data);
   const int outputs = read_checkpoint_outputs(arguments.checkpoint), classes = outputs == 1 ? 2 : outputs;
@@ -41,7 +43,7 @@ std::unique_ptr<Network> network_for(const Dataset& data, const EvaluateArgument
                      " classes, expected at most ", classes, ", those of the network in ", arguments.checkpoint);
     target.classes = classes;
   }
-  return build_model(config, input, target, largest_batch);
+  return build_model(config, input, target, largest_batch, Precision::full, std::move(space));
 }
 
 /// Rows are the labels' classes, columns what they were taken for.
@@ -82,27 +84,36 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   Replica replica;
   std::unique_ptr<ViewBatches> views;
   std::optional<Confusion> confusion;
+  std::vector<std::string> overrides{"parallel.spatial=1"};  // each rank has all of the network, unless asked otherwise
+  overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   comm.together([&] {
     header = read_checkpoint_header(arguments.checkpoint);
-    config = parse_config(header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
+    config = parse_config(header.config, arguments.checkpoint + ", attribute config", overrides);
     if (!arguments.data.empty()) config.data = data_at(arguments.data, config.data);
     HALOGRAD_REQUIRE(!arguments.report || loss_named(config.loss.name).predictions->of_classes, arguments.checkpoint,
                      ": --report needs a network that says classes, but its loss.name is \"", config.loss.name, "\"");
+    HALOGRAD_REQUIRE(!config.flood_filling.on() || config.parallel.spatial == std::vector<int>{1},
+                     "parallel.spatial: the network of ", arguments.checkpoint, " sees fields of view; expected 1");
   });
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
+  const ReplicaGroup group(config, comm);
+  const Communicator& replicas = group.replicas();
   comm.together([&] {
-    data = open_dataset(config.data, Split::test, config.training.seed, node_warning(comm));
-    loader = std::make_unique<Loader>(*data, config.data, evaluation_options(config, comm));
-    network = network_for(*data, arguments, config, header, std::max(1, loader->largest_batch()));
+    data = group.open_dataset(config, Split::test, node_warning(comm));
+    loader = std::make_unique<Loader>(*data, config.data, evaluation_options(config, replicas));
+  });
+  comm.together([&] {  // by then no rank of a group has failed alone
+    network = network_for(*data, arguments, config, header, std::max(1, loader->largest_batch()),
+                          group.make_space(config.comm));
     replica = mean_replica(arguments.checkpoint, *network);
     views = make_view_batches(config.flood_filling, data->shape(), network->largest_batch());
     if (arguments.report) confusion.emplace(network->target().classes);
   });
   Confusion* const report = confusion ? &*confusion : nullptr;
   const Evaluation all =
-      over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader, views.get(), 0, {}, report), comm);
-  if (report != nullptr) report->sum(comm);
+      over_ranks(evaluate(ExecutionSpace(), *network, replica, *loader, views.get(), 0, {}, report), replicas);
+  if (report != nullptr) report->sum(network->outputs_divided() ? comm : replicas);
   if (comm.rank() != 0) return;
   if (arguments.json) {
     Json object;

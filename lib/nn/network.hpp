@@ -82,6 +82,8 @@ class Network {
 
   /// How this rank works together with others of its group; null: it has the replica for itself.
   [[nodiscard]] const Space* space() const { return space_.get(); }
+  /// Whether output() is this rank's part: other ranks of the group have the rest.
+  [[nodiscard]] bool outputs_divided() const { return outputs_divided_; }
 
   /// Initial weights, a function of the seed and of each tensor's name alone.
   [[nodiscard]] Replica make_replica(std::uint64_t seed) const;

@@ -26,8 +26,16 @@ std::unique_ptr<Space> ReplicaGroup::make_space(const CommConfig& comm) const {
   return comms_ ? std::make_unique<Space>(comms_->group, blocks_, transport_options(comm)) : nullptr;
 }
 
-Box ReplicaGroup::part_of_image(const Shape& shape) const {
-  return box_of(blocks_, divide_evenly(blocks_, shape), shape, place());
+std::unique_ptr<Dataset> ReplicaGroup::open_dataset(const RunConfig& config, Split split, const Warn& warn) const {
+  if (ranks() == 1) return halograd::open_dataset(config.data, split, config.training.seed, warn);
+  const auto part = [this](const Shape& shape) {
+    return box_of(blocks_, divide_evenly(blocks_, shape), shape, place());
+  };
+  std::unique_ptr<Dataset> data = open_parts(config.data, split, config.training.seed, warn, part);
+  const auto axes = static_cast<std::size_t>(data->shape().dimensions);
+  HALOGRAD_REQUIRE(config.parallel.spatial.size() == axes, "parallel.spatial has ", config.parallel.spatial.size(),
+                   " numbers, expected one for each of the ", axes, " spatial axes of the images");
+  return data;
 }
 
 }  // namespace halograd

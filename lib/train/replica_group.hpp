@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "config/config.hpp"
+#include "data/dataset.hpp"
 #include "mpi/communicator.hpp"
 #include "nn/space.hpp"
 
@@ -25,8 +26,9 @@ class ReplicaGroup {
   [[nodiscard]] const Communicator& replicas() const { return comms_ ? comms_->replicas : world_; }
   /// Collective over the group; null where it is this rank alone.
   [[nodiscard]] std::unique_ptr<Space> make_space(const CommConfig& comm) const;
-  /// What this rank is given of an image.
-  [[nodiscard]] Box part_of_image(const Shape& shape) const;
+  /// A set of which this rank is given its part of each image. Throws Error where parallel.spatial has not as many
+  /// numbers as the images axes.
+  [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const RunConfig& config, Split split, const Warn& warn) const;
 
  private:
   const Communicator& world_;

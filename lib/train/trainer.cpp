@@ -26,19 +26,9 @@ void open_data(TrainingSetup& setup) {
   const RunConfig& config = setup.config;
   const Communicator& comm = setup.comm;
   const Warn warn = node_warning(comm);
-  const ReplicaGroup& group = setup.group;
-  const auto open = [&](Split split) {
-    if (group.ranks() == 1) return open_dataset(config.data, split, config.training.seed, warn);
-    return open_parts(config.data, split, config.training.seed, warn,
-                      [&group](const Shape& shape) { return group.part_of_image(shape); });
-  };
-  setup.train_set = open(Split::train);
-  setup.test_set = open(Split::test);
+  setup.train_set = setup.group.open_dataset(config, Split::train, warn);
+  setup.test_set = setup.group.open_dataset(config, Split::test, warn);
   const Dataset &train_set = *setup.train_set, &test_set = *setup.test_set;
-  const auto axes = static_cast<std::size_t>(train_set.shape().dimensions);
-  HALOGRAD_REQUIRE(group.ranks() == 1 || config.parallel.spatial.size() == axes, "parallel.spatial has ",
-                   config.parallel.spatial.size(), " numbers, expected one for each of the ", axes,
-                   " spatial axes of the images");
   HALOGRAD_REQUIRE(train_set.whole_shape() == test_set.whole_shape() && test_set.classes() <= train_set.classes(),
                    "data at ", config.data.path, ": the training images have shape ",
                    to_string(train_set.whole_shape()), " and ", train_set.classes(), " classes, the test images ",

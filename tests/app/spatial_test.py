@@ -81,6 +81,16 @@ class Spatial(ProgramTest):
                 self.assertEqual(file.attrs["ranks"], 1)
             self.succeed("evaluate", self.path(f"runs/{name}/checkpoint.h5"))
 
+    def test_evaluates_as_one_rank(self):
+        self.train(1)
+        evaluate = ["evaluate", self.path("runs/run/checkpoint.h5"), "--report"]
+        one = self.succeed_json(*evaluate)
+        for ranks, blocks in ((2, [1, 1, 2]), (4, [2, 1, 1]), (3, [1, 3, 1])):
+            group = self.succeed_json(*evaluate, *sets(parallel__spatial=blocks), ranks=ranks)
+            self.assertEqual((group["images"], group["confusion"]), (one["images"], one["confusion"]))
+            self.assertAlmostEqual(group["mean_model_loss"], one["mean_model_loss"], 5)
+        self.refuse(*evaluate, *sets(parallel__spatial=[1, 1, 2]), words=["3", "multiple of 2"], ranks=3)
+
     def test_averages_between_groups(self):
         two = self.train(2, *NEIGHBOURS, name="two")
         groups = self.train(4, *NEIGHBOURS, spatial=[1, 2, 1], name="groups")
