@@ -27,6 +27,9 @@ void* operator new(std::size_t bytes) {
   if (memory == nullptr) refuse(bytes);
   return memory;
 }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {  // else a sanitizer's
+  return operator new(bytes);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }

@@ -35,6 +35,9 @@ void* operator new(std::size_t bytes) {
 void* operator new[](std::size_t bytes) {
   return counted(bytes);
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {  // else a sanitizer's
+  return counted(bytes);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
