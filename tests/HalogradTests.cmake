@@ -41,6 +41,11 @@ if(HALOGRAD_SANITIZE MATCHES "address")
   # MPI libraries leak from modules that are gone by the end, so no suppression can name them. Serial tests still look.
   list(APPEND halograd_script_environment ASAN_OPTIONS=detect_leaks=0)
 endif()
+if(HALOGRAD_SANITIZE MATCHES "thread")
+  # UCX's hooks of the memory's calls break threads that end.
+  list(APPEND halograd_script_environment UCX_MEM_EVENTS=n
+    TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/mpi/thread_sanitizer.txt:history_size=7)
+endif()
 if(mpiexec_version MATCHES "HYDRA" AND NOT HALOGRAD_SANITIZE)  # the sanitizers' own library has to come first
   add_library(halograd_test_yield MODULE ${CMAKE_CURRENT_LIST_DIR}/mpi/yielding_progress.cpp)
   target_link_libraries(halograd_test_yield PRIVATE ${CMAKE_DL_LIBS} halograd_options)

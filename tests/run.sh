@@ -8,7 +8,7 @@
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 #        bash tests/run.sh --sanitize NAMES [CTEST_ARGS...]
 #                                          unit and MPI tests, or those that are asked for, compiled with these sanitizers:
-#                                          address,undefined or thread
+#                                          address,undefined; or thread, and then the MPI tests alone
 #        bash tests/run.sh --suite NAME [CTEST_ARGS...]   in a bare Debian release of that name (tests/suite.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -27,7 +27,7 @@ if [[ ${1:-} == --sanitize ]]; then
   build=build/sanitize_${2%%,*}
   options=(--preset debug "-DHALOGRAD_SANITIZE=$2" '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1')
   shift 2
-  if (($# == 0)); then set -- -L 'unit|mpi' -LE long; fi
+  if (($# == 0)); then set -- -L "$([[ $build == *thread ]] && echo mpi || echo 'unit|mpi')" -LE long; fi
 fi
 sources=false
 long=false
@@ -110,6 +110,9 @@ if [[ $sources == true ]]; then
   ) >"$beside" 2>&1 &
 fi
 check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+if $long; then
+  for names in address,undefined thread; do check "sanitizers: $names" bash tests/run.sh --sanitize $names; done
+fi
 if [[ $sources == true ]]; then
   wait $! || failed+=('tidy or hip')
   cat "$beside"
