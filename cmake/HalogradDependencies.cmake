@@ -26,8 +26,8 @@ if(NOT HDF5_IS_PARALLEL)
   halograd_refuse("needs a parallel HDF5, found a serial one (${HDF5_C_INCLUDE_DIRS}); "
     "name a parallel one's wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>")
 endif()
-if(HDF5_VERSION VERSION_LESS 1.10)
-  halograd_refuse("needs HDF5 1.10 or newer, found ${HDF5_VERSION} (${HDF5_C_INCLUDE_DIRS})")
+if(HDF5_VERSION VERSION_LESS 1.10.5)
+  halograd_refuse("needs HDF5 1.10.5 or newer, found ${HDF5_VERSION} (${HDF5_C_INCLUDE_DIRS})")
 endif()
 
 halograd_need(LAPACK "install OpenBLAS or another LAPACK, or choose one with -DBLA_VENDOR=<vendor>")

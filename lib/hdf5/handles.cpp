@@ -96,13 +96,6 @@ Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, u
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), flags, access), path, "file"));
 }
 
-Hdf5PropertyList parallel_transfer(bool collective, const std::string& file) {
-  Hdf5PropertyList transfer(HALOGRAD_HDF5(H5Pcreate(H5P_DATASET_XFER), file, "transfer"));
-  HALOGRAD_HDF5(H5Pset_dxpl_mpio(transfer, collective ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT), file,
-                "transfer");
-  return transfer;
-}
-
 Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes) {
   const Hdf5PropertyList access = serial_file_access(low);
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "file access");

@@ -83,9 +83,6 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags);
 /// Opens an existing file with all ranks of `comm` through MPI-IO. Collective; each rank throws only its own Error.
 Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, unsigned flags);
 
-/// Transfer properties of a file that several ranks have opened: one rank's own transfers, or collective ones.
-Hdf5PropertyList parallel_transfer(bool collective, const std::string& file);
-
 inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 /// Creates a file for one process, with room for `bytes` reserved on the disk: HDF5 1.10 does not survive a close that

@@ -179,9 +179,9 @@ void read_box(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, void* 
 }
 
 void write_box(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, const void* values,
-               const std::string& object, const std::string& file, hid_t transfer) {
+               const std::string& object, const std::string& file) {
   const Hdf5Space selection = select(dataset, box, object, file), memory = make_space(box.count, {}, object, file);
-  HALOGRAD_HDF5(H5Dwrite(dataset, type, memory, selection, transfer, values), file, object);
+  HALOGRAD_HDF5(H5Dwrite(dataset, type, memory, selection, H5P_DEFAULT, values), file, object);
 }
 
 void write_attribute(hid_t object, const std::string& name, const std::string& value, const std::string& file) {

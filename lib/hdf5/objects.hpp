@@ -64,7 +64,7 @@ struct Hdf5Box {
 void read_box(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, void* values, const std::string& object,
               const std::string& file, hid_t transfer = H5P_DEFAULT);
 void write_box(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, const void* values,
-               const std::string& object, const std::string& file, hid_t transfer = H5P_DEFAULT);
+               const std::string& object, const std::string& file);
 
 void write_attribute(hid_t object, const std::string& name, const std::string& value, const std::string& file);
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file);

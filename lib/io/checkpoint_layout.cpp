@@ -206,24 +206,13 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
   return rows;
 }
 
-void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-                const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece) {
-  const std::span<std::byte> bytes = bytes_of(values);
-  const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
-  in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
-    const Hdf5Session session;
-    write_box(dataset, native_type(shape.type), box_of(shape, row, part, begin, count), bytes.data() + begin * size,
-              shape.path, file, transfer);
-  });
-}
-
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-               const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece) {
+               const Numbers& values, const std::string& file, std::size_t piece) {
   const std::span<std::byte> bytes = bytes_of(values);
   const std::size_t size = bytes.size() / std::max<std::size_t>(1, count_of(values));
   in_pieces(count_of(values), piece, [&](std::size_t begin, std::size_t count) {
     read_box(dataset, native_type(shape.type), box_of(shape, row, part, begin, count), bytes.data() + begin * size,
-             shape.path, file, transfer);
+             shape.path, file);
   });
 }
 
@@ -245,7 +234,7 @@ std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLa
     for (std::int64_t row = first; row < shape.ranks; row += stride) {
       std::uint32_t crc = 0;
       for (std::int64_t part = 0; part < shape.parts; ++part) {
-        read_part(dataset, shape, row, part, values, H5P_DEFAULT, path);
+        read_part(dataset, shape, row, part, values, path);
         crc = checksum(bytes_of(values), crc);
         use(i, row, part, values);
       }

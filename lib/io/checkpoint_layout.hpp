@@ -17,8 +17,8 @@ namespace halograd {
 /// longer than for one for the HDF5 lock.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 22;
 
-/// Values of a chunk of a compressed row, and of one transfer of it: the HDF5 lock is held while they are compressed.
-inline constexpr std::size_t checkpoint_chunk = std::size_t{1} << 18, compressed_piece = 4 * checkpoint_chunk;
+/// Values of a chunk of a compressed row.
+inline constexpr std::size_t checkpoint_chunk = std::size_t{1} << 18;
 
 inline constexpr const char* averager_group = "/replica/averager";
 
@@ -86,11 +86,9 @@ std::uint32_t checksum(const float* values, std::size_t count);
 void write_epoch_sums(const Hdf5File& file, const std::vector<EpochSums>& rows, const std::string& path);
 std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks, const std::string& path);
 
-/// Rows of a dataset of /replica, in pieces of at most `piece` values.
-void write_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-                const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
+/// A row's part of a dataset of /replica, in pieces of at most `piece` values.
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
-               const Numbers& values, hid_t transfer, const std::string& file, std::size_t piece = checkpoint_piece);
+               const Numbers& values, const std::string& file, std::size_t piece = checkpoint_piece);
 
 /// For one process: reads rows first, first + stride, ... of all datasets of /replica, and hands each part to
 /// `use(dataset, row, part, values)`, where `dataset` counts as replica_datasets() does. Returns the rows whose

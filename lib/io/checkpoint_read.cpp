@@ -94,7 +94,7 @@ EpochSums read_checkpoint(const Communicator& comm, const std::string& path, con
   comm.together([&] {
     HALOGRAD_REQUIRE(layout == of_first, path, ": rank ", rank, " has another network or optimizer than rank 0");
   });
-  ParallelFile file(comm, path, H5F_ACC_RDONLY);
+  ParallelFile file(comm, path);
   const auto datasets = replica_datasets(layout);
   const auto buffers = replica_buffers(state);
   for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], buffers[i]);
@@ -118,7 +118,7 @@ std::string averager_state_difference(const std::string& path, const std::vector
 
 void read_averager_state(const Communicator& comm, const std::string& path, const std::vector<SavedState>& state) {
   if (state.empty()) return;
-  ParallelFile file(comm, path, H5F_ACC_RDONLY);
+  ParallelFile file(comm, path);
   const std::vector<ReplicaDataset> datasets = state_datasets(comm.ranks(), state_layouts(state));
   for (std::size_t i = 0; i < datasets.size(); ++i) file.read_rows(datasets[i], {state[i].values});
   file.close();
@@ -140,7 +140,7 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
     const Numbers values = numbers(of_statistics ? statistics : parameters);
     const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
     const auto expected = read_checksums_attribute(dataset, "crc32", path);
-    read_part(dataset, shape, replica, 0, values, H5P_DEFAULT, path);
+    read_part(dataset, shape, replica, 0, values, path);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks &&
                          checksum(bytes_of(values)) == expected[static_cast<std::size_t>(replica)],
                      path, ": ", name, " row ", replica, ": the checksum is wrong; the file is damaged");

@@ -7,12 +7,13 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "hdf5/files.hpp"
 #include "hdf5/objects.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_layout.hpp"
-#include "io/parallel_file.hpp"
+#include "io/row_chunks.hpp"
 #include "kernels/error.hpp"
 #include "mpi/mpi_file.hpp"
 
@@ -115,31 +116,27 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
   return values + states + gaps + tensors * 4096 + a_rank + header.config.size() + header.versions.size() + mebibyte;
 }
 
-/// Each rank its rows, where `offsets` says that the datasets begin. HDF5 has no part in it: its own close writes, and
-/// where that fails on one rank, the others wait for it for ever.
-void write_rows(const Communicator& comm, const std::string& path, const std::vector<ReplicaDataset>& datasets,
-                const std::vector<std::vector<Numbers>>& buffers, const std::vector<std::int64_t>& offsets) {
+/// Where the parts of a row of a dataset that is not compressed begin.
+std::vector<std::int64_t> places_of_parts(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row,
+                                          std::int64_t part_bytes) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t part = 0; part < shape.parts; ++part) {
+    places.push_back(static_cast<std::int64_t>(H5Dget_offset(dataset)) + (row * shape.parts + part) * part_bytes);
+  }
+  return places;
+}
+
+/// Each rank its pieces. HDF5 has no part in it: its own close writes, and where that fails on one rank, the others
+/// wait for it for ever.
+void write_pieces(const Communicator& comm, const std::string& path,
+                  const std::vector<std::span<const std::byte>>& pieces, std::span<const std::int64_t> places) {
   static_assert(std::endian::native == std::endian::little, "files are little-endian");
   std::optional<MpiFile> file;
   comm.together([&] { file.emplace(comm, path); });
   comm.together([&] {
-    for (std::size_t i = 0; i < datasets.size(); ++i) {
-      std::int64_t part = comm.rank() * datasets[i].parts;
-      for (const Numbers& buffer : buffers[i]) {
-        const std::span<const std::byte> bytes = bytes_of(buffer);
-        file->write(offsets[i] + part++ * static_cast<std::int64_t>(bytes.size()), bytes);
-      }
-    }
+    for (std::size_t i = 0; i < pieces.size(); ++i) file->write(places[i], pieces[i]);
   });
   comm.together([&] { file->close(); });
-}
-
-void write_compressed_rows(const Communicator& comm, const std::string& path,
-                           const std::vector<ReplicaDataset>& datasets,
-                           const std::vector<std::vector<Numbers>>& buffers) {
-  ParallelFile file(comm, path, H5F_ACC_RDWR);
-  for (std::size_t i = 0; i < datasets.size(); ++i) file.write_rows(datasets[i], buffers[i]);
-  file.close();
 }
 
 }  // namespace
@@ -160,23 +157,47 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
   // at once. So what can go wrong goes wrong on one rank, and no other waits for it in a collective call.
   const std::string partial = path + ".partial";
   const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
-  std::vector<std::int64_t> offsets;
+  std::vector<RowChunk> chunks;
+  std::vector<std::span<const std::byte>> pieces;  // that this rank writes: parts of its rows, or chunks of them
+  comm.together([&] {
+    const std::vector<std::vector<Numbers>> buffers = replica_buffers(state);
+    if (compress) chunks = compress_rows(datasets, buffers);
+    for (const RowChunk& chunk : chunks) pieces.emplace_back(chunk.bytes);
+    for (const std::vector<Numbers>& parts : buffers) {
+      for (const Numbers& part : parts) {
+        if (!compress) pieces.emplace_back(bytes_of(part));
+      }
+    }
+  });
+  const std::vector<RowChunkSize> sizes = comm.join_on_root(sizes_of(chunks));
+  std::vector<std::int64_t> places(static_cast<std::size_t>(ranks) * pieces.size());  // of rank 0's pieces, then 1's
   const auto create = [&] {
     if (rank != 0) return;
     ::unlink(partial.c_str());  // a process of a killed job may still have that one open
     const Hdf5Session session;
-    const std::size_t bytes = file_bytes(layout, header, parameters.size() + statistics.size());
+    constexpr std::size_t index_bytes = 128;  // of a chunk
+    const std::size_t bytes =
+        file_bytes(layout, header, parameters.size() + statistics.size()) + sizes.size() * index_bytes;
     Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
     write_header(file, header, ranks, partial);
     {
       const Hdf5Group replica = create_group(file, "replica", partial, true);
       if (!layout.averager.empty()) create_group(file, averager_group, partial, true);
+      std::size_t first = 0;  // piece of the dataset
       for (std::size_t i = 0; i < datasets.size(); ++i) {
         const ReplicaDataset& each = datasets[i];
         const auto chunk = compress ? each.chunk() : std::vector<hsize_t>();
         const Hdf5Dataset dataset = make_dataset(file, each.path, each.extents(), partial, each.type, chunk);
         write_attribute(dataset, "crc32", checksums[i], partial);
-        offsets.push_back(static_cast<std::int64_t>(H5Dget_offset(dataset)));
+        const std::size_t count = compress ? chunks_of_row(each) : static_cast<std::size_t>(each.parts);
+        for (int row = 0; row < ranks; ++row) {
+          const std::size_t own = static_cast<std::size_t>(row) * pieces.size() + first;
+          const std::vector<std::int64_t> found =
+              compress ? place_chunks(dataset, each, row, std::span(sizes).subspan(own, count), partial)
+                       : places_of_parts(dataset, each, row, static_cast<std::int64_t>(pieces[first].size()));
+          std::copy(found.begin(), found.end(), places.begin() + static_cast<std::ptrdiff_t>(own));
+        }
+        first += count;
       }
       if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
       const Hdf5Group mean = create_group(file, "mean", partial, true);
@@ -184,15 +205,12 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
       write_mean(mean, statistics, mean_statistics, "statistic", partial);
     }
     HALOGRAD_HDF5(file.close(), partial, "file");
-    if (compress) reserve_file(partial, bytes);  // closing gave the rows' room back; what they leave of it goes later
   };
   try {
     comm.together(create);
-    if (compress) {
-      write_compressed_rows(comm, partial, datasets, replica_buffers(state));
-    } else {
-      write_rows(comm, partial, datasets, replica_buffers(state), comm.broadcast(offsets));
-    }
+    comm.broadcast(std::span(places));
+    write_pieces(comm, partial, pieces,
+                 std::span(places).subspan(static_cast<std::size_t>(rank) * pieces.size(), pieces.size()));
     comm.together([&] {
       if (rank == 0) publish_file(partial, path);
     });

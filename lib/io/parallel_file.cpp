@@ -5,30 +5,9 @@
 
 namespace halograd {
 
-ParallelFile::ParallelFile(const Communicator& comm, std::string path, unsigned flags)
-    : comm_(comm), path_(std::move(path)) {
+ParallelFile::ParallelFile(const Communicator& comm, std::string path) : comm_(comm), path_(std::move(path)) {
   const Hdf5Session session;
-  // a row is contiguous, so collective buffering has nothing to merge; and a rank whose transfer fails keeps nobody
-  // waiting
-  together([&] { transfer_ = parallel_transfer(false, path_); });
-  together([&] { file_ = open_hdf5_together(comm, path_, flags); });
-}
-
-void ParallelFile::write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
-  Hdf5Dataset dataset;
-  together([&] {
-    const Hdf5Session session;
-    dataset = open_hdf5_dataset(file_, shape.path, path_);
-  });
-  // chunks find their places once their compressed sizes are known on all ranks
-  Hdf5PropertyList collective;
-  together([&] { collective = parallel_transfer(true, path_); });
-  for (std::size_t part = 0; part < buffers.size(); ++part) {
-    together([&] {
-      write_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], collective, path_,
-                 compressed_piece);
-    });
-  }
+  together([&] { file_ = open_hdf5_together(comm, path_, H5F_ACC_RDONLY); });
 }
 
 void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
@@ -43,9 +22,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   });
   std::uint32_t crc = 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    together([&] {
-      read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], transfer_, path_);
-    });
+    together([&] { read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], path_); });
     crc = checksum(bytes_of(buffers[part]), crc);
   }
   together([&] {
@@ -56,7 +33,6 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
 
 void ParallelFile::close() {
   const Hdf5Session session;
-  together([&] { HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file"); });
   together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
 }
 

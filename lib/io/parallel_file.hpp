@@ -9,20 +9,17 @@
 
 namespace halograd {
 
-/// An existing checkpoint opened by all ranks through MPI-IO. Each call is collective and throws Error on all ranks
+/// A checkpoint that all ranks read through MPI-IO. Each call is collective and throws Error on all ranks
 /// where it failed on any, so that they close the file together; but where HDF5 itself keeps the others waiting for the
 /// rank that failed, all ranks end with its message.
 class ParallelFile {
  public:
-  ParallelFile(const Communicator& comm, std::string path, unsigned flags);
+  ParallelFile(const Communicator& comm, std::string path);
 
-  /// Each rank its own row of a dataset that is compressed: `buffers` are the row's parts.
-  void write_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
-
-  /// The same, inwards. Throws Error naming dataset and row where a checksum is wrong.
+  /// Each rank its own row of a dataset: `buffers` are the row's parts. Throws Error naming dataset and row where a
+  /// checksum is wrong.
   void read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers);
 
-  /// Flushes and closes.
   void close();
 
  private:
@@ -35,7 +32,6 @@ class ParallelFile {
   Communicator comm_;
   std::string path_;
   Hdf5File file_;
-  Hdf5PropertyList transfer_;
 };
 
 }  // namespace halograd

@@ -74,7 +74,6 @@ void write_table(const std::string& predictions, const std::string& path, int to
 }  // namespace
 
 struct PredictionFile::Handles {
-  Hdf5PropertyList transfer;
   Hdf5File file;
   Hdf5Dataset predictions, classes;
 
@@ -101,7 +100,6 @@ PredictionFile::PredictionFile(const Communicator& comm, std::string path, Predi
     comm_.together([&] {
       if (comm_.rank() == 0) create();
     });
-    comm_.together([&] { handles_->transfer = parallel_transfer(false, partial_); });
     comm_.together([&] { handles_->file = open_hdf5_together(comm_, partial_, H5F_ACC_RDWR); });
     comm_.together([&] {
       handles_->predictions = open_hdf5_dataset(handles_->file, header_.dataset, partial_);
@@ -151,8 +149,7 @@ void PredictionFile::write(long first, long count, std::span<const float> predic
     for (long done = 0; done < count; done += most) {
       box.start[0] = static_cast<hsize_t>(first) + static_cast<hsize_t>(done);
       box.count[0] = static_cast<hsize_t>(std::min(most, count - done));
-      write_box(dataset, type, box, bytes + static_cast<std::size_t>(done) * row, "predictions", partial_,
-                handles_->transfer);
+      write_box(dataset, type, box, bytes + static_cast<std::size_t>(done) * row, "predictions", partial_);
     }
   };
   write_rows(handles_->predictions, H5T_NATIVE_FLOAT, header_.extents.size(), predictions.data());

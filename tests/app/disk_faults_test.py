@@ -28,6 +28,16 @@ class Failures(DiskFaultTest):
         self.check_failures("memory", epochs=1, stride=19001, first=29)
 
 
+class FailuresOfCompression(DiskFaultTest):
+    settings = [*RUN, *sets(output__compress=True)]
+
+    def test_of_writes(self):
+        self.check_failures("write", epochs=1, stride=149, first=37)
+        self.check_failures("write", epochs=1, rank=1, stride=11)
+        self.check_failures("room", epochs=1, stride=11)
+        self.check_failures("sync", epochs=1, stride=11)
+
+
 class FailuresOfAGroup(DiskFaultTest):
     """One of its ranks writes the files; the others hear of it."""
     settings = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]

@@ -44,7 +44,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
         depends_on(f"kokkos +rocm amdgpu_target={target}", when=f"+rocm amdgpu_target={target}")
     depends_on("kokkos-kernels", when="+kokkos-kernels")
     depends_on("mpi@3:")
-    depends_on("hdf5@1.10: +mpi")
+    depends_on("hdf5@1.10.5: +mpi")
     depends_on("lapack")
     depends_on("zlib-api")
     depends_on("libpng@1.6:", when="+images")
