@@ -32,10 +32,8 @@ class FailuresOfCompression(DiskFaultTest):
     settings = [*RUN, *sets(output__compress=True)]
 
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=149, first=37)
-        self.check_failures("write", epochs=1, rank=1, stride=11)
-        self.check_failures("room", epochs=1, stride=11)
-        self.check_failures("sync", epochs=1, stride=11)
+        self.check_failures("write", epochs=1, rank=1, stride=23)
+        self.check_failures("room", epochs=1, stride=23)
 
 
 class FailuresOfAGroup(DiskFaultTest):
@@ -43,8 +41,8 @@ class FailuresOfAGroup(DiskFaultTest):
     settings = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]
 
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=149, first=37)
-        self.check_failures("sync", epochs=1, stride=11)
+        self.check_failures("write", epochs=1, stride=299, first=37)
+        self.check_failures("sync", epochs=1, stride=29)
 
 
 if __name__ == "__main__":
