@@ -65,12 +65,12 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
-# What has changed since the branch left origin/main, or in main's last ten commits; everything with --long.
+# What has changed since the branch left origin/main, or in main's last eight commits; everything with --long.
 check_tidy() {
   local base since=()
   if ! $long; then
     if ! base=$(git merge-base HEAD origin/main 2>/dev/null) || [[ $base == "$(git rev-parse HEAD)" ]]; then
-      base=$(git rev-parse --quiet --verify HEAD~10) || base=
+      base=$(git rev-parse --quiet --verify HEAD~8) || base=
     fi
     if [[ $base ]]; then since=(--since "$base"); fi
   fi
