@@ -53,9 +53,8 @@ class FreePace(ProgramTest):
             self.check_rows(metrics, 8, label)
             images = metrics["epoch/images"].sum(axis=0)
             self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
-            # How stale weights are, and so how far eight epochs lead, is a matter of the machine's load: 0.94 was seen.
-            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.85, label)
-            self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.85, label)
+            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
+            self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
                 attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
                 self.assertEqual(attributes, {"step": 8 * STEPS, "epoch": 8, "step_in_epoch": 0}, label)
