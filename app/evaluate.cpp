@@ -92,8 +92,6 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
     if (!arguments.data.empty()) config.data = data_at(arguments.data, config.data);
     HALOGRAD_REQUIRE(!arguments.report || loss_named(config.loss.name).predictions->of_classes, arguments.checkpoint,
                      ": --report needs a network that says classes, but its loss.name is \"", config.loss.name, "\"");
-    HALOGRAD_REQUIRE(!config.flood_filling.on() || config.parallel.spatial == std::vector<int>{1},
-                     "parallel.spatial: the network of ", arguments.checkpoint, " sees fields of view; expected 1");
   });
   comm.require_same(arguments.checkpoint + "\n" + to_toml(config), "checkpoint or run file");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);

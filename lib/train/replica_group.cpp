@@ -17,6 +17,9 @@ ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) :
     std::copy(spatial.begin(), spatial.end(), blocks_.end() - static_cast<long>(spatial.size()));
     HALOGRAD_REQUIRE(world.ranks() % ranks() == 0, "parallel.spatial = [", listed(spatial), "] makes groups of ",
                      ranks(), " ranks, but this job has ", world.ranks(), "; expected a multiple of ", ranks());
+    HALOGRAD_REQUIRE(ranks() == 1 || !config.flood_filling.on(), "parallel.spatial = [", listed(spatial),
+                     "]: the field of view of a flood-filling network moves by itself in each image; expected "
+                     "parallel.spatial = 1, or flood_filling.view = 0");
   });
   if (ranks() == 1) return;
   comms_ = std::make_unique<Comms>(world, ranks());

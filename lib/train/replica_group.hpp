@@ -14,7 +14,8 @@ namespace halograd {
 /// rank of a group does the same with the same numbers.
 class ReplicaGroup {
  public:
-  /// Collective. Throws CollectiveError where the number of ranks is no multiple of that of a group's blocks.
+  /// Collective. Throws CollectiveError where the number of ranks is no multiple of that of a group's blocks, and for
+  /// groups of several ranks with a flood-filling network.
   ReplicaGroup(const RunConfig& config, const Communicator& world);
 
   [[nodiscard]] int ranks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }

@@ -87,9 +87,6 @@ void require_room_for_groups(const TrainingSetup& setup) {
   HALOGRAD_REQUIRE(config.data.pad_crop == 0 && !config.data.flip,
                    "parallel.spatial: data.pad_crop and data.flip would move pixels from one rank of a group to "
                    "another; expected neither");
-  HALOGRAD_REQUIRE(!config.flood_filling.on(),
-                   "parallel.spatial: the field of view of a flood-filling network moves by itself in each image; "
-                   "expected flood_filling.view = 0");
   HALOGRAD_REQUIRE(!shares_by_speed(config.training),
                    "parallel.spatial: the ranks of a group cannot have different shares of a batch; expected "
                    "training.shares = \"equal\"");
