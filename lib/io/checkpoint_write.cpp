@@ -117,12 +117,72 @@ std::size_t file_bytes(const CheckpointLayout& layout, const CheckpointHeader& h
 }
 
 /// Where the parts of a row of a dataset that is not compressed begin.
-std::vector<std::int64_t> places_of_parts(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row,
-                                          std::int64_t part_bytes) {
+std::vector<std::int64_t> places_of_parts(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row) {
+  const std::int64_t bytes = static_cast<std::int64_t>(H5Dget_storage_size(dataset)) / (shape.ranks * shape.parts);
   std::vector<std::int64_t> places;
   for (std::int64_t part = 0; part < shape.parts; ++part) {
-    places.push_back(static_cast<std::int64_t>(H5Dget_offset(dataset)) + (row * shape.parts + part) * part_bytes);
+    places.push_back(static_cast<std::int64_t>(H5Dget_offset(dataset)) + (row * shape.parts + part) * bytes);
   }
+  return places;
+}
+
+/// What rank 0 knows of all ranks when it makes the file.
+struct RowsOnRoot {
+  bool compress = false;
+  std::vector<RowChunkSize> chunks;                   ///< rank 0's, then 1's; empty where they are not compressed
+  std::vector<std::vector<std::uint32_t>> checksums;  ///< by dataset and rank
+  std::vector<EpochSums> sums;                        ///< by rank
+  std::vector<float> mean_parameters, mean_statistics;
+};
+
+/// Makes /replica with room for all rows. Returns where in the file what the ranks write begins, chunks or whole parts:
+/// by rank, dataset and part.
+std::vector<std::int64_t> make_rows(const Hdf5File& file, const CheckpointLayout& layout, const RowsOnRoot& rows,
+                                    const std::string& path) {
+  const Hdf5Group replica = create_group(file, "replica", path, true);
+  if (!layout.averager.empty()) create_group(file, averager_group, path, true);
+  std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(layout.ranks));  // by rank
+  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
+  for (std::size_t i = 0; i < datasets.size(); ++i) {
+    const ReplicaDataset& each = datasets[i];
+    const auto chunk = rows.compress ? each.chunk() : std::vector<hsize_t>();
+    const Hdf5Dataset dataset = make_dataset(file, each.path, each.extents(), path, each.type, chunk);
+    write_attribute(dataset, "crc32", rows.checksums[i], path);
+    const std::size_t chunks = chunks_of_row(each), chunks_of_rank = rows.chunks.size() / places.size();
+    for (std::size_t row = 0; row < places.size(); ++row) {
+      std::vector<std::int64_t>& own = places[row];
+      const auto found =
+          rows.compress ? place_chunks(dataset, each, static_cast<std::int64_t>(row),
+                                       std::span(rows.chunks).subspan(row * chunks_of_rank + own.size(), chunks), path)
+                        : places_of_parts(dataset, each, static_cast<std::int64_t>(row));
+      own.insert(own.end(), found.begin(), found.end());
+    }
+  }
+  std::vector<std::int64_t> all;
+  for (const std::vector<std::int64_t>& own : places) all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+/// For one process: the file with all its metadata, the means and the room for the rows. Returns what make_rows does.
+std::vector<std::int64_t> make_file(const std::string& path, const CheckpointHeader& header,
+                                    const CheckpointLayout& layout, const RowsOnRoot& rows,
+                                    const std::vector<NamedTensor>& parameters,
+                                    const std::vector<NamedTensor>& statistics) {
+  ::unlink(path.c_str());  // a process of a killed job may still have that one open
+  const Hdf5Session session;
+  constexpr std::size_t index_bytes = 128;  // of a chunk
+  const std::size_t tensors = parameters.size() + statistics.size();
+  Hdf5File file =
+      create_hdf5(path, H5F_LIBVER_V18, file_bytes(layout, header, tensors) + rows.chunks.size() * index_bytes);
+  write_header(file, header, layout.ranks, path);
+  std::vector<std::int64_t> places = make_rows(file, layout, rows, path);
+  if (header.step_in_epoch > 0) write_epoch_sums(file, rows.sums, path);
+  {
+    const Hdf5Group mean = create_group(file, "mean", path, true);
+    write_mean(mean, parameters, rows.mean_parameters, "parameter", path);
+    write_mean(mean, statistics, rows.mean_statistics, "statistic", path);
+  }
+  HALOGRAD_HDF5(file.close(), path, "file");
   return places;
 }
 
@@ -144,24 +204,16 @@ void write_pieces(const Communicator& comm, const std::string& path,
 void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
                       const ReplicaState& state, const std::vector<NamedTensor>& parameters,
                       const std::vector<NamedTensor>& statistics, bool compress) {
-  const int rank = comm.rank(), ranks = comm.ranks();
+  const bool root = comm.rank() == 0;
   CheckpointLayout layout;
-  comm.together([&] { layout = layout_of(state, ranks); });
+  comm.together([&] { layout = layout_of(state, comm.ranks()); });
   require_same_lengths(comm, layout);
-  const std::vector<std::vector<std::uint32_t>> checksums = checksums_on_root(comm, state);
-  const std::vector<EpochSums> sums = comm.gather_on_root(state.sums);
-  const std::vector<float> mean_parameters = comm.mean_on_root(state.parameters);
-  const std::vector<float> mean_statistics = comm.mean_on_root(state.statistics);
 
-  // Rank 0 makes the file with all its metadata, the means and the room for the rows; then all ranks write their rows
-  // at once. So what can go wrong goes wrong on one rank, and no other waits for it in a collective call.
-  const std::string partial = path + ".partial";
-  const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
   std::vector<RowChunk> chunks;
   std::vector<std::span<const std::byte>> pieces;  // that this rank writes: parts of its rows, or chunks of them
   comm.together([&] {
     const std::vector<std::vector<Numbers>> buffers = replica_buffers(state);
-    if (compress) chunks = compress_rows(datasets, buffers);
+    if (compress) chunks = compress_rows(replica_datasets(layout), buffers);
     for (const RowChunk& chunk : chunks) pieces.emplace_back(chunk.bytes);
     for (const std::vector<Numbers>& parts : buffers) {
       for (const Numbers& part : parts) {
@@ -169,53 +221,29 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
       }
     }
   });
-  const std::vector<RowChunkSize> sizes = comm.join_on_root(sizes_of(chunks));
-  std::vector<std::int64_t> places(static_cast<std::size_t>(ranks) * pieces.size());  // of rank 0's pieces, then 1's
-  const auto create = [&] {
-    if (rank != 0) return;
-    ::unlink(partial.c_str());  // a process of a killed job may still have that one open
-    const Hdf5Session session;
-    constexpr std::size_t index_bytes = 128;  // of a chunk
-    const std::size_t bytes =
-        file_bytes(layout, header, parameters.size() + statistics.size()) + sizes.size() * index_bytes;
-    Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
-    write_header(file, header, ranks, partial);
-    {
-      const Hdf5Group replica = create_group(file, "replica", partial, true);
-      if (!layout.averager.empty()) create_group(file, averager_group, partial, true);
-      std::size_t first = 0;  // piece of the dataset
-      for (std::size_t i = 0; i < datasets.size(); ++i) {
-        const ReplicaDataset& each = datasets[i];
-        const auto chunk = compress ? each.chunk() : std::vector<hsize_t>();
-        const Hdf5Dataset dataset = make_dataset(file, each.path, each.extents(), partial, each.type, chunk);
-        write_attribute(dataset, "crc32", checksums[i], partial);
-        const std::size_t count = compress ? chunks_of_row(each) : static_cast<std::size_t>(each.parts);
-        for (int row = 0; row < ranks; ++row) {
-          const std::size_t own = static_cast<std::size_t>(row) * pieces.size() + first;
-          const std::vector<std::int64_t> found =
-              compress ? place_chunks(dataset, each, row, std::span(sizes).subspan(own, count), partial)
-                       : places_of_parts(dataset, each, row, static_cast<std::int64_t>(pieces[first].size()));
-          std::copy(found.begin(), found.end(), places.begin() + static_cast<std::ptrdiff_t>(own));
-        }
-        first += count;
-      }
-      if (header.step_in_epoch > 0) write_epoch_sums(file, sums, partial);
-      const Hdf5Group mean = create_group(file, "mean", partial, true);
-      write_mean(mean, parameters, mean_parameters, "parameter", partial);
-      write_mean(mean, statistics, mean_statistics, "statistic", partial);
-    }
-    HALOGRAD_HDF5(file.close(), partial, "file");
-  };
+  const RowsOnRoot rows{.compress = compress,
+                        .chunks = comm.join_on_root(sizes_of(chunks)),
+                        .checksums = checksums_on_root(comm, state),
+                        .sums = comm.gather_on_root(state.sums),
+                        .mean_parameters = comm.mean_on_root(state.parameters),
+                        .mean_statistics = comm.mean_on_root(state.statistics)};
+
+  // Rank 0 makes the file; then all ranks write their rows at once. So what can go wrong goes wrong on one rank, and no
+  // other waits for it in a collective call.
+  const std::string partial = path + ".partial";
+  std::vector<std::int64_t> places(static_cast<std::size_t>(comm.ranks()) * pieces.size());  // of rank 0's, then 1's
   try {
-    comm.together(create);
+    comm.together([&] {
+      if (root) places = make_file(partial, header, layout, rows, parameters, statistics);
+    });
     comm.broadcast(std::span(places));
     write_pieces(comm, partial, pieces,
-                 std::span(places).subspan(static_cast<std::size_t>(rank) * pieces.size(), pieces.size()));
+                 std::span(places).subspan(static_cast<std::size_t>(comm.rank()) * pieces.size(), pieces.size()));
     comm.together([&] {
-      if (rank == 0) publish_file(partial, path);
+      if (root) publish_file(partial, path);
     });
   } catch (const Error&) {
-    if (rank == 0) ::unlink(partial.c_str());
+    if (root) ::unlink(partial.c_str());
     throw;
   }
 }

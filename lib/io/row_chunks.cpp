@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/error.hpp"
 
@@ -22,13 +23,13 @@ std::vector<std::byte> shuffled(std::span<const std::byte> values, std::size_t v
 }
 
 RowChunk compress_chunk(std::span<const std::byte> values, std::size_t value_bytes, std::size_t room) {
-  const std::vector<std::byte> bytes = shuffled(values, value_bytes, room);
+  std::vector<std::byte> bytes = shuffled(values, value_bytes, room);
   uLongf length = compressBound(bytes.size());
   RowChunk chunk{std::vector<std::byte>(length)};
   const int result = compress2(reinterpret_cast<Bytef*>(chunk.bytes.data()), &length,
                                reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), 1);
   HALOGRAD_REQUIRE(result == Z_OK, "a checkpoint's values cannot be compressed: zlib's status is ", result);
-  if (length >= room) return {bytes, deflate_filter};
+  if (length >= room) return {std::move(bytes), deflate_filter};
   chunk.bytes.resize(length);
   chunk.bytes.shrink_to_fit();
   return chunk;

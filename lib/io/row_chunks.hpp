@@ -25,7 +25,7 @@ struct RowChunkSize {
   std::uint32_t skipped = 0;
 };
 
-/// Of all parts of a row.
+/// How many chunks a row has, of all its parts.
 std::size_t chunks_of_row(const ReplicaDataset& shape);
 
 /// This rank's chunks of the datasets, whose rows' parts `buffers` are: by dataset, part and place. The last of a part
