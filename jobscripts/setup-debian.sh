@@ -32,7 +32,7 @@ test_packages=(
   clang libclang-rt-dev libomp-dev    # libFuzzer for tests/fuzz
   munge slurmctld slurmd slurm-client # a Slurm for tests/slurm
   iproute2                            # hosts for tests/network
-  python3-torch                       # the truth that tests/app/torch_step_long_test.py and convert_test.py hold it against
+  python3-torch                       # the truth that tests/app/torch_step.py and convert_test.py hold it against
 )
 
 say() { printf 'setup: %s\n' "$*"; }

@@ -18,6 +18,8 @@ PAGE = 4096
 STRANGER = "notes.txt"  # a file in the run folder that is none of the program's
 EPOCH = 9  # steps of RUN_FILE
 RUN = sets(training__epochs=2, output__checkpoint_steps=5, output__keep=2, output__print_steps=0)
+COMPRESSED = [*RUN, *sets(output__compress=True)]
+GROUPS = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]
 ERRORS = {"write": errno.EIO, "room": errno.ENOSPC, "sync": errno.EIO, "name": errno.EIO, "open": errno.EMFILE,
           "memory": errno.ENOMEM}
 FOR_GOOD = 10 ** 9  # from this call on all fail

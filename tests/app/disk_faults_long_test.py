@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A disk that fails, and power cuts, at every call of a run."""
 
-from disk_faults import ERRORS, DiskFaultTest
+from disk_faults import COMPRESSED, ERRORS, GROUPS, DiskFaultTest
 from program import main
 
 
@@ -33,6 +33,15 @@ class Failures(DiskFaultTest):
     def test_of_another_rank(self):
         self.check(rank=1, for_good=False)
         self.check(rank=1, for_good=True)
+
+
+class FailuresOfCompression(Failures):
+    settings = COMPRESSED
+
+
+class FailuresOfAGroup(Failures):
+    settings = GROUPS
+    test_of_another_rank = None  # which has no files
 
 
 if __name__ == "__main__":

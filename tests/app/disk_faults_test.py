@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A disk that fails, and power cuts, at some of the calls of a run."""
 
-from disk_faults import RUN, DiskFaultTest
-from program import main, sets
+from disk_faults import COMPRESSED, GROUPS, DiskFaultTest
+from program import main
 
 
 class PowerCuts(DiskFaultTest):
@@ -29,7 +29,7 @@ class Failures(DiskFaultTest):
 
 
 class FailuresOfCompression(DiskFaultTest):
-    settings = [*RUN, *sets(output__compress=True)]
+    settings = COMPRESSED
 
     def test_of_writes(self):
         self.check_failures("write", epochs=1, rank=1, stride=23)
@@ -38,7 +38,7 @@ class FailuresOfCompression(DiskFaultTest):
 
 class FailuresOfAGroup(DiskFaultTest):
     """One of its ranks writes the files; the others hear of it."""
-    settings = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]
+    settings = GROUPS
 
     def test_of_writes(self):
         self.check_failures("write", epochs=1, stride=299, first=37)

@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
-"""One training step of each reference network against PyTorch: loss and gradients from the same parameters and batch.
+"""One training step of a reference network against PyTorch: loss and gradients from the same parameters and batch. Shared by
+the short and the long test.
 
 The truth is PyTorch in double, and this program's error may not be much above that of PyTorch's own single precision. A few
 values near zero that rounding puts on the other side of a ReLU change a gradient by up to some percent, in either program, and
@@ -12,12 +12,11 @@ import json
 import os
 import sys
 import tomllib
-import unittest
 
 import h5py
 import numpy as np
 
-from program import SOURCE, ProgramTest, main
+from program import SOURCE, ProgramTest
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "nn"))
 try:
@@ -51,7 +50,7 @@ def read_tensors(path):
     return tensors
 
 
-class TorchStep(ProgramTest):
+class TorchStepTest(ProgramTest):
     def layers_of(self, name):
         """The network's layers as a run has written them out, with nothing random, and one label an image."""
         batch, shape, classes = NETWORKS[name]
@@ -142,10 +141,3 @@ layer = [
         smooth = [{**layer, "type": SMOOTH.get(layer["type"], layer["type"])} for layer in layers]
         ours, theirs = self.errors(name, smooth, images, labels)
         self.assertLess(ours, 4 * theirs + 5e-5)
-
-
-for network_name in NETWORKS:
-    setattr(TorchStep, f"test_{network_name}", lambda self, name=network_name: self.check(name))
-
-if __name__ == "__main__":
-    main()
