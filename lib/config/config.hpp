@@ -16,13 +16,15 @@ namespace halograd {
 
 /// [output]
 struct OutputConfig {
-  std::string folder = "runs";  ///< a run is kept in folder/name
-  int checkpoint_epochs = 1;    ///< epochs between checkpoints, with one at the end; 0: none
-  int checkpoint_steps = 0;     ///< steps between further checkpoints; 0: none within epochs
-  int keep = 2;                 ///< checkpoints that are kept, the newest
-  bool keep_best = true;        ///< and the one whose mean model is best on the test set
-  bool compress = false;        ///< without loss
-  int print_steps = 100;        ///< without a terminal: steps between lines; 0: only the epochs' rows
+  std::string folder = "runs";        ///< a run is kept in folder/name
+  int checkpoint_epochs = 1;          ///< epochs between checkpoints, with one at the end; 0: none
+  int checkpoint_steps = 0;           ///< steps between further checkpoints; 0: none within epochs
+  int local_steps = 0;                ///< steps between copies on the nodes; 0: none
+  std::string local_folder = "/tmp";  ///< of each node, where they are
+  int keep = 2;                       ///< checkpoints that are kept, the newest
+  bool keep_best = true;              ///< and the one whose mean model is best on the test set
+  bool compress = false;              ///< without loss
+  int print_steps = 100;              ///< without a terminal: steps between lines; 0: only the epochs' rows
   bool operator==(const OutputConfig&) const = default;
 };
 

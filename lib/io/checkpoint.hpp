@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,10 +49,16 @@ struct ReplicaState {
 
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
 /// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. `compress`: without loss, by HDF5's
-/// own filters. Throws Error on all ranks, with `path` as it was.
+/// own filters. `rows`: the states that this rank has, usually its own; the file's rows are those of rank 0, then those
+/// of rank 1 and so on, at least one of each. Throws Error on all ranks, with `path` as it was.
 void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
-                      const ReplicaState& state, const std::vector<NamedTensor>& parameters,
+                      std::span<const ReplicaState> rows, const std::vector<NamedTensor>& parameters,
                       const std::vector<NamedTensor>& statistics, bool compress = false);
+inline void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
+                             const ReplicaState& state, const std::vector<NamedTensor>& parameters,
+                             const std::vector<NamedTensor>& statistics, bool compress = false) {
+  write_checkpoint(comm, path, header, std::span(&state, 1), parameters, statistics, compress);
+}
 
 /// Reads the attributes. Throws Error where the file is no checkpoint of this program, or of a newer format.
 CheckpointHeader read_checkpoint_header(const std::string& path);

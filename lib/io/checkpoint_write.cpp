@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "hdf5/files.hpp"
 #include "hdf5/objects.hpp"
@@ -20,15 +21,39 @@
 namespace halograd {
 namespace {
 
-/// Row r: rank r's checksums of the datasets, on rank 0.
-std::vector<std::vector<std::uint32_t>> checksums_on_root(const Communicator& comm, const ReplicaState& state) {
-  std::vector<std::vector<std::uint32_t>> rows;
-  for (const auto& buffers : replica_buffers(state)) {
-    std::uint32_t crc = 0;
-    for (const Numbers& buffer : buffers) crc = checksum(bytes_of(buffer), crc);
-    rows.push_back(comm.gather_on_root(crc));
+using Buffers = std::vector<std::vector<Numbers>>;  // of a row: by dataset and part
+
+/// The datasets' checksums of all rows, by dataset and row, on rank 0.
+std::vector<std::vector<std::uint32_t>> checksums_on_root(const Communicator& comm, const std::vector<Buffers>& rows) {
+  std::vector<std::vector<std::uint32_t>> all;
+  for (std::size_t dataset = 0; dataset < rows.front().size(); ++dataset) {
+    std::vector<std::uint32_t> own;
+    for (const Buffers& row : rows) {
+      std::uint32_t crc = 0;
+      for (const Numbers& part : row[dataset]) crc = checksum(bytes_of(part), crc);
+      own.push_back(crc);
+    }
+    all.push_back(comm.join_on_root(own));
   }
-  return rows;
+  return all;
+}
+
+/// The mean of all rows' `values`, on rank 0.
+std::vector<float> mean_on_root(const Communicator& comm, std::span<const ReplicaState> rows,
+                                HostVector<float> ReplicaState::*values) {
+  const std::size_t most = comm.largest(rows.size()), all = comm.sum(rows.size());
+  std::vector<float> mean = comm.mean_on_root(rows.front().*values);
+  if (most == 1) return mean;
+  const float ranks_of_all = static_cast<float>(comm.ranks()) / static_cast<float>(all);
+  std::vector<float> zeros((rows.front().*values).size());
+  for (float& value : mean) value *= ranks_of_all;
+  for (std::size_t i = 1; i < most; ++i) {
+    const HostVector<const float> own =
+        i < rows.size() ? rows[i].*values : HostVector<const float>(zeros.data(), zeros.size());
+    const std::vector<float> further = comm.mean_on_root(own);
+    for (std::size_t at = 0; at < mean.size(); ++at) mean[at] += further[at] * ranks_of_all;
+  }
+  return mean;
 }
 
 void require_same_lengths(const Communicator& comm, const CheckpointLayout& layout) {
@@ -126,34 +151,34 @@ std::vector<std::int64_t> places_of_parts(const Hdf5Dataset& dataset, const Repl
   return places;
 }
 
-/// What rank 0 knows of all ranks when it makes the file.
+/// What rank 0 knows of all rows when it makes the file.
 struct RowsOnRoot {
   bool compress = false;
-  std::vector<RowChunkSize> chunks;                   ///< rank 0's, then 1's; empty where they are not compressed
-  std::vector<std::vector<std::uint32_t>> checksums;  ///< by dataset and rank
-  std::vector<EpochSums> sums;                        ///< by rank
+  std::vector<RowChunkSize> chunks;                   ///< row by row; empty where they are not compressed
+  std::vector<std::vector<std::uint32_t>> checksums;  ///< by dataset and row
+  std::vector<EpochSums> sums;                        ///< by row
   std::vector<float> mean_parameters, mean_statistics;
 };
 
 /// Makes /replica with room for all rows. Returns where in the file what the ranks write begins, chunks or whole parts:
-/// by rank, dataset and part.
+/// by row, dataset and part.
 std::vector<std::int64_t> make_rows(const Hdf5File& file, const CheckpointLayout& layout, const RowsOnRoot& rows,
                                     const std::string& path) {
   const Hdf5Group replica = create_group(file, "replica", path, true);
   if (!layout.averager.empty()) create_group(file, averager_group, path, true);
-  std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(layout.ranks));  // by rank
+  std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(layout.ranks));  // by row
   const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     const ReplicaDataset& each = datasets[i];
     const auto chunk = rows.compress ? each.chunk() : std::vector<hsize_t>();
     const Hdf5Dataset dataset = make_dataset(file, each.path, each.extents(), path, each.type, chunk);
     write_attribute(dataset, "crc32", rows.checksums[i], path);
-    const std::size_t chunks = chunks_of_row(each), chunks_of_rank = rows.chunks.size() / places.size();
+    const std::size_t chunks = chunks_of_row(each), chunks_of_all = rows.chunks.size() / places.size();
     for (std::size_t row = 0; row < places.size(); ++row) {
       std::vector<std::int64_t>& own = places[row];
       const auto found =
           rows.compress ? place_chunks(dataset, each, static_cast<std::int64_t>(row),
-                                       std::span(rows.chunks).subspan(row * chunks_of_rank + own.size(), chunks), path)
+                                       std::span(rows.chunks).subspan(row * chunks_of_all + own.size(), chunks), path)
                         : places_of_parts(dataset, each, static_cast<std::int64_t>(row));
       own.insert(own.end(), found.begin(), found.end());
     }
@@ -202,43 +227,58 @@ void write_pieces(const Communicator& comm, const std::string& path,
 }  // namespace
 
 void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
-                      const ReplicaState& state, const std::vector<NamedTensor>& parameters,
+                      std::span<const ReplicaState> rows, const std::vector<NamedTensor>& parameters,
                       const std::vector<NamedTensor>& statistics, bool compress) {
   const bool root = comm.rank() == 0;
   CheckpointLayout layout;
-  comm.together([&] { layout = layout_of(state, comm.ranks()); });
+  const int all_rows = comm.sum(static_cast<int>(rows.size()));
+  comm.together([&] {
+    HALOGRAD_REQUIRE(!rows.empty(), path, ": a rank has no row to write");
+    layout = layout_of(rows.front(), all_rows);
+    for (const ReplicaState& row : rows) {
+      HALOGRAD_REQUIRE(layout_of(row, all_rows) == layout, path, ": the rows of a rank differ in length");
+    }
+  });
   require_same_lengths(comm, layout);
 
+  std::vector<Buffers> buffers;
   std::vector<RowChunk> chunks;
   std::vector<std::span<const std::byte>> pieces;  // that this rank writes: parts of its rows, or chunks of them
   comm.together([&] {
-    const std::vector<std::vector<Numbers>> buffers = replica_buffers(state);
-    if (compress) chunks = compress_rows(replica_datasets(layout), buffers);
-    for (const RowChunk& chunk : chunks) pieces.emplace_back(chunk.bytes);
-    for (const std::vector<Numbers>& parts : buffers) {
-      for (const Numbers& part : parts) {
-        if (!compress) pieces.emplace_back(bytes_of(part));
+    for (const ReplicaState& row : rows) {
+      const Buffers& own = buffers.emplace_back(replica_buffers(row));
+      if (compress) {
+        for (RowChunk& chunk : compress_rows(replica_datasets(layout), own)) chunks.push_back(std::move(chunk));
+        continue;
+      }
+      for (const std::vector<Numbers>& parts : own) {
+        for (const Numbers& part : parts) pieces.emplace_back(bytes_of(part));
       }
     }
+    for (const RowChunk& chunk : chunks) pieces.emplace_back(chunk.bytes);
   });
-  const RowsOnRoot rows{.compress = compress,
-                        .chunks = comm.join_on_root(sizes_of(chunks)),
-                        .checksums = checksums_on_root(comm, state),
-                        .sums = comm.gather_on_root(state.sums),
-                        .mean_parameters = comm.mean_on_root(state.parameters),
-                        .mean_statistics = comm.mean_on_root(state.statistics)};
+  std::vector<EpochSums> sums;
+  for (const ReplicaState& row : rows) sums.push_back(row.sums);
+  const RowsOnRoot on_root{.compress = compress,
+                           .chunks = comm.join_on_root(sizes_of(chunks)),
+                           .checksums = checksums_on_root(comm, buffers),
+                           .sums = comm.join_on_root(sums),
+                           .mean_parameters = mean_on_root(comm, rows, &ReplicaState::parameters),
+                           .mean_statistics = mean_on_root(comm, rows, &ReplicaState::statistics)};
 
   // Rank 0 makes the file; then all ranks write their rows at once. So what can go wrong goes wrong on one rank, and no
   // other waits for it in a collective call.
   const std::string partial = path + ".partial";
-  std::vector<std::int64_t> places(static_cast<std::size_t>(comm.ranks()) * pieces.size());  // of rank 0's, then 1's
+  const std::vector<std::size_t> pieces_of_rank = comm.gather(pieces.size());
+  const auto own = pieces_of_rank.begin() + comm.rank();
+  const auto first = std::accumulate(pieces_of_rank.begin(), own, std::size_t{0});
+  std::vector<std::int64_t> places(std::accumulate(own, pieces_of_rank.end(), first));  // rank 0's, then 1's
   try {
     comm.together([&] {
-      if (root) places = make_file(partial, header, layout, rows, parameters, statistics);
+      if (root) places = make_file(partial, header, layout, on_root, parameters, statistics);
     });
     comm.broadcast(std::span(places));
-    write_pieces(comm, partial, pieces,
-                 std::span(places).subspan(static_cast<std::size_t>(comm.rank()) * pieces.size(), pieces.size()));
+    write_pieces(comm, partial, pieces, std::span(places).subspan(first, pieces.size()));
     comm.together([&] {
       if (root) publish_file(partial, path);
     });

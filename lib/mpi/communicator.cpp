@@ -1,6 +1,7 @@
 #include "mpi/communicator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <sstream>
 
@@ -208,6 +209,23 @@ void Communicator::receive_bytes(void* values, std::size_t bytes, int from) cons
   run_in_pieces(static_cast<std::byte*>(values), bytes, 1, [&](std::byte* piece, int length, MPI_Request* request) {
     MPI_Irecv(piece, length, MPI_BYTE, from, 0, comm_, request);
   });
+}
+
+void Communicator::exchange_bytes(const void* out, std::size_t out_bytes, int to, void* in, std::size_t in_bytes,
+                                  int from) const {
+  for (std::size_t begin = 0; begin < std::max(out_bytes, in_bytes); begin += most_in_a_call) {
+    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    const auto length = [begin](std::size_t bytes) {
+      return static_cast<int>(std::min(most_in_a_call, bytes - begin));
+    };
+    if (begin < in_bytes) {
+      MPI_Irecv(static_cast<std::byte*>(in) + begin, length(in_bytes), MPI_BYTE, from, 0, comm_, requests.data());
+    }
+    if (begin < out_bytes) {
+      MPI_Isend(static_cast<const std::byte*>(out) + begin, length(out_bytes), MPI_BYTE, to, 0, comm_, &requests[1]);
+    }
+    for (MPI_Request& request : requests) wait_politely(request);
+  }
 }
 
 void Communicator::fail_together(const std::string& message, double patience) const {

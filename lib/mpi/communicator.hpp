@@ -161,6 +161,12 @@ class Communicator {
     receive_bytes(values.data(), values.size_bytes(), from);
   }
 
+  /// Not collective: sends to one rank while it receives from another; MPI_PROC_NULL: neither, and no values.
+  template <Carried T>
+  void exchange(std::span<const T> out, int to, std::span<T> in, int from) const {
+    exchange_bytes(out.data(), out.size_bytes(), to, in.data(), in.size_bytes(), from);
+  }
+
   /// Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the lowest such
   /// rank. A rank that threw alone would leave the others waiting for it.
   /// `patience`: so many seconds after this rank has come with a message it ends all ranks with it, if the others do
@@ -193,6 +199,7 @@ class Communicator {
   void broadcast_bytes(void* values, std::size_t bytes, int root) const;
   void send_bytes(const void* values, std::size_t bytes, int to) const;
   void receive_bytes(void* values, std::size_t bytes, int from) const;
+  void exchange_bytes(const void* out, std::size_t out_bytes, int to, void* in, std::size_t in_bytes, int from) const;
 
   int rank_ = 0, ranks_ = 1;
 };

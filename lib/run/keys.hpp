@@ -325,6 +325,14 @@ void visit(Visitor& v, OutputConfig& c) {
     at_least(0));
   v("checkpoint_steps", c.checkpoint_steps,
     "steps between two checkpoints, in addition to those of checkpoint_epochs; 0: none", at_least(0));
+  v("local_steps", c.local_steps,
+    "steps between copies of the state on the nodes' own disks, each rank's on its node and, where there are several, "
+    "on "
+    "another one, from which --resume makes the newest checkpoint again; 0: none",
+    at_least(0));
+  v("local_folder", c.local_folder,
+    "of each node, where these copies are: a folder, or an environment variable that names one (\"$TMPDIR\")",
+    Allowed{});
   v("keep", c.keep, "number of checkpoints that are kept, the newest ones", at_least(1));
   v("keep_best", c.keep_best, "the checkpoint of the best mean model on the test set is kept too", Allowed{});
   v("compress", c.compress, "checkpoints are compressed without loss: smaller, and slower to write", Allowed{});

@@ -3,6 +3,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,7 +62,7 @@ class FreeTraining final : public Training {
     std::vector<EdgeRecord> edges;
     EpochSums sums;
     EpochMetrics row;
-    bool saves = false;
+    std::optional<CheckpointPlace> saves;
   };
 
   // Position
@@ -77,7 +78,7 @@ class FreeTraining final : public Training {
   void pass_cuts(std::int64_t lot);
   void end_epoch_at(std::int64_t lot);
   void evaluate_own(EpochMetrics& row);
-  void save_at(std::int64_t lot);
+  void save_at(std::int64_t lot, CheckpointPlace place);
   // By the thread of the files, collective
   void conclude(EpochEnd& end);
   void evaluate_mean(EpochEnd& end);
@@ -114,11 +115,14 @@ StepPlace FreeTraining::place_of(std::int64_t lot) const {
 
 /// The first at `lot` or later.
 std::int64_t FreeTraining::cut_from(std::int64_t lot) const {
-  const std::int64_t epoch_end = (lot + lots_ - 1) / lots_ * lots_, every = config_.output.checkpoint_steps;
-  if (every == 0) return epoch_end;
+  std::int64_t cut = (lot + lots_ - 1) / lots_ * lots_;                                 // an epoch's end
   const std::int64_t step = start_.header.step + (lot - first_ + ranks_ - 1) / ranks_;  // rounded up
-  const std::int64_t next = (step + every - 1) / every * every;
-  return std::min(epoch_end, first_ + (next - start_.header.step) * ranks_);
+  for (const int every : {config_.output.checkpoint_steps, config_.output.local_steps}) {
+    if (every == 0) continue;
+    const std::int64_t next = (step + every - 1) / every * every;
+    cut = std::min(cut, first_ + (next - start_.header.step) * ranks_);
+  }
+  return cut;
 }
 
 // Step ----------------------------------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ void FreeTraining::pass_cuts(std::int64_t lot) {
     const std::int64_t cut = next_cut_;
     next_cut_ = cut_from(cut + 1);
     catch_up(most_pending - 1);
-    cut == (epoch_ + 1) * lots_ ? end_epoch_at(cut) : save_at(cut);
+    cut == (epoch_ + 1) * lots_ ? end_epoch_at(cut) : save_at(cut, due_after(step_at(cut)).value());
   }
 }
 
@@ -168,12 +172,12 @@ void FreeTraining::catch_up(std::size_t pending) {
   waited_ += seconds_now() - begin;
 }
 
-void FreeTraining::save_at(std::int64_t lot) {
+void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
   const double begin = seconds_now();
   const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
-  files_.post([this, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_), steps = files_.take_steps(),
-               header = header_of(step, epoch_, of_epoch, nullptr),
-               failure = stop_.failure()] { files_.write_checkpoint(header, *copy, steps, failure); });
+  files_.post([this, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
+               steps = files_.take_steps(), header = header_of(step, epoch_, of_epoch, nullptr),
+               failure = stop_.failure()] { files_.write_checkpoint(place, header, *copy, steps, failure); });
   copied_ += seconds_now() - begin;
 }
 
@@ -190,7 +194,7 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
   if (end->epochs == last_epoch()) changed = averager_->settle(exec_, replica_.parameters) || changed;  // all are here
   if (changed) evaluate_own(row);
   row.steps = step_at(lot);
-  end->saves = step_checkpoint_is_due(row.steps) || epoch_checkpoint_is_due(end->epochs);
+  end->saves = due_after(row.steps, end->epochs);
   end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
@@ -225,7 +229,8 @@ void FreeTraining::conclude(EpochEnd& end) {
   end.row.seconds = files_.comm().largest(end.row.seconds);
   hand_over(end);  // before the disk has its turn
   files_.write_epoch(end.steps, end.row, end.edges);
-  if (end.saves) files_.write_checkpoint(header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
+  if (end.saves)
+    files_.write_checkpoint(*end.saves, header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
 }
 
 /// For report_epochs().
@@ -299,7 +304,7 @@ TrainingResult FreeTraining::run() {
   const StopReason reason = asked_by_any();
   if (reason == StopReason::failure) stop_.end_failed(comm_);
   const bool whole = reason == StopReason::none && end == last_epoch() * lots_;
-  whole ? pass_cuts(end) : save_at(end);
+  whole ? pass_cuts(end) : save_at(end, CheckpointPlace::run_folder);
   catch_up(0);
   files_.finish();
   report_epochs(result);

@@ -35,7 +35,7 @@ class LockstepTraining final : public Training {
   void share_by_speed();
   StopReason evaluate_epoch(EpochMetrics& row);
   void finish_epoch(EpochMetrics& row, TrainingResult& result);
-  void save(const EpochMetrics* scores);
+  void save(CheckpointPlace place, const EpochMetrics* scores);
 
   StopAgreement agreement_;
   Speed speed_;                    ///< of this rank's computing since shares were measured
@@ -71,7 +71,8 @@ StopReason LockstepTraining::train_epoch(EpochMetrics& row) {
     report_.step(step_in_epoch_, step.loss, batch->global_size);
     begin = end;
     if (reason != StopReason::none) return reason;
-    if (step_checkpoint_is_due(own_steps_) && step_in_epoch_ < loader_.steps()) save(nullptr);
+    if (step_in_epoch_ == loader_.steps()) continue;
+    if (const auto place = due_after(own_steps_)) save(*place, nullptr);
   }
   const double waited = seconds_waited();
   const StopReason reason = agreement_.now(evaluation_seconds_);
@@ -145,11 +146,11 @@ void LockstepTraining::finish_epoch(EpochMetrics& row, TrainingResult& result) {
   end_epoch(summarise(comm_, epoch_, sums_, row), result);
   step_in_epoch_ = 0;
   sums_ = {};
-  if (epoch_checkpoint_is_due(epoch_) || step_checkpoint_is_due(own_steps_)) save(&row);
+  if (const auto place = due_after(own_steps_, epoch_)) save(*place, &row);
 }
 
-void LockstepTraining::save(const EpochMetrics* scores) {
-  save_state(header_of(own_steps_, epoch_, step_in_epoch_, scores));
+void LockstepTraining::save(CheckpointPlace place, const EpochMetrics* scores) {
+  save_state(place, header_of(own_steps_, epoch_, step_in_epoch_, scores));
 }
 
 TrainingResult LockstepTraining::run() {
@@ -174,7 +175,7 @@ TrainingResult LockstepTraining::run() {
       reason = evaluate_epoch(row);
     }
     if (reason != StopReason::none) {
-      save(nullptr);
+      save(CheckpointPlace::run_folder, nullptr);
       files_.finish();
       stopped(reason, place(), epoch_, result);
       break;

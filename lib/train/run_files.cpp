@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "io/checkpoint_store.hpp"
+#include "io/local_copies.hpp"
 #include "kernels/error.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
@@ -27,6 +28,16 @@ std::vector<std::string> split(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+/// Collective: that the run goes on from this checkpoint.
+void begin_with(const std::string& checkpoint, const Communicator& comm, RunStart& start) {
+  comm.together([&] {
+    start.checkpoint = checkpoint;
+    start.header = read_checkpoint_header(checkpoint);
+    start.before = parse_config(start.header.config, checkpoint + ", attribute config");
+    if (comm.rank() == 0) note_for_job("checkpoint " + std::to_string(start.header.step));
+  });
 }
 
 /// The larger the better.
@@ -64,11 +75,11 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
   comm.together([&] {
     if (comm.rank() == 0) list = joined(stored_checkpoints(folder));
   });
-  std::string reasons;
+  std::string reasons, whole;
   for (const std::string& path : split(comm.broadcast(list))) {
     const std::string damage = checkpoint_damage(comm, path);
     if (damage.empty()) {
-      start.checkpoint = path;
+      whole = path;
       break;
     }
     report.line("Skipped a damaged checkpoint: " + damage);
@@ -76,14 +87,35 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
     start.damaged.push_back(path);
   }
   comm.together([&] {
-    HALOGRAD_REQUIRE(!start.checkpoint.empty() || start.damaged.empty(), "no checkpoint in ", folder.checkpoints(),
+    HALOGRAD_REQUIRE(!whole.empty() || start.damaged.empty(), "no checkpoint in ", folder.checkpoints(),
                      " is intact:", reasons, "\nstart over with --overwrite, or under another name (--set name=...)");
-    if (start.checkpoint.empty()) return;
-    start.header = read_checkpoint_header(start.checkpoint);
-    start.before = parse_config(start.header.config, start.checkpoint + ", attribute config");
-    if (comm.rank() == 0) note_for_job("checkpoint " + std::to_string(start.header.step));
   });
+  if (!whole.empty()) begin_with(whole, comm, start);
   return start;
+}
+
+void take_up_local_copies(RunStart& start, const Communicator& comm, const RunConfig& config, const RunFolder& folder,
+                          const Network& network, const FileKeeper& keeper, Report& report) {
+  if (config.output.local_steps == 0) return;
+  std::string restored;
+  try {
+    keeper.world.together([&] {
+      if (!keeper.keeps) return;
+      const std::string copies = local_folder(comm, config.output.local_folder, folder);
+      if (copies.empty()) return;
+      restored = restore_local_copies(comm, copies, start.header.step, folder, network.parameters(),
+                                      network.statistics(), config.output.compress);
+    });
+  } catch (const CollectiveError& error) {
+    if (start.checkpoint.empty()) throw;  // rather than to begin again
+    report.line(std::string("No checkpoint could be made of copies on the nodes: ") + error.what());
+    return;
+  }
+  restored = keeper.world.broadcast(restored);  // rank 0 keeps files
+  if (restored.empty()) return;
+  report.line("Made " + restored + " of copies on the nodes (output.local_steps), later than " +
+              (start.checkpoint.empty() ? "any checkpoint" : start.checkpoint));
+  begin_with(restored, keeper.world, start);
 }
 
 StateCopy::StateCopy(std::size_t parameters, std::size_t statistics, std::size_t optimizer_buffers) {
@@ -171,6 +203,9 @@ void RunFiles::begin(ClaimedFolder& folder, ExistingRun existing) {
     prepare_checkpoints(folder_);
     folder.sign();
   });
+  if (config_.output.local_steps > 0) {
+    local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
+  }
   metrics_ =
       std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss.name).name);
 }
@@ -179,6 +214,10 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   comm_.together([&] {  // before anything is changed
     if (comm_.rank() == 0) prepare_checkpoints(folder_);
   });
+  if (config_.output.local_steps > 0) {
+    local_folder_ = local_folder(comm_, config_.output.local_folder, folder_);
+    if (local_folder_.empty()) local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
+  }
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
                                            metric_of(config_.loss.name).name);
   comm_.together([&] {
@@ -204,21 +243,27 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
   post([this, steps = take_steps(), row, edges = std::move(edges)] { write_epoch(steps, row, edges); });
 }
 
-void RunFiles::save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
+void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
   finish();  // the copies are in use until then
   if (!keeps_) return;
   copy_.take(replica, optimizer);
   copy_.take(averager);
   copy_.state.sums = sums;
-  post([this, steps = take_steps(), header = std::move(header), failure] {
-    write_checkpoint(header, copy_, steps, failure);
+  post([this, place, steps = take_steps(), header = std::move(header), failure] {
+    write_checkpoint(place, header, copy_, steps, failure);
   });
 }
 
 void RunFiles::finish() {
   if (comm_.ranks() == world_.ranks()) return worker_.wait();
   world_.together([this] { worker_.wait(); });  // the others would wait for ever for those that failed
+}
+
+void RunFiles::close() {
+  if (keeps_) post([this] { metrics_->close(); });
+  finish();
+  if (!local_folder_.empty()) discard_local_copies(comm_, local_folder_, folder_);
 }
 
 std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer,
@@ -243,8 +288,8 @@ void RunFiles::add_to_metrics(const std::vector<StepRow>& steps) {
   });
 }
 
-void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, const std::vector<StepRow>& steps,
-                                const std::string& failure) {
+void RunFiles::write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
+                                const std::vector<StepRow>& steps, const std::string& failure) {
   const Clock::time_point begin = Clock::now();
   comm().together([&] {
     if (!failure.empty()) fail(failure);
@@ -254,6 +299,7 @@ void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, 
   metrics_->flush(header.step);
   header.ranks = comm().ranks();
   header.config = to_toml(config_);
+  if (place == CheckpointPlace::nodes) return write_on_nodes(header, copy);
   const std::string path = folder_.checkpoint(header.step);
   halograd::write_checkpoint(comm(), path, header, copy.state, parameters_, statistics_, config_.output.compress);
   comm().together([&] {
@@ -262,6 +308,22 @@ void RunFiles::write_checkpoint(CheckpointHeader header, const StateCopy& copy, 
   const double bytes = copy.bytes() * comm().ranks();
   const std::lock_guard<std::mutex> lock(mutex_);
   written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
+}
+
+void RunFiles::write_on_nodes(const CheckpointHeader& header, const StateCopy& copy) {
+  try {
+    write_local_copies(comm(), local_folder_, header, copy.state);
+  } catch (const CollectiveError& error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    local_failure_ = error.what();
+    return;
+  }
+  if (comm().rank() == 0) note_for_job("checkpoint " + std::to_string(header.step));
+}
+
+std::string RunFiles::local_failure() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(local_failure_, {});
 }
 
 void RunFiles::publish(const std::string& path, const CheckpointHeader& header) {

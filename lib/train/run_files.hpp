@@ -63,6 +63,10 @@ struct RunStart {
 /// Throws CollectiveError where all are damaged, or one was written by a newer version of the program.
 RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resume, Report& report);
 
+/// Where a state is kept: in the run folder, by all ranks in one file; or on the nodes, by each rank for itself and for
+/// another one (io/local_copies.hpp).
+enum class CheckpointPlace { run_folder, nodes };
+
 /// Copies in host memory of one replica and its optimizer's state, as checkpoints are written and read.
 class StateCopy {
  public:
@@ -91,6 +95,12 @@ struct FileKeeper {
   bool keeps;                 ///< whether this one does; on the others every call does nothing
 };
 
+/// Collective over keeper.world, with find_start()'s result; `comm` as for RunFiles: where the nodes have copies of a
+/// later step, they become a checkpoint of the run folder, and the start. Where that fails, the start is left as it is,
+/// which is reported; throws CollectiveError where it has no checkpoint either.
+void take_up_local_copies(RunStart& start, const Communicator& comm, const RunConfig& config, const RunFolder& folder,
+                          const Network& network, const FileKeeper& keeper, Report& report);
+
 /// What a training leaves in its run folder: metrics, and the newest and the best checkpoints. All of it is written by
 /// a thread in the order in which it was asked for (io/file_worker.hpp): the training only waits while its state is
 /// copied, or where the checkpoint before is not done. Calls are made by all ranks alike.
@@ -112,20 +122,19 @@ class RunFiles {
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
   /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
   /// on all ranks.
-  void save(CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
+  void save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
             const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure);
 
   /// The first failure of what was asked for so far; empty if there is none. Ranks may learn of it at different steps.
   [[nodiscard]] std::string error() const { return worker_.error(); }
   /// What has come to the disk since the last call.
   std::vector<WrittenCheckpoint> written();
+  /// Why copies on the nodes could not be made since the last call, if so. The run can do without them.
+  std::string local_failure();
   /// Waits for all that was asked for. Throws the first failure, on ranks that keep no files too.
   void finish();
-  /// The same, and closes the metrics: the last call that writes. Throws as finish().
-  void close() {
-    if (keeps_) post([this] { metrics_->close(); });
-    finish();
-  }
+  /// The same, closes the metrics and removes the copies on the nodes: the last call that writes. Throws as finish().
+  void close();
 
   // For a training whose ranks come to an epoch's end at different times: it posts, on all ranks in the same order,
   // what is to be done when all have come, and goes on.
@@ -142,8 +151,8 @@ class RunFiles {
   // By posted tasks alone, collective.
   [[nodiscard]] const Communicator& comm() const { return worker_.comm(); }
   void write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row, const std::vector<EdgeRecord>& edges);
-  void write_checkpoint(CheckpointHeader header, const StateCopy& copy, const std::vector<StepRow>& steps,
-                        const std::string& failure);
+  void write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
+                        const std::vector<StepRow>& steps, const std::string& failure);
 
  private:
   struct Best {
@@ -154,6 +163,7 @@ class RunFiles {
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
   void add_to_metrics(const std::vector<StepRow>& steps);
+  void write_on_nodes(const CheckpointHeader& header, const StateCopy& copy);
   void publish(const std::string& path, const CheckpointHeader& header);
 
   const Communicator &world_, &comm_;
@@ -163,9 +173,11 @@ class RunFiles {
   std::vector<NamedTensor> parameters_, statistics_;
   StateCopy copy_;  ///< what is being written
   std::vector<StepRow> rows_;
-  Best best_;         // rank 0
-  std::mutex mutex_;  // guards written_
+  Best best_;                 // rank 0
+  std::string local_folder_;  ///< of copies on this node; empty where there are none
+  std::mutex mutex_;          // guards written_ and local_failure_
   std::vector<WrittenCheckpoint> written_;
+  std::string local_failure_;
   std::unique_ptr<MetricsFile> metrics_;  ///< opened by the constructor
   FileWorker worker_;                     // last: its thread ends before what it uses
 };

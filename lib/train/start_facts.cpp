@@ -112,6 +112,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
                     " when it is done with the last, and waits for no other");
   }
   if (network.replays_steps()) add("step", "recorded once, then launched as a whole");
+  if (config.output.local_steps > 0) {
+    add("copies", "every " + counted(config.output.local_steps, "step") + " in " + config.output.local_folder +
+                      " of the node" + (setup.world.nodes() > 1 ? ", and of another one" : ", of which there is one"));
+  }
   add("optimizer", config.optimizer.name + ", learning rate " + significant(config.optimizer.learning_rate) + ", " +
                        config.schedule.name + " schedule");
   const AveragerConfig& averager = config.averager;

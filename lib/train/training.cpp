@@ -28,6 +28,15 @@ FileKeeper keeper(const TrainingSetup& setup) {
   return {setup.world, setup.group.place() == 0};
 }
 
+/// Collective.
+RunStart start_of(const TrainingSetup& setup, const RunFolder& folder, const TrainOptions& options, Report& report) {
+  RunStart start = find_start(setup.world, folder, options.resume, report);
+  if (options.resume) {
+    take_up_local_copies(start, setup.comm, setup.config, folder, *setup.network, keeper(setup), report);
+  }
+  return start;
+}
+
 constexpr double slow_disk = 100e6;  // bytes per second
 
 std::string number(std::int64_t value) {
@@ -82,7 +91,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       guard_(network_, replica_),
       view_gradients_("halograd::view_gradients", setup.views ? network_.parameter_count() : 0),
       folder_(world_, config_, report),
-      start_(find_start(world_, folder_.folder(), options.resume, report)),
+      start_(start_of(setup, folder_.folder(), options, report)),
       own_steps_(start_.header.step),
       epoch_(start_.header.epoch),
       sums_(restore()),
@@ -313,20 +322,21 @@ void Training::settle() {
   shards_.gather(replica_.parameters);
 }
 
-void Training::save_state(const CheckpointHeader& header) {
+void Training::save_state(CheckpointPlace place, const CheckpointHeader& header) {
   settle();
   for (const Buffer<float>& state : optimizer_.state()) shards_.gather(state);
-  files_.save(header, replica_, optimizer_, shards_.gather_states(averager_->state()), sums_, stop_.failure());
+  files_.save(place, header, replica_, optimizer_, shards_.gather_states(averager_->state()), sums_, stop_.failure());
 }
 
-bool Training::step_checkpoint_is_due(std::int64_t steps) const {
-  const int every = config_.output.checkpoint_steps;
-  return every > 0 && steps % every == 0;
-}
-
-bool Training::epoch_checkpoint_is_due(std::int64_t epochs) const {
-  const int every = config_.output.checkpoint_epochs;
-  return every > 0 && (epochs % every == 0 || epochs == last_epoch());
+std::optional<CheckpointPlace> Training::due_after(std::int64_t steps, std::int64_t epochs) const {
+  const OutputConfig& output = config_.output;
+  const auto is_due = [](std::int64_t done, int every) { return every > 0 && done > 0 && done % every == 0; };
+  const bool last = output.checkpoint_epochs > 0 && epochs == last_epoch();
+  if (last || is_due(epochs, output.checkpoint_epochs) || is_due(steps, output.checkpoint_steps)) {
+    return CheckpointPlace::run_folder;
+  }
+  if (is_due(steps, output.local_steps)) return CheckpointPlace::nodes;
+  return {};
 }
 
 CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
@@ -351,6 +361,8 @@ CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std:
 void Training::look_after_files() {
   const std::string error = files_.error();
   if (!error.empty()) stop_.fail(error);
+  const std::string local_failure = files_.local_failure();
+  if (!local_failure.empty()) report_.line("  no copies on the nodes: " + local_failure);
   for (const WrittenCheckpoint& checkpoint : files_.written()) {
     stop_.checkpoint_took(checkpoint.seconds);
     if (config_.output.checkpoint_steps == 0) continue;

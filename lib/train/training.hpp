@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "averagers/averager.hpp"
@@ -57,15 +58,14 @@ class Training {
   /// changed.
   void settle();
   /// Collective. Copies the state, and has it written.
-  void save_state(const CheckpointHeader& header);
+  void save_state(CheckpointPlace place, const CheckpointHeader& header);
   /// The header of a checkpoint after so many steps of all ranks, `step_in_epoch` of them in the unfinished epoch.
   /// `scores`: of an epoch's end; null within one.
   [[nodiscard]] CheckpointHeader header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
                                            const EpochMetrics* scores) const;
-  /// Whether output.checkpoint_steps asks for one after so many steps, and output.checkpoint_epochs after so many
-  /// epochs.
-  [[nodiscard]] bool step_checkpoint_is_due(std::int64_t steps) const;
-  [[nodiscard]] bool epoch_checkpoint_is_due(std::int64_t epochs) const;
+  /// Where the run file asks for the state to be kept after so many steps, and `epochs` that are just done; 0: within
+  /// one.
+  [[nodiscard]] std::optional<CheckpointPlace> due_after(std::int64_t steps, std::int64_t epochs = 0) const;
   /// Reports checkpoints that have come to the disk, and has all ranks stop where files cannot be written.
   void look_after_files();
   /// The epoch over the ranks of `comm`, on which this is collective.

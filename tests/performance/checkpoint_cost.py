@@ -6,7 +6,10 @@ Training of resnet18 on synthetic images without and with checkpoints, in turn, 
 The medians over the rounds are compared with a step. Nothing else may run on the machine.
 
     checkpoint_cost.py --program build/openmp/halograd [--network resnet18] [--batch 32] [--steps 24] [--every 12] [--rounds 8]
-                       [--ranks 1] [--set output.compress=true]
+                       [--ranks 1] [--set output.compress=true] [--key local_steps]
+
+With --key local_steps it is copies on the nodes that are written; MPIR_CVAR_NUM_CLIQUES=2 makes MPICH take the ranks for two
+nodes, so that each copy is written twice.
 """
 
 import argparse
@@ -43,7 +46,7 @@ keep = 1
 
 def train(options, run, folder, every):
     """Seconds of all steps but the first, that warms up, and the checkpoints that were reported."""
-    words = [options.program, "train", run, "--overwrite", "--set", f"output.checkpoint_steps={every}",
+    words = [options.program, "train", run, "--overwrite", "--set", f"output.{options.key}={every}",
              "--set", f"output.folder={folder}"]
     for word in options.set:
         words += ["--set", word]
@@ -63,6 +66,7 @@ def main():
     parser.add_argument("--network", default="resnet18")
     for name, value in (("batch", 32), ("steps", 24), ("every", 12), ("rounds", 8), ("ranks", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--key", default="checkpoint_steps", choices=("checkpoint_steps", "local_steps"))
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     costs, steps, lines = [], [], []
@@ -82,7 +86,8 @@ def main():
             steps.append(seconds[0] / options.steps)
             print(f"round {turn + 1}: {seconds[0]:.3f} s without, {seconds[options.every]:.3f} s with {checkpoints}", flush=True)
     cost, step = statistics.median(costs), statistics.median(steps)
-    print(lines[-1] if lines else "no checkpoint was reported")
+    if options.key == "checkpoint_steps":
+        print(lines[-1] if lines else "no checkpoint was reported")
     print(json.dumps({"step_seconds": step, "checkpoint_seconds": cost, "share_at_one_in_100_steps": cost / (100 * step),
                       "lowest_share": min(costs) / (100 * step), "highest_share": max(costs) / (100 * step)}))
 

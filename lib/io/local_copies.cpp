@@ -1,0 +1,376 @@
+#include "io/local_copies.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "hdf5/files.hpp"
+#include "io/checkpoint_layout.hpp"
+#include "io/checkpoint_store.hpp"
+#include "kernels/error.hpp"
+#include "support/read_text.hpp"
+#include "support/system_reason.hpp"
+
+namespace halograd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int steps_kept = 2;  // while the newest is made, the one before has to be whole
+
+/// A file of the folder: the state of one of `rows` ranks.
+struct Copy {
+  std::int64_t step = 0;
+  std::int32_t row = 0, rows = 0;
+  std::int32_t holder = 0;  ///< the rank that sees it
+  bool operator==(const Copy&) const = default;
+};
+
+std::string path_of(const std::string& folder, const Copy& copy) {
+  std::ostringstream path;
+  path << folder << "/step_" << copy.step << "_rank_" << copy.row << "_of_" << copy.rows << ".h5";
+  return path.str();
+}
+
+std::optional<Copy> copy_named(const std::string& name) {
+  long long step = 0;
+  Copy copy;
+  if (std::sscanf(name.c_str(), "step_%lld_rank_%d_of_%d.h5", &step, &copy.row, &copy.rows) != 3) return {};
+  copy.step = step;
+  const bool same_name = fs::path(path_of("", copy)).filename() == name;
+  const bool valid = same_name && copy.step >= 0 && copy.row >= 0 && copy.row < copy.rows;
+  return valid ? std::optional(copy) : std::nullopt;
+}
+
+/// Names of the files that are there; none where there is no folder.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+std::vector<Copy> copies_in(const std::string& folder, int holder) {
+  std::vector<Copy> copies;
+  for (const std::string& name : names_in(folder)) {
+    if (std::optional<Copy> copy = copy_named(name)) {
+      copy->holder = holder;
+      copies.push_back(*copy);
+    }
+  }
+  return copies;
+}
+
+/// What is wrong with a copy, as far as it can be read at all.
+std::string copy_damage(const Communicator& self, const std::string& path) {
+  try {
+    return checkpoint_damage(self, path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void remove(const std::string& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+std::string place_on_node(const std::string& place) {
+  if (place.rfind('$', 0) != 0) return place;
+  const std::size_t end = std::min(place.find('/'), place.size());
+  const std::string name = place.substr(1, end - 1);
+  const char* value = std::getenv(name.c_str());
+  HALOGRAD_REQUIRE(value != nullptr && *value != '\0', "output.local_folder is \"", place,
+                   "\", but the environment variable ", name, " is not set");
+  return value + place.substr(end);
+}
+
+std::string name_file(const RunFolder& run) {
+  return run.path + "/local_copies";
+}
+
+/// On rank 0: what the run's folders on the nodes are called; empty where they have no name yet.
+std::string read_name(const RunFolder& run) {
+  if (!fs::exists(name_file(run))) return "";
+  std::string name = read_text(name_file(run));
+  if (!name.empty() && name.back() == '\n') name.pop_back();
+  const bool plain = name.rfind("halograd-", 0) == 0 && name.find('/') == std::string::npos;
+  HALOGRAD_REQUIRE(plain, name_file(run), ": is \"", name, "\", expected the name of a folder, halograd-...");
+  return name;
+}
+
+void write_file(const std::string& path, std::span<const char> bytes) {
+  const std::string partial = path + ".partial";
+  try {
+    std::ofstream file(partial, std::ios::binary);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    HALOGRAD_REQUIRE(file, partial, ": cannot be written: ", system_reason());
+    publish_file(partial, path);
+  } catch (const Error&) {
+    remove(partial);
+    throw;
+  }
+}
+
+/// For each rank the one that keeps its copy: with the same place on the next node; none on a single node.
+std::vector<int> keepers_of(const Communicator& comm) {
+  std::map<int, std::vector<int>> by_node;
+  for (int rank = 0; rank < comm.ranks(); ++rank) {
+    by_node[comm.node_of_rank()[static_cast<std::size_t>(rank)]].push_back(rank);
+  }
+  std::vector<int> keepers(static_cast<std::size_t>(comm.ranks()), MPI_PROC_NULL);
+  if (by_node.size() == 1) return keepers;
+  for (auto node = by_node.begin(); node != by_node.end(); ++node) {
+    const auto next = std::next(node) == by_node.end() ? by_node.begin() : std::next(node);
+    for (std::size_t place = 0; place < node->second.size(); ++place) {
+      keepers[static_cast<std::size_t>(node->second[place])] = next->second[place % next->second.size()];
+    }
+  }
+  return keepers;
+}
+
+/// Collective: each rank's file goes to the rank that keeps its copy too. use(sender, its bytes) throws on no rank
+/// alone.
+template <class Use>
+void send_to_keepers(const Communicator& comm, const std::string& own, const Use& use) {
+  const std::vector<int> keepers = keepers_of(comm);
+  const std::vector<std::uint64_t> lengths = comm.gather(static_cast<std::uint64_t>(own.size()));
+  std::vector<int> senders_before(keepers.size());  // to the same keeper
+  std::map<int, std::vector<int>> senders;
+  for (std::size_t rank = 0; rank < keepers.size(); ++rank) {
+    std::vector<int>& others = senders[keepers[rank]];
+    senders_before[rank] = static_cast<int>(others.size());
+    others.push_back(static_cast<int>(rank));
+  }
+  std::size_t rounds = 0;
+  for (const auto& [keeper, of_keeper] : senders) {
+    if (keeper != MPI_PROC_NULL) rounds = std::max(rounds, of_keeper.size());
+  }
+  const auto me = static_cast<std::size_t>(comm.rank());
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const bool sends = keepers[me] != MPI_PROC_NULL && senders_before[me] == static_cast<int>(round);
+    const std::vector<int>& mine = senders[comm.rank()];
+    const int from = round < mine.size() ? mine[round] : MPI_PROC_NULL;
+    std::string received(from == MPI_PROC_NULL ? 0 : lengths[static_cast<std::size_t>(from)], '\0');
+    comm.exchange(std::span(own.data(), sends ? own.size() : 0), keepers[me],
+                  std::span(received.data(), received.size()), from);
+    comm.together([&] {
+      if (from != MPI_PROC_NULL) use(from, received);
+    });
+  }
+}
+
+/// For one process of a node: leaves the copies of `rows` ranks of the newest steps up to `step`, and nothing else.
+void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
+  std::set<std::int64_t, std::greater<>> steps;
+  const std::vector<Copy> copies = copies_in(folder, 0);
+  for (const Copy& copy : copies) {
+    if (copy.step <= step && copy.rows == rows) steps.insert(copy.step);
+  }
+  while (steps.size() > steps_kept) steps.erase(std::prev(steps.end()));
+  for (const std::string& name : names_in(folder)) {
+    const std::optional<Copy> copy = copy_named(name);
+    if (!copy || copy->rows != rows || steps.count(copy->step) == 0) remove(folder + "/" + name);
+  }
+}
+
+/// The state that a copy holds, and the memory that it is in.
+struct ReadCopy {
+  explicit ReadCopy(const std::string& path);
+
+  CheckpointHeader header;
+  ReplicaState state;
+
+ private:
+  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> buffers_;
+  std::vector<std::vector<double>> averager_;
+};
+
+ReadCopy::ReadCopy(const std::string& path) {
+  const Hdf5Session session;
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  header = read_header(file, path);
+  const CheckpointLayout layout = read_layout(file, path);
+  const auto buffer = [this](std::int64_t length) {
+    return buffers_.emplace_back("halograd::copied_state", static_cast<std::size_t>(length));
+  };
+  state.parameters = buffer(layout.parameters);
+  state.statistics = buffer(layout.statistics);
+  for (std::int64_t i = 0; i < layout.optimizer_buffers; ++i) state.optimizer.push_back(buffer(layout.parameters));
+  for (const StateLayout& each : layout.averager) {
+    const auto length = static_cast<std::size_t>(each.length);
+    double* const memory = averager_.emplace_back(length).data();  // room for any of the types
+    Numbers values = std::span(memory, length);
+    if (each.type == NumberType::float32) values = std::span(reinterpret_cast<float*>(memory), length);
+    if (each.type == NumberType::int64) values = std::span(reinterpret_cast<std::int64_t*>(memory), length);
+    state.averager.push_back({each.name, values});
+  }
+  const std::vector<std::vector<Numbers>> places = replica_buffers(state);
+  const auto keep = [&](std::size_t dataset, std::int64_t, std::int64_t part, const Numbers& values) {
+    const auto from = bytes_of(values);
+    std::memcpy(bytes_of(places[dataset][static_cast<std::size_t>(part)]).data(), from.data(), from.size());
+  };
+  const std::vector<std::string> damaged = read_every_row(file, layout, 0, 1, keep, path);
+  HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
+  state.sums = read_epoch_sums(file, 1, path).front();
+}
+
+/// The rank that writes a row to the checkpoint: as many consecutive rows each as can be.
+int writer_of(int row, int rows, int ranks) {
+  return ((row + 1) * std::min(rows, ranks) - 1) / rows;
+}
+
+/// The newest step after `step` of which there are copies of all rows, by row. Where several ranks see one, the rank
+/// that is to write the row goes first.
+std::vector<Copy> newest_whole_step(std::vector<Copy> copies, std::int64_t step, int ranks) {
+  std::map<std::pair<std::int64_t, int>, std::map<int, Copy>, std::greater<>> steps;  // (step, rows): by row
+  for (const Copy& copy : copies) {
+    if (copy.step <= step) continue;
+    Copy& known = steps[{copy.step, copy.rows}].try_emplace(copy.row, copy).first->second;
+    if (copy.holder == writer_of(copy.row, copy.rows, ranks)) known = copy;
+  }
+  for (const auto& [place, rows] : steps) {
+    if (static_cast<int>(rows.size()) < place.second) continue;
+    std::vector<Copy> whole;
+    for (const auto& [row, copy] : rows) whole.push_back(copy);
+    return whole;
+  }
+  return {};
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) fs::permissions(folder, fs::perms::owner_all, error);  // in /tmp, others' eyes are many
+  HALOGRAD_REQUIRE(!error, "output.local_folder: ", folder, " cannot be made: ", error.message());
+}
+
+/// Collective: that each row's copy is where it is written from.
+void bring_to_writers(const Communicator& comm, const std::string& folder, const std::vector<Copy>& rows) {
+  for (const Copy& copy : rows) {
+    const int writer = writer_of(copy.row, copy.rows, comm.ranks());
+    if (copy.holder == writer) continue;
+    const bool sends = comm.rank() == copy.holder, receives = comm.rank() == writer;
+    std::string bytes;
+    comm.together([&] {
+      if (sends) bytes = read_text(path_of(folder, copy));
+    });
+    bytes.resize(comm.broadcast(bytes.size(), copy.holder));
+    if (!receives && !sends) bytes.clear();
+    comm.exchange(std::span<const char>(bytes.data(), sends ? bytes.size() : 0), sends ? writer : MPI_PROC_NULL,
+                  std::span(bytes.data(), receives ? bytes.size() : 0), receives ? copy.holder : MPI_PROC_NULL);
+    comm.together([&] {
+      if (!receives) return;
+      make_folder(folder);  // on a node that had none
+      write_file(path_of(folder, copy), bytes);
+    });
+  }
+}
+
+}  // namespace
+
+std::string local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
+  std::string name, on_node;
+  comm.together([&] {
+    on_node = place_on_node(place);
+    if (comm.rank() == 0) name = read_name(run);
+  });
+  name = comm.broadcast(name);
+  return name.empty() ? "" : on_node + "/" + name;
+}
+
+std::string make_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
+  const std::string before = local_folder(comm, place, run);
+  if (!before.empty()) discard_local_copies(comm, before, run);
+  comm.together([&] {
+    if (comm.rank() != 0) return;
+    std::random_device random;
+    std::array<char, 32> name{};
+    std::snprintf(name.data(), name.size(), "halograd-%08x%08x\n", random(), random());
+    write_file(name_file(run), std::string(name.data()));
+  });
+  const std::string folder = local_folder(comm, place, run);
+  comm.together([&] { make_folder(folder); });
+  return folder;
+}
+
+void write_local_copies(const Communicator& comm, const std::string& folder, const CheckpointHeader& header,
+                        const ReplicaState& state) {
+  const bool several_nodes = comm.nodes() > 1;
+  const auto path_of_rank = [&](int rank) { return path_of(folder, {header.step, rank, comm.ranks(), rank}); };
+  std::string bytes;
+  comm.together([&] {
+    make_folder(folder);
+    const std::string own = path_of_rank(comm.rank());
+    write_checkpoint(Communicator(MPI_COMM_SELF), own, header, state, {}, {});
+    if (several_nodes) bytes = read_text(own);
+  });
+  if (several_nodes) {
+    send_to_keepers(comm, bytes,
+                    [&](int sender, const std::string& received) { write_file(path_of_rank(sender), received); });
+  }
+  if (comm.node_rank() == 0) remove_old_copies(folder, header.step, comm.ranks());
+  comm.barrier();  // none begins with the next step's
+}
+
+std::string restore_local_copies(const Communicator& comm, const std::string& folder, std::int64_t step,
+                                 const RunFolder& run, const std::vector<NamedTensor>& parameters,
+                                 const std::vector<NamedTensor>& statistics, bool compress) {
+  const Communicator self(MPI_COMM_SELF);
+  std::vector<Copy> copies = copies_in(folder, comm.rank()), rows;
+  for (bool damaged = true; damaged;) {
+    rows = comm.join_on_root(copies);
+    if (comm.rank() == 0) rows = newest_whole_step(rows, step, comm.ranks());
+    rows = comm.broadcast(rows);
+    const auto is_damaged = [&](const Copy& copy) {
+      const bool chosen = std::find(rows.begin(), rows.end(), copy) != rows.end();
+      return chosen && !copy_damage(self, path_of(folder, copy)).empty();
+    };
+    damaged = comm.largest(static_cast<int>(std::erase_if(copies, is_damaged))) > 0;
+  }
+  if (rows.empty()) return "";
+  bring_to_writers(comm, folder, rows);
+
+  const int writers = std::min(rows.front().rows, comm.ranks());
+  const std::string path = run.checkpoint(rows.front().step);
+  const OwnedComm writing = comm.split(comm.rank() < writers ? 0 : 1);
+  comm.together([&] {
+    if (comm.rank() == 0) prepare_checkpoints(run);
+  });
+  comm.together([&] {
+    if (comm.rank() >= writers) return;
+    std::vector<std::unique_ptr<ReadCopy>> own;
+    std::vector<ReplicaState> states;
+    writing.together([&] {
+      for (const Copy& copy : rows) {
+        if (writer_of(copy.row, copy.rows, comm.ranks()) != comm.rank()) continue;
+        states.push_back(own.emplace_back(std::make_unique<ReadCopy>(path_of(folder, copy)))->state);
+      }
+    });
+    write_checkpoint(writing, path, own.front()->header, states, parameters, statistics, compress);
+  });
+  return path;
+}
+
+void discard_local_copies(const Communicator& comm, const std::string& folder, const RunFolder& run) {
+  comm.barrier();
+  if (comm.rank() == 0) remove(name_file(run));
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+}
+
+}  // namespace halograd
