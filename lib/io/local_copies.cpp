@@ -83,7 +83,8 @@ std::string copy_damage(const Communicator& self, const std::string& path) {
   }
 }
 
-void remove(const std::string& path) {
+/// Removes a file; one that cannot be removed does no harm.
+void clear_away(const std::string& path) {
   std::error_code ignored;
   fs::remove(path, ignored);
 }
@@ -121,7 +122,7 @@ void write_file(const std::string& path, std::span<const char> bytes) {
     HALOGRAD_REQUIRE(file, partial, ": cannot be written: ", system_reason());
     publish_file(partial, path);
   } catch (const Error&) {
-    remove(partial);
+    clear_away(partial);
     throw;
   }
 }
@@ -184,7 +185,7 @@ void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
   while (steps.size() > steps_kept) steps.erase(std::prev(steps.end()));
   for (const std::string& name : names_in(folder)) {
     const std::optional<Copy> copy = copy_named(name);
-    if (!copy || copy->rows != rows || steps.count(copy->step) == 0) remove(folder + "/" + name);
+    if (!copy || copy->rows != rows || steps.count(copy->step) == 0) clear_away(folder + "/" + name);
   }
 }
 
@@ -236,7 +237,7 @@ int writer_of(int row, int rows, int ranks) {
 
 /// The newest step after `step` of which there are copies of all rows, by row. Where several ranks see one, the rank
 /// that is to write the row goes first.
-std::vector<Copy> newest_whole_step(std::vector<Copy> copies, std::int64_t step, int ranks) {
+std::vector<Copy> newest_whole_step(const std::vector<Copy>& copies, std::int64_t step, int ranks) {
   std::map<std::pair<std::int64_t, int>, std::map<int, Copy>, std::greater<>> steps;  // (step, rows): by row
   for (const Copy& copy : copies) {
     if (copy.step <= step) continue;
@@ -303,7 +304,7 @@ std::string make_local_folder(const Communicator& comm, const std::string& place
     std::snprintf(name.data(), name.size(), "halograd-%08x%08x\n", random(), random());
     write_file(name_file(run), std::string(name.data()));
   });
-  const std::string folder = local_folder(comm, place, run);
+  std::string folder = local_folder(comm, place, run);
   comm.together([&] { make_folder(folder); });
   return folder;
 }
@@ -346,7 +347,7 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
   bring_to_writers(comm, folder, rows);
 
   const int writers = std::min(rows.front().rows, comm.ranks());
-  const std::string path = run.checkpoint(rows.front().step);
+  std::string path = run.checkpoint(rows.front().step);
   const OwnedComm writing = comm.split(comm.rank() < writers ? 0 : 1);
   comm.together([&] {
     if (comm.rank() == 0) prepare_checkpoints(run);
@@ -368,7 +369,7 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
 
 void discard_local_copies(const Communicator& comm, const std::string& folder, const RunFolder& run) {
   comm.barrier();
-  if (comm.rank() == 0) remove(name_file(run));
+  if (comm.rank() == 0) clear_away(name_file(run));
   std::error_code ignored;
   fs::remove_all(folder, ignored);
 }
