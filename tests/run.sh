@@ -124,3 +124,7 @@ if ((${#failed[@]} > 0)); then
   exit 1
 fi
 printf '\nrun.sh: everything passed in %s s\n' $SECONDS
+if [[ ${options[*]} != *SANITIZE* ]]; then
+  echo 'the row of this run for tests/install/versions.csv:'
+  python3 tests/install/versions.py --row "$build" "$@"
+fi

@@ -12,18 +12,21 @@ Recipes are run, ours and theirs, with a stand-in for Spack that takes down what
 import argparse
 import ast
 import builtins
+import glob
 import json
 import os
 import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SPACK = os.path.join(HERE, "..", "..", "spack")
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SPACK = os.path.join(ROOT, "spack")
 RECIPE = os.path.join(SPACK, "spack_repo", "halograd", "packages", "halograd", "package.py")
-ENVIRONMENTS = [os.path.join(HERE, "..", "..", "spack.yaml"), os.path.join(SPACK, "cuda", "spack.yaml")]
+ENVIRONMENTS = [os.path.join(ROOT, "spack.yaml"), *sorted(glob.glob(os.path.join(SPACK, "*", "spack.yaml")))]
 RECORD = os.path.join(HERE, "spack_names.json")
 BASES = {"CMakePackage": "cmake", "CudaPackage": "cuda", "ROCmPackage": "rocm"}
 PROVIDERS = {"mpi": "mpich", "lapack": "openblas", "zlib-api": "zlib", "c": "gcc", "cxx": "gcc"}
+COMPILERS = {"clang": "llvm"}  # names that Spack takes for a package after %
 
 
 class Base:
@@ -82,7 +85,7 @@ def run_recipe(path, given=None):
 
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - (set(dir(builtins)) - {"license"})
     scope = {name: type(name, (Base,), {}) if name in bases else Anything() for name in names}
-    scope |= {"__name__": "recipe", "version": lambda name, *_, **__: found["versions"].append(str(name)), "variant": variant,
+    scope |= {"__name__": "recipe", "__file__": path, "version": lambda name, *_, **__: found["versions"].append(str(name)), "variant": variant,
               "provides": lambda *names, **__: found["provides"].extend(names), "depends_on": specs("depends_on"),
               "requires": specs("requires"), **(given or {})}
     exec(compile(tree, path, "exec"), scope)  # pylint: disable=exec-used
@@ -121,7 +124,7 @@ def read_repository(folder, wanted):
 
 def parts(spec):
     """Package, version range and variants of each package that a spec names: {name: [(range, [(variant, value)])]}."""
-    for piece in re.split(r"\s*\^\s*", spec.strip()):
+    for piece in re.split(r"\s*[\^%]\s*", re.sub(r"\[[^]]*\]\s*", "", spec.strip())):
         if not piece:
             continue
         name = re.match(r"[a-z0-9_-]*", piece).group()
@@ -147,7 +150,7 @@ def complaints(known, specs, own):
         for name, span, variants in parts(spec):
             if name in known["virtual"]:
                 continue
-            package = known["packages"].get(name) if name not in ("", "halograd") else {"versions": [], "variants": own}
+            package = known["packages"].get(COMPILERS.get(name, name)) if name not in ("", "halograd") else {"versions": [], "variants": own}
             if package is None:
                 yield f"{where}: '{spec}': there is no package {name}"
                 continue
@@ -161,22 +164,33 @@ def complaints(known, specs, own):
                     yield f"{where}: '{spec}': {variant} of {name or 'halograd'} is never {value}"
 
 
-def our_specs(known):
-    """(place, spec) of all that the recipe and the environments say, and our own variants."""
-    cuda, rocm = known["bases"]["CudaPackage"], known["bases"]["ROCmPackage"]
-    given = {"CMakePackage": type("CMakePackage", (Base,), {}),
-             "CudaPackage": type("CudaPackage", (Base,), {"cuda_arch_values": cuda["cuda_arch"]}),
-             "ROCmPackage": type("ROCmPackage", (Base,), {"amdgpu_targets": rocm["amdgpu_target"]})}
-    found, _ = run_recipe(RECIPE, given)
-    specs = [("package.py", spec) for kind in ("depends_on", "requires") for words in found[kind] for spec in words]
+def stand_ins(cuda_arch=(), amdgpu_target=()):
+    """The base classes of our recipe."""
+    return {"CMakePackage": type("CMakePackage", (Base,), {}),
+            "CudaPackage": type("CudaPackage", (Base,), {"cuda_arch_values": cuda_arch}),
+            "ROCmPackage": type("ROCmPackage", (Base,), {"amdgpu_targets": amdgpu_target})}
+
+
+def environment_specs():
+    """[(place, spec)] of all that the environments say."""
+    specs = []
     for path in ENVIRONMENTS:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        specs += [(os.path.basename(path), spec) for spec in re.findall(r"^  - (halograd.*)$", text, re.MULTILINE)]
+        place = os.path.relpath(path, ROOT)
+        specs += [(place, spec) for spec in re.findall(r"^  - (halograd.*)$", text, re.MULTILINE)]
         for name, require in re.findall(r"^    ([a-z0-9-]+):\n      require: (.*)$", text, re.MULTILINE):
             required = require.strip("'")
-            specs.append((os.path.basename(path), name + required if required.startswith("@") else required))
-    return specs, found["variants"] | cuda | rocm | known["bases"]["CMakePackage"]
+            specs.append((place, required if re.match("[a-z]", required) else f"{name} {required}"))
+    return specs
+
+
+def our_specs(known):
+    """(place, spec) of all that the recipe and the environments say, and our own variants."""
+    cuda, rocm = known["bases"]["CudaPackage"], known["bases"]["ROCmPackage"]
+    found, _ = run_recipe(RECIPE, stand_ins(cuda["cuda_arch"], rocm["amdgpu_target"]))
+    specs = [("package.py", spec) for kind in ("depends_on", "requires") for words in found[kind] for spec in words]
+    return specs + environment_specs(), found["variants"] | cuda | rocm | known["bases"]["CMakePackage"]
 
 
 def main():
@@ -186,7 +200,7 @@ def main():
     options = parser.parse_args()
     if options.repository:
         empty = {"bases": {"CudaPackage": {"cuda_arch": ()}, "ROCmPackage": {"amdgpu_target": ()}, "CMakePackage": {}}}
-        wanted = {name for _, spec in our_specs(empty)[0] for name, _, _ in parts(spec)} | {"kokkos"}
+        wanted = {COMPILERS.get(name, name) for _, spec in our_specs(empty)[0] for name, _, _ in parts(spec)} | {"kokkos"}
         known = read_repository(options.repository, wanted - {"", "halograd"})
     else:
         with open(RECORD, encoding="utf-8") as file:

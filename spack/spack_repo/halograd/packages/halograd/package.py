@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 from spack_repo.builtin.build_systems.rocm import ROCmPackage
@@ -11,14 +13,16 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     """Convolutional-network training for clusters: replicas are kept together by averaging weights with their
     neighbours on a graph, through MPI one-sided communication, on Kokkos."""
 
-    # Versions come from a checkout (spack.yaml develops this one).
-    version("main")
+    # Releases are tags of the repository that this recipe lies in.
+    git = "file://" + os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 5))
+    version("main", branch="main")
+    version("0.1.0", tag="v0.1.0")
 
     license("Apache-2.0")
 
     variant("openmp", default=True, description="Train on the cores of a node")
     # +cuda cuda_arch=... and +rocm amdgpu_target=... come with the two base classes
-    variant("hip", default=False, description="Train on AMD devices: the same as +rocm")
+    variant("hip", default=False, description="Train on AMD devices, on which it has not run yet: the same as +rocm")
     variant("images", default=True, description="Import folders of PNG and JPEG files")
     variant("tests", default=False, description="Build the test suite and the benchmarks")
     variant("kokkos-kernels", default=False, description="Simulate with Kokkos Kernels, and compare with it in benchmarks")
@@ -30,37 +34,41 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     conflicts("cuda_arch=none", when="+cuda", msg="name the device: cuda_arch=90")
     conflicts("^cuda@12.9:", when="+cuda ^kokkos@4.7:4", msg="nvcc 12.9 needs Kokkos 5.0, or an older one than 4.7")
 
+    # Ranges are those that ran on cores: tests/install/versions.py holds them against versions.csv. On NVIDIA devices one Kokkos
+    # between 4.6 and 4.7 ran, with nvcc 13.0; what Spack makes of +cuda and +rocm has been resolved, not built.
     depends_on("c", type="build")
     depends_on("cxx", type="build")
-    depends_on("cmake@3.22:", type="build")
+    requires("%gcc@12.2:16.2", when="~rocm", msg="halograd ran with these versions of GCC")
+    depends_on("cmake@3.25:3.31", type="build")
     depends_on("git", type="build")
 
-    depends_on("kokkos@3.4: +serial")
+    depends_on("kokkos@3.4:5.2 +serial")
     depends_on("kokkos +openmp", when="+openmp")
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"kokkos +cuda +wrapper cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
     requires("^kokkos +cuda_lambda", when="+cuda ^kokkos@:4")
     for target in ROCmPackage.amdgpu_targets:
         depends_on(f"kokkos +rocm amdgpu_target={target}", when=f"+rocm amdgpu_target={target}")
-    depends_on("kokkos-kernels", when="+kokkos-kernels")
-    depends_on("mpi@3:")
-    depends_on("hdf5@1.10.5: +mpi")
+    depends_on("kokkos-kernels@3.4:4.6", when="+kokkos-kernels")
+    depends_on("mpi")
+    requires("^[virtuals=mpi] mpich@4.0:5.0", "^[virtuals=mpi] openmpi@4.1", policy="one_of", msg="halograd ran with these MPIs")
+    depends_on("hdf5@1.10.8:2.2 +mpi")
     depends_on("lapack")
     depends_on("zlib-api")
-    depends_on("libpng@1.6:", when="+images")
+    depends_on("libpng@1.6", when="+images")
     depends_on("libjpeg-turbo", when="+images")
-    depends_on("toml11@3.7:3")
-    depends_on("cli11@2:")
-    depends_on("nlohmann-json@3.10:")
+    depends_on("toml11@3.7:4.4")
+    depends_on("cli11@2.1:2.6")
+    depends_on("nlohmann-json@3.11")
 
     # Tables and plots of runs: jobscripts/sweep_table.py, plot_metrics.py
     depends_on("py-h5py", type="run")
     depends_on("py-matplotlib", type="run")
 
     with when("+tests"):
-        depends_on("googletest@1.11:")
-        depends_on("benchmark")
-        depends_on("python@3.9:", type="build")
+        depends_on("googletest@1.12:1.16")
+        depends_on("benchmark@1.7:1.9")
+        depends_on("python@3.11:3.13", type="build")
 
     def cmake_args(self):
         spec = self.spec
