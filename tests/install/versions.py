@@ -33,7 +33,8 @@ NAMED = ("compiler", "mpi", "device")  # those whose cells begin with the name o
 ANY_VERSION = {"c", "cxx", "mpi", "git", "lapack", "zlib-api", "libjpeg-turbo", "py-h5py", "py-matplotlib"}
 COMPILERS = {"gcc", "clang"}
 # What ctest was told, in words.
-SELECTIONS = {"": "every test", "-LE long": "every test but the long ones", "-L unit|mpi -LE long": "unit and MPI tests"}
+SELECTIONS = {"": "every test", "-LE long": "every test but the long ones", "-L unit|mpi -LE long": "unit and MPI tests",
+              "-R mpich5": "on four hosts: every averager, ends of runs, dead ranks"}
 
 
 def read_table():
