@@ -144,8 +144,8 @@ struct Operand {
   }
 
   KOKKOS_FUNCTION static float value(const Bfloat16* panel, int position, int depth) {
-    const int line = deep ? position : depth, in_line = deep ? depth : position;
-    return panel[Panel::at(line, in_line / chunk) + in_line % chunk];
+    const int row = deep ? position : depth, column = deep ? depth : position;
+    return panel[Panel::at(row, column / chunk) + column % chunk];
   }
 #if defined(HALOGRAD_WARP_GROUPS)
   /// Positions from a multiple of 64 on, sixteen deep.

@@ -37,7 +37,7 @@ double neighbour_time(int repetitions, const halograd::Topology& topology, const
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const auto edges = static_cast<int>(topology.in_neighbours(rank).size());
-  HaloWindow window(MPI_COMM_WORLD, topology, model.size(), {2, force_put});
+  HaloWindow window(MPI_COMM_WORLD, topology, model.size(), {{2, force_put}});
   std::int64_t version = 0;
   const auto exchange = [&] {
     window.put(++version, HostVector<const float>(model.data(), model.size()));

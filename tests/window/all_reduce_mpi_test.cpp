@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, AllReduceTest,
                          });
 
 /// What another thread may be writing: no sanitizer need know.
-[[gnu::noinline, gnu::no_sanitize("thread")]] float glance(const float& value) {
+[[gnu::noinline]] __attribute__((no_sanitize("thread"))) float glance(const float& value) {
   return *const_cast<const volatile float*>(&value);
 }
 

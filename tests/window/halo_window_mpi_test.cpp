@@ -115,7 +115,7 @@ void write_ahead(HaloWindow& window, const std::vector<float>& weights) {
 /// How halos go: "store", "put" and "send" from and to host memory, "device" from and to device memory, with counters
 /// by stores or, "device_put", by MPI as between nodes. On several nodes "send" leaves stores inside each of them.
 HaloWindow::Options options_of(int slots, const std::string& way) {
-  HaloWindow::Options options{slots, way == "put" || way == "device_put" || (way == "send" && on_one_node())};
+  HaloWindow::Options options{{slots, way == "put" || way == "device_put" || (way == "send" && on_one_node())}};
   if (way == "send") options.carrier = Carrier::send;
   if (way == "device" || way == "device_put") options.memory = HaloMemory::device;
   return options;
@@ -206,7 +206,7 @@ TEST(HaloWindow, StoresInsideANodeUnlessTold) {
   const auto degree = static_cast<int>(topology.out_neighbours(this_rank()).size());
   EXPECT_EQ(HaloWindow(MPI_COMM_WORLD, topology, 10, options_of(2, "put")).stored_edges(), 0);
   EXPECT_EQ(HaloWindow(MPI_COMM_WORLD, topology, 10, options_of(2, "device")).stored_edges(), 0);
-  const HaloWindow window(MPI_COMM_WORLD, topology, 10, {2, false});
+  const HaloWindow window(MPI_COMM_WORLD, topology, 10, {{2, false}});
   if (on_one_node()) {
     EXPECT_EQ(window.stored_edges(), degree);
   }
@@ -227,7 +227,7 @@ TEST(HaloWindow, GoesOnFromAnyVersion) {
   const Topology topology = topology_of("ring");
   const std::vector<Neighbour>& in = topology.in_neighbours(this_rank());
   for (const bool force_put : {false, true}) {
-    HaloWindow window(MPI_COMM_WORLD, topology, 10, {2, force_put});
+    HaloWindow window(MPI_COMM_WORLD, topology, 10, {{2, force_put}});
     window.start_at(before);
     long wrong = 0;
     for (std::int64_t version = before + 1; version < before + 8; ++version) {
@@ -245,7 +245,7 @@ TEST(HaloWindow, GoesOnFromAnyVersion) {
 
 TEST(HaloWindow, RefusesVersionsOutOfTurn) {
   const Topology topology = topology_of("ring");
-  HaloWindow window(MPI_COMM_WORLD, topology, 4, {2, false});
+  HaloWindow window(MPI_COMM_WORLD, topology, 4, {{2, false}});
   const std::vector<float> weights(4), short_weights(3);
   EXPECT_THROW(window.put(2, view(weights)), Error);
   EXPECT_THROW(window.put(1, view(short_weights)), Error);
@@ -278,11 +278,11 @@ TEST(HaloWindow, RefusesWeightsAndReadersOfTheOtherMemory) {
 
 TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
   const Topology topology = topology_of("ring");
-  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, {1, false}), Error);
+  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, {{1, false}}), Error);
   if (all_ranks() == 1) return;
-  EXPECT_THROW(HaloWindow(MPI_COMM_SELF, topology, 4, {2, false}), Error);
+  EXPECT_THROW(HaloWindow(MPI_COMM_SELF, topology, 4, {{2, false}}), Error);
   const std::size_t length = this_rank() == 0 ? 5 : 4;
-  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, length, {2, false}), Error);
+  EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, length, {{2, false}}), Error);
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, options_of(2, this_rank() == 0 ? "device" : "store")), Error);
   EXPECT_THROW(HaloWindow(MPI_COMM_WORLD, topology, 4, options_of(2, this_rank() == 0 ? "send" : "put")), Error);
 }
@@ -290,7 +290,7 @@ TEST(HaloWindow, RefusesOnAllRanksWhatOneRankHasWrong) {
 TEST(HaloWindow, RefusesMoreThanTheNodesSharedMemory) {
   if (all_ranks() == 1 || !on_one_node()) GTEST_SKIP() << "needs several ranks on one node";
   try {
-    const HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), std::size_t{1} << 42, {2, false});
+    const HaloWindow window(MPI_COMM_WORLD, topology_of("ring"), std::size_t{1} << 42, {{2, false}});
     FAIL() << "accepted halos of 16 TiB";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("/dev/shm"), std::string::npos) << error.what();

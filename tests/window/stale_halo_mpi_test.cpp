@@ -59,7 +59,7 @@ TEST_P(StaleHalo, NoCopyIsTornAtFullSpeed) {
   const auto& [slots, way] = GetParam();
   const bool on_device = way == "device";
   if (on_device && !device_halos_work()) GTEST_SKIP() << no_device_halos;
-  HaloWindow::Options options{slots, way == "put" || way == "free_put" || way == "free_send"};
+  HaloWindow::Options options{{slots, way == "put" || way == "free_put" || way == "free_send"}};
   options.exact = false;
   options.free = way == "free_put" || way == "free_send";
   options.free_carrier = way == "free_put" ? Carrier::put : Carrier::send;
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(ThreeSlots, StaleHalo,
 constexpr std::size_t large = std::size_t{1} << 20U;  // floats that no MPI sends before they are received
 
 HaloWindow::Options between_nodes() {
-  HaloWindow::Options options{2, true};
+  HaloWindow::Options options{{2, true}};
   options.exact = false;
   options.free = true;
   return options;
@@ -385,7 +385,7 @@ TEST(StaleNeighbourAverager, GoesOnFromAnyStep) {
 TEST(HaloWindow, RefusesTheReadsOfTheOtherKind) {
   const Topology topology = topology_of("ring");
   std::vector<float> copy(4);
-  HaloWindow exact(MPI_COMM_WORLD, topology, 4, {2, false});
+  HaloWindow exact(MPI_COMM_WORLD, topology, 4, {{2, false}});
   EXPECT_THROW(exact.copy_latest(0, 0, HostVector<float>(copy.data(), 4)), Error);
   if (all_ranks() == 1) return;
   HaloWindow::Options options;
