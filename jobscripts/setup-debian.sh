@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what building and running halograd needs on Debian 12 or newer. A second call finds everything there.
 #
-# Usage: bash jobscripts/setup-debian.sh [--tests] [--mpich5] [--openmpi] [--hip[=ARCHITECTURE]]
+# Usage: bash jobscripts/setup-debian.sh [--tests] [--mpich5] [--openmpi] [--clang] [--hip[=ARCHITECTURE]]
 #   --tests     also what only tests/run.sh needs
 #   --mpich5    also MPICH 5 from PyPI, in .deps/mpich5, for tests/network/mpich5_long_test.py
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
+#   --clang     also clang and a Kokkos that it compiles, named in .deps/clang.cmake
 #   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
 #   --mirror    only prints the mirror that this machine takes Debian's packages from
 #
@@ -19,6 +20,7 @@ deps=$root/.deps
 prefix=$deps/kokkos
 mended=$deps/kokkos-debian
 hip_prefix=$deps/kokkos-hip
+clang_prefix=$deps/kokkos-clang
 
 packages=(
   g++ cmake ninja-build git xz-utils
@@ -212,6 +214,17 @@ build_hip_kokkos() {
   complete "$hip_prefix" "$start" "$hip_architecture"
 }
 
+# clang's OpenMP has a library of its own (libomp), beside which that of g++ (libgomp) cannot run: Kokkos is compiled by clang
+# too.
+build_clang_kokkos() {
+  local start
+  fetch_sources
+  start=$SECONDS
+  say "building Kokkos $kokkos_version with OpenMP by clang"
+  build_package "$clang_prefix" kokkos -DCMAKE_CXX_COMPILER=clang++ -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_SERIAL=ON
+  complete "$clang_prefix" "$start"
+}
+
 # complete PREFIX START [ARCHITECTURE]: marks what was built since START seconds as whole.
 complete() {
   printf 'Kokkos %s%s\n' "$kokkos_version" "${3:+ $3}" >"$1/.complete"
@@ -252,6 +265,12 @@ provide_hip_kokkos() {
   build_hip_kokkos
 }
 
+provide_clang_kokkos() {
+  [[ -e $clang_prefix/.complete ]] && return 0
+  rm -rf "$clang_prefix"
+  build_clang_kokkos
+}
+
 # The same program runs on it in the place of Debian's, whose name for the library it is given.
 provide_mpich5() {
   local prefix=$deps/mpich5
@@ -283,6 +302,7 @@ write_cmake_choices() {
 
 mpich5=false
 openmpi=false
+clang=false
 hip=false
 hip_architecture=gfx90a
 kokkos_version=  # of the sources, once they are there
@@ -297,6 +317,10 @@ for option in "$@"; do
       packages+=(openmpi-bin libopenmpi-dev libhdf5-openmpi-dev)
       openmpi=true
       ;;
+    --clang)
+      packages+=(clang libomp-dev)
+      clang=true
+      ;;
     --hip | --hip=gfx*)
       packages+=(hipcc)
       hip=true
@@ -306,7 +330,7 @@ for option in "$@"; do
       debian_mirror
       exit 0
       ;;
-    *) die "unknown option $option; the options are --tests, --mpich5, --openmpi, --hip[=gfx90a] and --mirror" ;;
+    *) die "unknown option $option; the options are --tests, --mpich5, --openmpi, --clang, --hip[=gfx90a] and --mirror" ;;
   esac
 done
 command -v apt-get >/dev/null || die "no apt-get here; install what docs/building.md lists, or use Spack (spack.yaml)"
@@ -319,9 +343,18 @@ kokkos_kernels=ON
 install_packages
 provide_kokkos
 if $hip; then provide_hip_kokkos; fi
+if $clang; then provide_clang_kokkos; fi
 if $mpich5; then provide_mpich5; fi
 rm -rf "$deps/source"
 write_cmake_choices mpich "$deps/debian.cmake" "$kokkos_root" $kokkos_kernels
 if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake" "$kokkos_root" $kokkos_kernels; fi
+if $clang; then
+  write_cmake_choices mpich "$deps/clang.cmake" "$clang_prefix" OFF
+  {
+    echo 'set(CMAKE_C_COMPILER clang CACHE STRING "")'
+    echo 'set(CMAKE_CXX_COMPILER clang++ CACHE STRING "")'
+    echo 'set(HALOGRAD_FUZZ OFF CACHE STRING "")' # links with the OpenMP of g++
+  } >>"$deps/clang.cmake"
+fi
 if $hip; then write_cmake_choices mpich "$deps/hip.cmake" "$hip_prefix" OFF; fi
 say "everything is there"

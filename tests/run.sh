@@ -6,6 +6,7 @@
 #        bash tests/run.sh --long           the same and the long ones; clang-tidy looks at all sources
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
+#        bash tests/run.sh --clang [CTEST_ARGS...]   unit and MPI tests, or those that are asked for, compiled by Debian's clang
 #        bash tests/run.sh --sanitize NAMES [CTEST_ARGS...]
 #                                          unit and MPI tests, or those that are asked for, compiled with these sanitizers:
 #                                          address,undefined; or thread, and then the MPI tests alone
@@ -21,6 +22,13 @@ if [[ ${1:-} == --openmpi ]]; then
   choices=.deps/openmpi.cmake
   setup+=(--openmpi)
   shift
+fi
+if [[ ${1:-} == --clang ]]; then
+  build=build/clang_ci
+  choices=.deps/clang.cmake
+  setup+=(--clang)
+  shift
+  if (($# == 0)); then set -- -L 'unit|mpi' -LE long; fi
 fi
 options=(--preset ci)
 if [[ ${1:-} == --sanitize ]]; then
@@ -111,6 +119,7 @@ if [[ $sources == true ]]; then
 fi
 check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
 if $long; then
+  check clang bash tests/run.sh --clang
   for names in address,undefined thread; do check "sanitizers: $names" bash tests/run.sh --sanitize $names; done
 fi
 if [[ $sources == true ]]; then

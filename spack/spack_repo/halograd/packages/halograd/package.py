@@ -38,7 +38,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     # between 4.6 and 4.7 ran, with nvcc 13.0; what Spack makes of +cuda and +rocm has been resolved, not built.
     depends_on("c", type="build")
     depends_on("cxx", type="build")
-    requires("%gcc@12.2:16.2", when="~rocm", msg="halograd ran with these versions of GCC")
+    requires("%gcc@12.2:16.2", "%clang@14.0", policy="any_of", when="~rocm", msg="halograd ran with these compilers")
     depends_on("cmake@3.25:3.31", type="build")
     depends_on("git", type="build")
 
