@@ -214,8 +214,7 @@ build_hip_kokkos() {
   complete "$hip_prefix" "$start" "$hip_architecture"
 }
 
-# clang's OpenMP has a library of its own (libomp), beside which that of g++ (libgomp) cannot run: Kokkos is compiled by clang
-# too.
+# clang's OpenMP has a library of its own (libomp), beside which that of g++ (libgomp) cannot run: clang compiles Kokkos too.
 build_clang_kokkos() {
   local start
   fetch_sources

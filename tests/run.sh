@@ -6,7 +6,8 @@
 #        bash tests/run.sh --long           the same and the long ones; clang-tidy looks at all sources
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
-#        bash tests/run.sh --clang [CTEST_ARGS...]   unit and MPI tests, or those that are asked for, compiled by Debian's clang
+#        bash tests/run.sh --clang [CTEST_ARGS...]
+#                                          unit and MPI tests, or those that are asked for, compiled by clang
 #        bash tests/run.sh --sanitize NAMES [CTEST_ARGS...]
 #                                          unit and MPI tests, or those that are asked for, compiled with these sanitizers:
 #                                          address,undefined; or thread, and then the MPI tests alone

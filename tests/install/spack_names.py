@@ -85,7 +85,8 @@ def run_recipe(path, given=None):
 
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - (set(dir(builtins)) - {"license"})
     scope = {name: type(name, (Base,), {}) if name in bases else Anything() for name in names}
-    scope |= {"__name__": "recipe", "__file__": path, "version": lambda name, *_, **__: found["versions"].append(str(name)), "variant": variant,
+    scope |= {"__name__": "recipe", "__file__": path,
+              "version": lambda name, *_, **__: found["versions"].append(str(name)), "variant": variant,
               "provides": lambda *names, **__: found["provides"].extend(names), "depends_on": specs("depends_on"),
               "requires": specs("requires"), **(given or {})}
     exec(compile(tree, path, "exec"), scope)  # pylint: disable=exec-used
@@ -150,7 +151,9 @@ def complaints(known, specs, own):
         for name, span, variants in parts(spec):
             if name in known["virtual"]:
                 continue
-            package = known["packages"].get(COMPILERS.get(name, name)) if name not in ("", "halograd") else {"versions": [], "variants": own}
+            package = {"versions": [], "variants": own}
+            if name not in ("", "halograd"):
+                package = known["packages"].get(COMPILERS.get(name, name))
             if package is None:
                 yield f"{where}: '{spec}': there is no package {name}"
                 continue
