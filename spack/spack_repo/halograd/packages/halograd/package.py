@@ -39,7 +39,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("c", type="build")
     depends_on("cxx", type="build")
     requires("%gcc@12.2:16.2", "%clang@14.0", policy="any_of", when="~rocm", msg="halograd ran with these compilers")
-    depends_on("cmake@3.25:3.31", type="build")
+    depends_on("cmake@3.25:4.3", type="build")
     depends_on("git", type="build")
 
     depends_on("kokkos@3.4:5.2 +serial")
@@ -66,9 +66,9 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("py-matplotlib", type="run")
 
     with when("+tests"):
-        depends_on("googletest@1.12:1.16")
+        depends_on("googletest@1.12:1.17")
         depends_on("benchmark@1.7:1.9")
-        depends_on("python@3.11:3.13", type="build")
+        depends_on("python@3.11:3.14", type="build")
 
     def cmake_args(self):
         spec = self.spec
