@@ -12,6 +12,7 @@
 #include "kernels/accelerator.hpp"
 #include "kernels/copy_stream.hpp"
 #include "kernels/error.hpp"
+#include "kernels/region.hpp"
 
 namespace halograd {
 namespace {
@@ -419,6 +420,7 @@ void Loader::stop() {
   implementation_->stop();
 }
 const Batch* Loader::next() {
+  const Region region("next_batch");
   return implementation_->next();
 }
 const Batch* Loader::ahead() {

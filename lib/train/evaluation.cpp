@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/region.hpp"
 #include "train/host_batch.hpp"
 
 namespace halograd {
@@ -19,6 +20,7 @@ LoaderOptions evaluation_options(const RunConfig& config, const Communicator& co
 
 Evaluation evaluate(const ExecutionSpace& exec, Network& network, const Replica& replica, Loader& loader,
                     ViewBatches* views, long boundaries, const std::function<bool()>& go_on, Confusion* confusion) {
+  const Region region("evaluate");
   Evaluation sum{{}, metric_of(network.target().loss.name)};
   loader.start_epoch(0);
   std::vector<float> scores;

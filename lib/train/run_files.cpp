@@ -7,6 +7,7 @@
 #include "io/checkpoint_store.hpp"
 #include "io/local_copies.hpp"
 #include "kernels/error.hpp"
+#include "kernels/region.hpp"
 #include "run/read.hpp"
 #include "run/write.hpp"
 #include "support/job_notes.hpp"
@@ -245,6 +246,7 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
 
 void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
+  const Region region("checkpoint");
   finish();  // the copies are in use until then
   if (!keeps_) return;
   copy_.take(replica, optimizer);
@@ -268,6 +270,7 @@ void RunFiles::close() {
 
 std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer,
                                           const std::vector<SavedState>& averager, const EpochSums& sums) const {
+  const Region region("checkpoint");
   auto copy =
       std::make_shared<StateCopy>(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
   copy->take(replica, optimizer);

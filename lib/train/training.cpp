@@ -12,6 +12,7 @@
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
+#include "kernels/region.hpp"
 #include "optimizers/schedule.hpp"
 #include "run/training_choices.hpp"
 #include "support/seconds.hpp"
@@ -209,7 +210,10 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(place.step));
 
   const double begin = seconds_now();
-  averager_->before_gradient(exec_, own_steps_, shards_.of(replica_.parameters));
+  {
+    const Region region("exchange");
+    averager_->before_gradient(exec_, own_steps_, shards_.of(replica_.parameters));
+  }
   const double exchanged = seconds_now();
   const double early_wait = averager_->wait_seconds() - waited;
   const std::uint64_t random_key = random_bits(step_key, static_cast<std::uint64_t>(place.lane));
@@ -249,6 +253,7 @@ LossSum Training::compute_gradient(const Batch& batch, std::uint64_t random_key,
   Network::GradientReady ready;
   if (!network_.replays_steps()) {
     ready = [this, share](std::size_t from) {
+      const Region region("exchange");
       averager_->gradient_ready(exec_, shards_.of(replica_.gradients), from, share);
     };
   }
@@ -291,10 +296,12 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
 
 void Training::update(double rate, bool finite, double share) {
   const trace::Span span("update", "train");
+  const Region region("exchange");  // what the averager does around the optimizer's step
   // With shared gradients all ranks make the same step, whoever's part is missing.
   const bool steps = finite || row_of(config_.averager).shares_gradients;
   const auto optimize = [&](std::size_t begin, std::size_t length) {
     if (!steps) return;
+    const Region optimizer("update");
     begin += shards_.begin();
     optimizer_.step(exec_, rate, own_steps_ + 1, begin, slice(replica_.parameters, begin, length),
                     slice(replica_.gradients, begin, length));
