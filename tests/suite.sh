@@ -17,34 +17,8 @@ die() {
   exit 1
 }
 
-make_root() {
-  local mirror
-  mirror=$(bash jobscripts/setup-debian.sh --mirror)
-  if ! command -v debootstrap >/dev/null; then
-    apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends debootstrap >"$root.log" 2>&1 ||
-      die "there is no debootstrap, and apt-get could not install it; see $root.log"
-  fi
-  printf 'suite: making %s from %s\n' "$root" "$mirror"
-  rm -rf --one-file-system "$root"
-  debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" "$mirror" >"$root.log" 2>&1 || {
-    tail -n 20 "$root.log" >&2
-    die "debootstrap failed; all of its output is in $root.log"
-  }
-  grep -lZs Acquire /etc/apt/apt.conf.d/* | xargs -0r cp -t "$root/etc/apt/apt.conf.d" # proxies
-  touch "$root/.complete"
-}
-
-# The mounts live in a name space of this command alone and end with it, as do all processes started in the root.
-# shellcheck disable=SC2016
-in_root() {
-  unshare --mount --propagation private --pid --fork --kill-child bash -euc '
-    mount -t proc proc "$0/proc"
-    mount --rbind /sys "$0/sys"
-    mount --rbind /dev "$0/dev"
-    mount -t tmpfs tmpfs "$0/dev/shm"
-    exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
-      http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" chroot "$0" "$@"' "$root" "$@"
-}
+# shellcheck source=tests/debian_root.sh
+. tests/debian_root.sh
 
 (($# > 0)) || die "a release, please: bookworm, trixie or sid"
 suite=$1
@@ -56,11 +30,10 @@ root=${HALOGRAD_SUITES:-$PWD/build/suite}/$suite
 mkdir -p "${root%/*}"
 exec 9>"$root.lock"
 flock -n 9 || die "another call is at work in $root"
-[[ -e $root/.complete ]] || make_root
-for file in /etc/resolv.conf /etc/hosts; do cp -L $file "$root$file"; done
+[[ -e $root/.complete ]] || make_root "$suite" "$root"
 [[ -z $(git status --porcelain) ]] || printf 'suite: what is not committed is not tested\n'
 git bundle create -q "$root/root/head.bundle" HEAD
-in_root bash -euc '
+in_root "$root" bash -euc '
   cd /root
   if [[ ! -d halograd ]]; then git init -q halograd; fi
   cd halograd

@@ -1,10 +1,11 @@
-"""Checks of an installed halograd by ReFrame: does it train to the accuracy that it should, does it end, and do ranks cost
-each other no more than they may? References are ratios, so that they hold on any machine.
+"""Checks of an installed halograd by ReFrame: does it train to the accuracy that it should, does it end, and do ranks
+cost each other no more than they may? References are ratios, so that they hold on any machine.
 
     reframe -C site/reframe/settings.py -c site/reframe/halograd_test.py --system=site:slurm -r
     reframe ... -S program=$HOME/halograd/bin/halograd -S ranks=8 -S cpus_per_rank=16
 
-The partition's launcher has to start MPI ranks. With ReFrame's own (generic) configuration only Digits runs, on one rank.
+The partition's launcher has to start MPI ranks. With ReFrame's own (generic) configuration only Digits runs, on one
+rank.
 """
 
 import os

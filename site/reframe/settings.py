@@ -1,5 +1,5 @@
-"""An example of a ReFrame configuration for halograd_test.py: this machine alone, and a cluster with Slurm. Your site's own
-serves as well, as long as the partition's launcher starts MPI ranks."""
+"""An example of a ReFrame configuration for halograd_test.py: this machine alone, and a cluster with Slurm. Your site's
+own serves as well, as long as the partition's launcher starts MPI ranks."""
 
 CPUS = 2  # of a node, to be edited
 
