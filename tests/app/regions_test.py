@@ -6,9 +6,11 @@ import os
 import re
 import unittest
 
-from program import DIGITS, ON_DEVICES, SOURCE, ProgramTest, main, sets
+from program import DIGITS, ON_DEVICES, SOURCE, VERSION, ProgramTest, main, sets
 
 TOOL = os.environ.get("HALOGRAD_TEST_REGION_LOGGER")  # none beside sanitizers
+KOKKOS = tuple(int(number) for number in re.search(r"Kokkos (\d+)\.(\d+)", VERSION).groups())
+VARIABLE = "KOKKOS_TOOLS_LIBS" if KOKKOS >= (3, 7) else "KOKKOS_PROFILE_LIBRARY"  # newer ones comment on the older name
 PAGE = os.path.join(SOURCE, "docs", "profiling.md")
 LAYERS = ["conv1", "batch_norm1", "relu1", "conv2", "batch_norm2", "relu2", "max_pool1", "flatten1", "dense1", "relu3", "dense2"]
 STEPS = 23
@@ -25,8 +27,7 @@ class Regions(ProgramTest):
     def regions(self, *words, ranks=2):
         """How often each path was open, on each rank; layers are LAYER, kernels are left out."""
         log = self.path("log")
-        tool = {"KOKKOS_TOOLS_LIBS": TOOL, "KOKKOS_PROFILE_LIBRARY": TOOL, "REGION_LOG": log}  # the latter before Kokkos 3.7
-        self.succeed(*words, ranks=ranks, environment=tool)
+        self.succeed(*words, ranks=ranks, environment={VARIABLE: TOOL, "REGION_LOG": log})
         found = []
         for name in glob.glob(log + ".*"):
             times = {}
