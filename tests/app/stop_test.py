@@ -5,6 +5,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -54,13 +55,19 @@ class Stopped(ProgramTest):
         self.succeed(*words, *sets(name="gold"), "--overwrite", ranks=ranks)
         seconds = read_metrics(self.path("runs/gold/metrics.h5"))["epoch/seconds"].sum()
         words += [*sets(name="silver")]
-        middles = 0
-        for attempt in range(5):
+        middles = requests = 0
+        for _ in range(20):
             process = self.start([*words, "--resume"], ranks)
             self.until(process, "consensus")  # the table's head: training has begun
-            time.sleep(chance.uniform(0, 0.3 * seconds))
-            send(process, chance)
+            if requests < 3:
+                time.sleep(chance.uniform(0, 0.3 * seconds))
+                send(process, chance)
+            requests += 1
             status, out = self.finish(process)
+            if status == 0 and middles == 0:  # the machine was busier during the run that was timed: ask sooner
+                shutil.rmtree(self.path("runs/silver"))
+                seconds, requests = seconds / 2, 0
+                continue
             if status == 0:
                 break
             self.assertEqual(status, REQUEUE, f"{label}\n{out}")
@@ -70,8 +77,6 @@ class Stopped(ProgramTest):
                 step, middle = int(file.attrs["step"]), int(file.attrs["step_in_epoch"])
             middles += middle > 0
             self.assertEqual(read_metrics(self.path("runs/silver/metrics.h5"))["step/loss"].shape[0], step, label)
-            if attempt == 2:
-                send = lambda process, chance: None
         self.assertEqual(status, 0, label)
         self.assertGreater(middles, 0, label)
         self.assert_same_runs(label)
