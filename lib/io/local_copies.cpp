@@ -7,13 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "hdf5/files.hpp"
 #include "io/checkpoint_layout.hpp"
@@ -129,16 +130,17 @@ void write_file(const std::string& path, std::span<const char> bytes) {
 
 /// For each rank the one that keeps its copy: with the same place on the next node; none on a single node.
 std::vector<int> keepers_of(const Communicator& comm) {
-  std::map<int, std::vector<int>> by_node;
+  std::vector<std::vector<int>> nodes(static_cast<std::size_t>(comm.ranks()));  // by their lowest rank
   for (int rank = 0; rank < comm.ranks(); ++rank) {
-    by_node[comm.node_of_rank()[static_cast<std::size_t>(rank)]].push_back(rank);
+    nodes[static_cast<std::size_t>(comm.node_of_rank()[static_cast<std::size_t>(rank)])].push_back(rank);
   }
+  std::erase_if(nodes, [](const std::vector<int>& ranks) { return ranks.empty(); });
   std::vector<int> keepers(static_cast<std::size_t>(comm.ranks()), MPI_PROC_NULL);
-  if (by_node.size() == 1) return keepers;
-  for (auto node = by_node.begin(); node != by_node.end(); ++node) {
-    const auto next = std::next(node) == by_node.end() ? by_node.begin() : std::next(node);
-    for (std::size_t place = 0; place < node->second.size(); ++place) {
-      keepers[static_cast<std::size_t>(node->second[place])] = next->second[place % next->second.size()];
+  if (nodes.size() == 1) return keepers;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const std::vector<int>&own = nodes[node], &next = nodes[(node + 1) % nodes.size()];
+    for (std::size_t place = 0; place < own.size(); ++place) {
+      keepers[static_cast<std::size_t>(own[place])] = next[place % next.size()];
     }
   }
   return keepers;
@@ -150,21 +152,20 @@ template <class Use>
 void send_to_keepers(const Communicator& comm, const std::string& own, const Use& use) {
   const std::vector<int> keepers = keepers_of(comm);
   const std::vector<std::uint64_t> lengths = comm.gather(static_cast<std::uint64_t>(own.size()));
-  std::vector<int> senders_before(keepers.size());  // to the same keeper
-  std::map<int, std::vector<int>> senders;
-  for (std::size_t rank = 0; rank < keepers.size(); ++rank) {
-    std::vector<int>& others = senders[keepers[rank]];
-    senders_before[rank] = static_cast<int>(others.size());
-    others.push_back(static_cast<int>(rank));
-  }
+  std::vector<std::size_t> senders_before(keepers.size());  // to the same keeper
+  std::vector<std::vector<int>> senders(keepers.size());    // by keeper
   std::size_t rounds = 0;
-  for (const auto& [keeper, of_keeper] : senders) {
-    if (keeper != MPI_PROC_NULL) rounds = std::max(rounds, of_keeper.size());
+  for (std::size_t rank = 0; rank < keepers.size(); ++rank) {
+    if (keepers[rank] == MPI_PROC_NULL) continue;
+    std::vector<int>& others = senders[static_cast<std::size_t>(keepers[rank])];
+    senders_before[rank] = others.size();
+    others.push_back(static_cast<int>(rank));
+    rounds = std::max(rounds, others.size());
   }
   const auto me = static_cast<std::size_t>(comm.rank());
   for (std::size_t round = 0; round < rounds; ++round) {
-    const bool sends = keepers[me] != MPI_PROC_NULL && senders_before[me] == static_cast<int>(round);
-    const std::vector<int>& mine = senders[comm.rank()];
+    const bool sends = keepers[me] != MPI_PROC_NULL && senders_before[me] == round;
+    const std::vector<int>& mine = senders[me];
     const int from = round < mine.size() ? mine[round] : MPI_PROC_NULL;
     std::string received(from == MPI_PROC_NULL ? 0 : lengths[static_cast<std::size_t>(from)], '\0');
     comm.exchange(std::span(own.data(), sends ? own.size() : 0), keepers[me],
@@ -237,18 +238,17 @@ int writer_of(int row, int rows, int ranks) {
 
 /// The newest step after `step` of which there are copies of all rows, by row. Where several ranks see one, the rank
 /// that is to write the row goes first.
-std::vector<Copy> newest_whole_step(const std::vector<Copy>& copies, std::int64_t step, int ranks) {
-  std::map<std::pair<std::int64_t, int>, std::map<int, Copy>, std::greater<>> steps;  // (step, rows): by row
+std::vector<Copy> newest_whole_step(std::vector<Copy> copies, std::int64_t step, int ranks) {
+  std::erase_if(copies, [&](const Copy& copy) { return copy.step <= step; });
+  const auto order = [&](const Copy& copy) {
+    return std::tuple(-copy.step, copy.rows, copy.row, copy.holder != writer_of(copy.row, copy.rows, ranks));
+  };
+  std::sort(copies.begin(), copies.end(), [&](const Copy& a, const Copy& b) { return order(a) < order(b); });
+  std::vector<Copy> whole;
   for (const Copy& copy : copies) {
-    if (copy.step <= step) continue;
-    Copy& known = steps[{copy.step, copy.rows}].try_emplace(copy.row, copy).first->second;
-    if (copy.holder == writer_of(copy.row, copy.rows, ranks)) known = copy;
-  }
-  for (const auto& [place, rows] : steps) {
-    if (static_cast<int>(rows.size()) < place.second) continue;
-    std::vector<Copy> whole;
-    for (const auto& [row, copy] : rows) whole.push_back(copy);
-    return whole;
+    if (!whole.empty() && (copy.step != whole.front().step || copy.rows != whole.front().rows)) whole.clear();
+    if (copy.row == static_cast<int>(whole.size())) whole.push_back(copy);
+    if (static_cast<int>(whole.size()) == copy.rows) return whole;
   }
   return {};
 }
@@ -335,7 +335,7 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
   std::vector<Copy> copies = copies_in(folder, comm.rank()), rows;
   for (bool damaged = true; damaged;) {
     rows = comm.join_on_root(copies);
-    if (comm.rank() == 0) rows = newest_whole_step(rows, step, comm.ranks());
+    if (comm.rank() == 0) rows = newest_whole_step(std::move(rows), step, comm.ranks());
     rows = comm.broadcast(rows);
     const auto is_damaged = [&](const Copy& copy) {
       const bool chosen = std::find(rows.begin(), rows.end(), copy) != rows.end();
