@@ -4,6 +4,7 @@
 
 #include "kernels/box.hpp"
 #include "support/trace.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 namespace {

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "mpi/communicator.hpp"
+#include "window/group_window.hpp"
+#include "window/transport_options.hpp"
+
 namespace halograd {
 
 Division divide_evenly(const Blocks& blocks, const Shape& shape) {
@@ -29,16 +33,40 @@ Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, i
   return box;
 }
 
-Space::Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options)
-    : group_(group),
-      blocks_(blocks),
-      options_(options),
-      lengths_(static_cast<std::size_t>(group.ranks()),
-               std::vector<std::size_t>(static_cast<std::size_t>(group.ranks()))) {
+struct Space::Group {
+  OwnedComm comm;
+  Blocks blocks;
+  TransportOptions options;
+  GroupWindow::Lengths lengths;
+  std::unique_ptr<GroupWindow> window{};  ///< once open
+};
+
+Space::Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options) {
+  const auto ranks = static_cast<std::size_t>(group.ranks());
   const int count = blocks[0] * blocks[1] * blocks[2];
-  group_.fail_together(count == ranks() ? ""
-                                        : std::to_string(count) + " blocks for a group of " + std::to_string(ranks()) +
-                                              " ranks; expected one per rank");
+  group.fail_together(count == group.ranks() ? ""
+                                             : std::to_string(count) + " blocks for a group of " +
+                                                   std::to_string(ranks) + " ranks; expected one per rank");
+  group_ = std::unique_ptr<Group>(
+      new Group{OwnedComm(group), blocks, options, GroupWindow::Lengths(ranks, std::vector<std::size_t>(ranks))});
+}
+
+Space::~Space() = default;
+
+int Space::rank() const {
+  return group_->comm.rank();
+}
+
+int Space::ranks() const {
+  return group_->comm.ranks();
+}
+
+Division Space::evenly(const Shape& shape) const {
+  return divide_evenly(group_->blocks, shape);
+}
+
+Box Space::box_of(const Division& division, const Shape& shape, int rank) const {
+  return halograd::box_of(group_->blocks, division, shape, rank);
 }
 
 Division Space::following(const Division& input, const Shape& in, const Shape& out) const {
@@ -59,7 +87,8 @@ Division Space::following(const Division& input, const Shape& in, const Shape& o
 }
 
 void Space::expect_message(int from, int to, std::size_t floats) {
-  lengths_[from][to] = std::max(lengths_[from][to], floats);
+  std::size_t& length = group_->lengths[from][to];
+  length = std::max(length, floats);
 }
 
 void Space::expect_sum(std::size_t doubles) {
@@ -79,14 +108,30 @@ void Space::expect_of_all(std::size_t floats) {
 }
 
 void Space::open() {
-  window_ = std::make_unique<GroupWindow>(group_, lengths_, options_);
+  group_->window = std::make_unique<GroupWindow>(group_->comm, group_->lengths, group_->options);
+}
+
+void Space::together(const std::function<void()>& work) const {
+  group_->comm.together(work);
+}
+
+GroupWindow& Space::window() const {
+  return *group_->window;
+}
+
+double Space::wait_seconds() const {
+  return window().wait_seconds();
+}
+
+std::int64_t Space::bytes_sent() const {
+  return window().bytes_sent();
 }
 
 void Space::add(const ExecutionSpace& exec, Vector<double> numbers) const {
   const auto host = Kokkos::create_mirror_view(numbers);
   Kokkos::deep_copy(exec, host, numbers);
   exec.fence();
-  window_->sum(HostVector<double>(host.data(), host.size()));
+  window().sum(HostVector<double>(host.data(), host.size()));
   Kokkos::deep_copy(exec, numbers, host);
 }
 
@@ -94,7 +139,7 @@ void Space::add(const ExecutionSpace& exec, Vector<float> values) const {
   const auto host = Kokkos::create_mirror_view(values);
   Kokkos::deep_copy(exec, host, values);
   exec.fence();
-  window_->sum(HostVector<float>(host.data(), host.size()));
+  window().sum(HostVector<float>(host.data(), host.size()));
   Kokkos::deep_copy(exec, values, host);
 }
 
@@ -102,12 +147,12 @@ void Space::gather(const ExecutionSpace& exec, Vector<float> values) const {
   const auto host = Kokkos::create_mirror_view(values);
   Kokkos::deep_copy(exec, host, values);
   exec.fence();
-  window_->gather(HostVector<float>(host.data(), host.size()));
+  window().gather(HostVector<float>(host.data(), host.size()));
   Kokkos::deep_copy(exec, values, host);
 }
 
 void Space::add(std::span<double> numbers) const {
-  window_->sum(HostVector<double>(numbers.data(), numbers.size()));
+  window().sum(HostVector<double>(numbers.data(), numbers.size()));
 }
 
 }  // namespace halograd

@@ -2,17 +2,19 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "kernels/rank_sums.hpp"
 #include "kernels/shape.hpp"
-#include "mpi/communicator.hpp"
-#include "window/group_window.hpp"
-#include "window/transport_options.hpp"
 
 namespace halograd {
+
+class Communicator;
+class GroupWindow;
+struct TransportOptions;
 
 /// How the images of a value are divided among the ranks of a group: cut along each axis, a block per rank, or not at
 /// all, so that every rank has the whole.
@@ -40,16 +42,17 @@ class Space {
  public:
   /// Collective. Throws CollectiveError where there are not as many blocks as `group` has ranks.
   Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options);
+  ~Space();
+  Space(const Space&) = delete;
+  Space& operator=(const Space&) = delete;
 
-  [[nodiscard]] int rank() const { return group_.rank(); }
-  [[nodiscard]] int ranks() const { return group_.ranks(); }
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int ranks() const;
 
-  [[nodiscard]] Division evenly(const Shape& shape) const { return divide_evenly(blocks_, shape); }
+  [[nodiscard]] Division evenly(const Shape& shape) const;
   /// For the output of a layer whose input is divided so: cut in the same places as far as that can be.
   [[nodiscard]] Division following(const Division& input, const Shape& in, const Shape& out) const;
-  [[nodiscard]] Box box_of(const Division& division, const Shape& shape, int rank) const {
-    return halograd::box_of(blocks_, division, shape, rank);
-  }
+  [[nodiscard]] Box box_of(const Division& division, const Shape& shape, int rank) const;
 
   /// Before open(): messages of `floats` will go from one rank to another. The same calls on all ranks.
   void expect_message(int from, int to, std::size_t floats);
@@ -59,13 +62,10 @@ class Space {
   void open();
 
   /// Collective: as Communicator::together.
-  template <class Work>
-  void together(const Work& work) const {
-    group_.together(work);
-  }
+  void together(const std::function<void()>& work) const;
 
   // Collective, once open.
-  [[nodiscard]] GroupWindow& window() const { return *window_; }
+  [[nodiscard]] GroupWindow& window() const;
   /// Sums over the ranks of the group, in place; the same bits on all of them.
   void add(const ExecutionSpace& exec, Vector<double> numbers) const;
   void add(const ExecutionSpace& exec, Vector<float> values) const;
@@ -74,17 +74,14 @@ class Space {
   void gather(const ExecutionSpace& exec, Vector<float> values) const;
 
   /// Since it was opened: waiting for the other ranks of the group, and sent to them.
-  [[nodiscard]] double wait_seconds() const { return window_->wait_seconds(); }
-  [[nodiscard]] std::int64_t bytes_sent() const { return window_->bytes_sent(); }
+  [[nodiscard]] double wait_seconds() const;
+  [[nodiscard]] std::int64_t bytes_sent() const;
 
  private:
   void expect_of_all(std::size_t floats);
 
-  OwnedComm group_;
-  Blocks blocks_;
-  TransportOptions options_;
-  GroupWindow::Lengths lengths_;
-  std::unique_ptr<GroupWindow> window_;
+  struct Group;  // what MPI has a part in
+  std::unique_ptr<Group> group_;
 };
 
 }  // namespace halograd

@@ -1,4 +1,5 @@
 #include "train/shards.hpp"
+#include "window/group_window.hpp"
 
 #include <algorithm>
 #include <span>

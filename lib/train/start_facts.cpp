@@ -8,6 +8,7 @@
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"
+#include "window/group_window.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {

@@ -17,6 +17,7 @@
 #include "train/start_facts.hpp"
 #include "train/tracing.hpp"
 #include "train/training.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 

@@ -10,11 +10,13 @@
 #include <sstream>
 
 #include "kernels/error.hpp"
+#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/text.hpp"
 #include "tests/kernels/buffers.hpp"
 #include "tests/mpi/ranks.hpp"
+#include "window/transport_options.hpp"
 
 namespace halograd::space_mpi_test {
 namespace {
