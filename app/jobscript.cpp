@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,8 +11,8 @@
 #include "graph/topology.hpp"
 #include "kernels/error.hpp"
 #include "run/read.hpp"
-#include "support/system_reason.hpp"
 #include "support/text.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 namespace {
@@ -41,10 +40,7 @@ void require_trainable(const RunConfig& config, const JobDescription& job) {
 void write_script(const std::string& path, const std::string& text) {
   std::error_code error;
   HALOGRAD_REQUIRE(!fs::exists(fs::symlink_status(path, error)), path, ": exists already; nothing was written");
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  HALOGRAD_REQUIRE(file, path, ": cannot be written: ", system_reason());
+  write_text(path, text);
   fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add, error);
 }
 

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "kernels/peak.hpp"
 #include "kernels/sparse_product.hpp"
 #include "run/read.hpp"
+#include "support/text_file.hpp"
 #include "train/benchmark.hpp"
 #include "window/network_speed.hpp"
 
@@ -83,10 +83,7 @@ void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& me
 }
 
 void write_csv(const std::string& path, const std::vector<SimulatedRow>& rows) {
-  std::ofstream file(path);
-  file << csv_of(rows);
-  file.close();
-  HALOGRAD_REQUIRE(file, "--csv ", path, ": cannot be written");
+  write_text(path, csv_of(rows));
   std::printf("Wrote %s\n", path.c_str());
 }
 

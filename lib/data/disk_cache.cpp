@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "kernels/error.hpp"
-#include "support/read_text.hpp"
 #include "support/system_reason.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 namespace {

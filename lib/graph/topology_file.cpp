@@ -7,8 +7,8 @@
 #include "config/document.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
-#include "support/read_text.hpp"
 #include "support/text.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 

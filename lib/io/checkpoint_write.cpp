@@ -41,19 +41,14 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(const Communicator& co
 /// The mean of all rows' `values`, on rank 0.
 std::vector<float> mean_on_root(const Communicator& comm, std::span<const ReplicaState> rows,
                                 HostVector<float> ReplicaState::*values) {
-  const std::size_t most = comm.largest(rows.size()), all = comm.sum(rows.size());
-  std::vector<float> mean = comm.mean_on_root(rows.front().*values);
-  if (most == 1) return mean;
-  const float ranks_of_all = static_cast<float>(comm.ranks()) / static_cast<float>(all);
-  std::vector<float> zeros((rows.front().*values).size());
-  for (float& value : mean) value *= ranks_of_all;
-  for (std::size_t i = 1; i < most; ++i) {
-    const HostVector<const float> own =
-        i < rows.size() ? rows[i].*values : HostVector<const float>(zeros.data(), zeros.size());
-    const std::vector<float> further = comm.mean_on_root(own);
-    for (std::size_t at = 0; at < mean.size(); ++at) mean[at] += further[at] * ranks_of_all;
+  const std::size_t all = comm.sum(rows.size());
+  if (all == static_cast<std::size_t>(comm.ranks())) return comm.mean_on_root(rows.front().*values);
+  const float share = static_cast<float>(comm.ranks()) / static_cast<float>(all);
+  std::vector<float> own((rows.front().*values).size());
+  for (const ReplicaState& row : rows) {
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] += share * (row.*values)(i);
   }
-  return mean;
+  return comm.mean_on_root(HostVector<const float>(own.data(), own.size()));
 }
 
 void require_same_lengths(const Communicator& comm, const CheckpointLayout& layout) {

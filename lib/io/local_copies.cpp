@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -19,9 +17,9 @@
 #include "hdf5/files.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/checkpoint_store.hpp"
+#include "io/replica_memory.hpp"
 #include "kernels/error.hpp"
-#include "support/read_text.hpp"
-#include "support/system_reason.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 namespace {
@@ -114,13 +112,10 @@ std::string read_name(const RunFolder& run) {
   return name;
 }
 
-void write_file(const std::string& path, std::span<const char> bytes) {
+void write_file(const std::string& path, std::string_view bytes) {
   const std::string partial = path + ".partial";
   try {
-    std::ofstream file(partial, std::ios::binary);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    HALOGRAD_REQUIRE(file, partial, ": cannot be written: ", system_reason());
+    write_text(partial, bytes);
     publish_file(partial, path);
   } catch (const Error&) {
     clear_away(partial);
@@ -190,45 +185,30 @@ void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
   }
 }
 
-/// The state that a copy holds, and the memory that it is in.
 struct ReadCopy {
-  explicit ReadCopy(const std::string& path);
-
   CheckpointHeader header;
-  ReplicaState state;
-
- private:
-  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> buffers_;
-  std::vector<std::vector<double>> averager_;
+  ReplicaMemory memory;
 };
 
-ReadCopy::ReadCopy(const std::string& path) {
+ReadCopy read_copy(const std::string& path) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
-  header = read_header(file, path);
   const CheckpointLayout layout = read_layout(file, path);
-  const auto buffer = [this](std::int64_t length) {
-    return buffers_.emplace_back("halograd::copied_state", static_cast<std::size_t>(length));
-  };
-  state.parameters = buffer(layout.parameters);
-  state.statistics = buffer(layout.statistics);
-  for (std::int64_t i = 0; i < layout.optimizer_buffers; ++i) state.optimizer.push_back(buffer(layout.parameters));
+  ReadCopy copy{read_header(file, path),
+                ReplicaMemory(static_cast<std::size_t>(layout.parameters), static_cast<std::size_t>(layout.statistics),
+                              static_cast<std::size_t>(layout.optimizer_buffers))};
   for (const StateLayout& each : layout.averager) {
-    const auto length = static_cast<std::size_t>(each.length);
-    double* const memory = averager_.emplace_back(length).data();  // room for any of the types
-    Numbers values = std::span(memory, length);
-    if (each.type == NumberType::float32) values = std::span(reinterpret_cast<float*>(memory), length);
-    if (each.type == NumberType::int64) values = std::span(reinterpret_cast<std::int64_t*>(memory), length);
-    state.averager.push_back({each.name, values});
+    copy.memory.add(each.name, each.type, static_cast<std::size_t>(each.length));
   }
-  const std::vector<std::vector<Numbers>> places = replica_buffers(state);
+  const std::vector<std::vector<Numbers>> places = replica_buffers(copy.memory.state);
   const auto keep = [&](std::size_t dataset, std::int64_t, std::int64_t part, const Numbers& values) {
     const auto from = bytes_of(values);
-    std::memcpy(bytes_of(places[dataset][static_cast<std::size_t>(part)]).data(), from.data(), from.size());
+    std::copy(from.begin(), from.end(), bytes_of(places[dataset][static_cast<std::size_t>(part)]).begin());
   };
   const std::vector<std::string> damaged = read_every_row(file, layout, 0, 1, keep, path);
   HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
-  state.sums = read_epoch_sums(file, 1, path).front();
+  copy.memory.state.sums = read_epoch_sums(file, 1, path).front();
+  return copy;
 }
 
 /// The rank that writes a row to the checkpoint: as many consecutive rows each as can be.
@@ -302,7 +282,7 @@ std::string make_local_folder(const Communicator& comm, const std::string& place
     std::random_device random;
     std::array<char, 32> name{};
     std::snprintf(name.data(), name.size(), "halograd-%08x%08x\n", random(), random());
-    write_file(name_file(run), std::string(name.data()));
+    write_file(name_file(run), name.data());
   });
   std::string folder = local_folder(comm, place, run);
   comm.together([&] { make_folder(folder); });
@@ -354,15 +334,15 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
   });
   comm.together([&] {
     if (comm.rank() >= writers) return;
-    std::vector<std::unique_ptr<ReadCopy>> own;
+    std::vector<ReadCopy> own;
     std::vector<ReplicaState> states;
     writing.together([&] {
       for (const Copy& copy : rows) {
         if (writer_of(copy.row, copy.rows, comm.ranks()) != comm.rank()) continue;
-        states.push_back(own.emplace_back(std::make_unique<ReadCopy>(path_of(folder, copy)))->state);
+        states.push_back(own.emplace_back(read_copy(path_of(folder, copy))).memory.state);
       }
     });
-    write_checkpoint(writing, path, own.front()->header, states, parameters, statistics, compress);
+    write_checkpoint(writing, path, own.front().header, states, parameters, statistics, compress);
   });
   return path;
 }

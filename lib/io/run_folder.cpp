@@ -1,12 +1,11 @@
 #include "io/run_folder.hpp"
 
 #include <filesystem>
-#include <fstream>
 
 #include "hdf5/files.hpp"
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
-#include "support/system_reason.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 
@@ -38,12 +37,7 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
                    " already holds a run: continue it with --resume, replace it with --overwrite, or set another name "
                    "(--set name=...)");
   const std::string partial = folder.config() + ".partial";
-  {
-    std::ofstream file(partial);
-    file << config_text;
-    file.close();
-    HALOGRAD_REQUIRE(file, "run folder ", folder.path, ": cannot write ", partial, ": ", system_reason());
-  }
+  write_text(partial, config_text);
   if (existing == ExistingRun::overwrite) {
     for (const std::string& old : {folder.newest(), folder.best(), folder.checkpoints(), folder.metrics()}) {
       fs::remove_all(old, error);

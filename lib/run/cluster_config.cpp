@@ -2,7 +2,7 @@
 
 #include "config/document.hpp"
 #include "config/table_reader.hpp"
-#include "support/read_text.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 

@@ -14,8 +14,8 @@
 #include "run/averager_checks.hpp"
 #include "run/keys.hpp"
 #include "run/layer_keys.hpp"
-#include "support/read_text.hpp"
 #include "support/text.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 

@@ -1,4 +1,4 @@
-#include "support/read_text.hpp"
+#include "support/text_file.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -17,6 +17,13 @@ std::string read_text(const std::string& path) {
   text << file.rdbuf();
   HALOGRAD_REQUIRE(!file.bad(), path, ": cannot be read: ", system_reason());
   return text.str();
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  HALOGRAD_REQUIRE(file, path, ": cannot be written: ", system_reason());
 }
 
 }  // namespace halograd

@@ -1,5 +1,6 @@
 #include "train/run_files.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <utility>
@@ -119,15 +120,6 @@ void take_up_local_copies(RunStart& start, const Communicator& comm, const RunCo
   begin_with(restored, keeper.world, start);
 }
 
-StateCopy::StateCopy(std::size_t parameters, std::size_t statistics, std::size_t optimizer_buffers) {
-  buffers_.emplace_back("halograd::saved_parameters", parameters);
-  buffers_.emplace_back("halograd::saved_statistics", statistics);
-  for (std::size_t i = 0; i < optimizer_buffers; ++i) buffers_.emplace_back("halograd::saved_optimizer", parameters);
-  state.parameters = buffers_[0];
-  state.statistics = buffers_[1];
-  state.optimizer.assign(buffers_.begin() + 2, buffers_.end());
-}
-
 void StateCopy::take(const Replica& replica, const Optimizer& optimizer) {
   Kokkos::deep_copy(state.parameters, replica.parameters);
   Kokkos::deep_copy(state.statistics, replica.statistics);
@@ -138,22 +130,10 @@ void StateCopy::take(const Replica& replica, const Optimizer& optimizer) {
 
 void StateCopy::take(const std::vector<SavedState>& averager) {
   state.averager.clear();
-  averager_.resize(averager.size());
-  for (std::size_t i = 0; i < averager.size(); ++i) {
-    const std::span<const std::byte> bytes = bytes_of(averager[i].values);
-    averager_[i].assign(bytes.begin(), bytes.end());
-    const auto copied = [&](auto range) -> Numbers {
-      return std::span(reinterpret_cast<decltype(range.data())>(averager_[i].data()), range.size());
-    };
-    state.averager.push_back({averager[i].name, std::visit(copied, averager[i].values)});
+  for (const SavedState& part : averager) {
+    const std::span<const std::byte> from = bytes_of(part.values);
+    std::copy(from.begin(), from.end(), bytes_of(add(part.name, type_of(part.values), count_of(part.values))).begin());
   }
-}
-
-double StateCopy::bytes() const {
-  double bytes = 0;
-  for (const auto& buffer : buffers_) bytes += static_cast<double>(buffer.size() * sizeof(float));
-  for (const auto& part : averager_) bytes += static_cast<double>(part.size());
-  return bytes;
 }
 
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
@@ -204,9 +184,7 @@ void RunFiles::begin(ClaimedFolder& folder, ExistingRun existing) {
     prepare_checkpoints(folder_);
     folder.sign();
   });
-  if (config_.output.local_steps > 0) {
-    local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
-  }
+  open_local_folder(true);
   metrics_ =
       std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss.name).name);
 }
@@ -215,10 +193,7 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   comm_.together([&] {  // before anything is changed
     if (comm_.rank() == 0) prepare_checkpoints(folder_);
   });
-  if (config_.output.local_steps > 0) {
-    local_folder_ = local_folder(comm_, config_.output.local_folder, folder_);
-    if (local_folder_.empty()) local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
-  }
+  open_local_folder(false);
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
                                            metric_of(config_.loss.name).name);
   comm_.together([&] {
@@ -237,6 +212,13 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
     }
     publish(start.checkpoint, start.header);  // the job before may have ended between its checkpoint and the links
   });
+}
+
+void RunFiles::open_local_folder(bool anew) {
+  const OutputConfig& output = config_.output;
+  if (output.local_steps == 0) return;
+  if (!anew) local_folder_ = local_folder(comm_, output.local_folder, folder_);
+  if (local_folder_.empty()) local_folder_ = make_local_folder(comm_, output.local_folder, folder_);
 }
 
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {

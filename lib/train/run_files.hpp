@@ -14,6 +14,7 @@
 #include "io/checkpoint.hpp"
 #include "io/file_worker.hpp"
 #include "io/metrics.hpp"
+#include "io/replica_memory.hpp"
 #include "io/run_folder.hpp"
 #include "io/run_lock.hpp"
 #include "mpi/communicator.hpp"
@@ -67,20 +68,13 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
 /// another one (io/local_copies.hpp).
 enum class CheckpointPlace { run_folder, nodes };
 
-/// Copies in host memory of one replica and its optimizer's state, as checkpoints are written and read.
-class StateCopy {
+/// Copies in host memory of one replica, its optimizer's state and its averager's, as checkpoints are written and read.
+class StateCopy : public ReplicaMemory {
  public:
-  StateCopy(std::size_t parameters, std::size_t statistics, std::size_t optimizer_buffers);
+  using ReplicaMemory::ReplicaMemory;
 
   void take(const Replica& replica, const Optimizer& optimizer);
   void take(const std::vector<SavedState>& averager);
-  [[nodiscard]] double bytes() const;
-
-  ReplicaState state;  ///< refers to the copies
-
- private:
-  std::vector<Kokkos::View<float*, Kokkos::LayoutRight, Kokkos::HostSpace>> buffers_;
-  std::vector<std::vector<std::byte>> averager_;
 };
 
 /// Collective. Fills the replica and the optimizer's state from the checkpoint: each rank from its own row, or, on
@@ -162,6 +156,7 @@ class RunFiles {
 
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
+  void open_local_folder(bool anew);
   void add_to_metrics(const std::vector<StepRow>& steps);
   void write_on_nodes(const CheckpointHeader& header, const StateCopy& copy);
   void publish(const std::string& path, const CheckpointHeader& header);

@@ -14,7 +14,7 @@
 
 #include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
-#include "support/read_text.hpp"
+#include "support/text_file.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
