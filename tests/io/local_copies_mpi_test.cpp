@@ -68,6 +68,12 @@ class LocalCopies : public ::testing::Test {
     *at = static_cast<char>(*at ^ 1);
     put_bytes(path, bytes);
   }
+  /// That the checkpoint of `step` is made, by all ranks, and has the rows of all.
+  void expect_restored(std::int64_t step) const {
+    const std::string path = restore(0, world);
+    ASSERT_EQ(path, run.checkpoint(step));
+    expect_rows(path, step);
+  }
   void expect_rows(const std::string& path, std::int64_t step) const {
     Replica read(0), expected = replica(step, world.rank());
     read.clear();
@@ -128,9 +134,7 @@ TEST_F(LocalCopies, OutlastANode) {
   if (world.nodes() == 1) GTEST_SKIP() << "there is one node";
   write(20);
   on_root([this] { fs::remove_all(copies); });
-  const std::string path = restore(10, world);
-  ASSERT_EQ(path, run.checkpoint(20));
-  expect_rows(path, 20);
+  expect_restored(20);
 }
 
 TEST_F(LocalCopies, OfAStepThatIsNotWholeAreLeftOut) {
@@ -138,19 +142,14 @@ TEST_F(LocalCopies, OfAStepThatIsNotWholeAreLeftOut) {
   write(20);
   meet();
   fs::remove(copy(20, world.ranks() - 1));
-  const std::string path = restore(0, world);
-  ASSERT_EQ(path, run.checkpoint(10));
-  expect_rows(path, 10);
+  expect_restored(10);
 }
 
 TEST_F(LocalCopies, ThatAreDamagedAreLeftOut) {
   write(10);
   write(20);
   on_root([this] { damage(copy(20, 0)); });
-  const std::string path = restore(0, world);
-  const std::int64_t step = world.nodes() > 1 ? 20 : 10;  // there is another copy on another node
-  ASSERT_EQ(path, run.checkpoint(step));
-  expect_rows(path, step);
+  expect_restored(world.nodes() > 1 ? 20 : 10);  // on several nodes there is another copy
 }
 
 TEST_F(LocalCopies, AreRestoredByFewerRanksAndByMore) {
