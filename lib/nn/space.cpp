@@ -34,21 +34,25 @@ Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, i
 }
 
 struct Space::Group {
+  Group(const Communicator& of, const Blocks& as, const TransportOptions& by)
+      : comm(of),
+        blocks(as),
+        options(by),
+        lengths(static_cast<std::size_t>(of.ranks()), std::vector<std::size_t>(static_cast<std::size_t>(of.ranks()))) {}
+
   OwnedComm comm;
   Blocks blocks;
   TransportOptions options;
   GroupWindow::Lengths lengths;
-  std::unique_ptr<GroupWindow> window{};  ///< once open
+  std::unique_ptr<GroupWindow> window;  ///< once open
 };
 
-Space::Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options) {
-  const auto ranks = static_cast<std::size_t>(group.ranks());
+Space::Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options)
+    : group_(std::make_unique<Group>(group, blocks, options)) {
   const int count = blocks[0] * blocks[1] * blocks[2];
-  group.fail_together(count == group.ranks() ? ""
-                                             : std::to_string(count) + " blocks for a group of " +
-                                                   std::to_string(ranks) + " ranks; expected one per rank");
-  group_ = std::unique_ptr<Group>(
-      new Group{OwnedComm(group), blocks, options, GroupWindow::Lengths(ranks, std::vector<std::size_t>(ranks))});
+  group.fail_together(count == ranks() ? ""
+                                       : std::to_string(count) + " blocks for a group of " + std::to_string(ranks()) +
+                                             " ranks; expected one per rank");
 }
 
 Space::~Space() = default;
