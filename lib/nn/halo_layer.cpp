@@ -181,8 +181,8 @@ std::unique_ptr<Layer> make_halo_layer(Space& space, const Shape& shape, const H
   for (int from = 0; from < space.ranks(); ++from) {
     for (int to = 0; to < space.ranks(); ++to) {
       const std::size_t floats = layer->floats(layer->edge(from, to), largest_batch, size);
-      space.expect_message(from, to, floats);  // forward
-      space.expect_message(to, from, floats);  // backward
+      space.window().expect_message(from, to, floats);  // forward
+      space.window().expect_message(to, from, floats);  // backward
     }
   }
   return layer;

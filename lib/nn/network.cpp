@@ -18,6 +18,7 @@
 #include "nn/precisions.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 
@@ -59,11 +60,12 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
     build();
     return;
   }
-  space_->together(build);
-  for (const Node& node : nodes_) space_->expect_sum(node.needs.summed);
-  space_->expect_sum(LossMemory::count);
-  space_->expect_sum_of_floats(parameter_count_);
-  space_->open();
+  GroupWindow& window = space_->window();
+  window.group().together(build);
+  for (const Node& node : nodes_) window.expect_sum(node.needs.summed);
+  window.expect_sum(LossMemory::count);
+  window.expect_sum_of_floats(parameter_count_);
+  window.open();
 }
 
 // Build nodes, then find places in memory -----------------------------------------------------------------------------

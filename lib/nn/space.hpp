@@ -1,8 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,9 +10,7 @@
 
 namespace halograd {
 
-class Communicator;
 class GroupWindow;
-struct TransportOptions;
 
 /// How the images of a value are divided among the ranks of a group: cut along each axis, a block per rank, or not at
 /// all, so that every rank has the whole.
@@ -40,8 +36,9 @@ Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, i
 /// loss counts 1/n of it.
 class Space {
  public:
-  /// Collective. Throws CollectiveError where there are not as many blocks as `group` has ranks.
-  Space(const Communicator& group, const Blocks& blocks, const TransportOptions& options);
+  /// Collective. Throws CollectiveError where there are not as many blocks as the group has ranks. The window is opened
+  /// once all layers have said what they send.
+  Space(std::unique_ptr<GroupWindow> window, const Blocks& blocks);
   ~Space();
   Space(const Space&) = delete;
   Space& operator=(const Space&) = delete;
@@ -54,18 +51,9 @@ class Space {
   [[nodiscard]] Division following(const Division& input, const Shape& in, const Shape& out) const;
   [[nodiscard]] Box box_of(const Division& division, const Shape& shape, int rank) const;
 
-  /// Before open(): messages of `floats` will go from one rank to another. The same calls on all ranks.
-  void expect_message(int from, int to, std::size_t floats);
-  void expect_sum(std::size_t doubles);
-  void expect_sum_of_floats(std::size_t floats);
-  /// Collective.
-  void open();
+  [[nodiscard]] GroupWindow& window() const { return *window_; }
 
-  /// Collective: as Communicator::together.
-  void together(const std::function<void()>& work) const;
-
-  // Collective, once open.
-  [[nodiscard]] GroupWindow& window() const;
+  // Collective, once the window is open.
   /// Sums over the ranks of the group, in place; the same bits on all of them.
   void add(const ExecutionSpace& exec, Vector<double> numbers) const;
   void add(const ExecutionSpace& exec, Vector<float> values) const;
@@ -73,15 +61,9 @@ class Space {
   /// Each rank has its GroupWindow::shard of the values; all get those of the others.
   void gather(const ExecutionSpace& exec, Vector<float> values) const;
 
-  /// Since it was opened: waiting for the other ranks of the group, and sent to them.
-  [[nodiscard]] double wait_seconds() const;
-  [[nodiscard]] std::int64_t bytes_sent() const;
-
  private:
-  void expect_of_all(std::size_t floats);
-
-  struct Group;  // what MPI has a part in
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<GroupWindow> window_;
+  Blocks blocks_;
 };
 
 }  // namespace halograd

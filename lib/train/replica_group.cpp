@@ -4,7 +4,7 @@
 
 #include "kernels/error.hpp"
 #include "support/text.hpp"
-#include "window/transport_options.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 
@@ -26,7 +26,8 @@ ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) :
 }
 
 std::unique_ptr<Space> ReplicaGroup::make_space(const CommConfig& comm) const {
-  return comms_ ? std::make_unique<Space>(comms_->group, blocks_, transport_options(comm)) : nullptr;
+  if (!comms_) return nullptr;
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(comms_->group, transport_options(comm)), blocks_);
 }
 
 std::unique_ptr<Dataset> ReplicaGroup::open_dataset(const RunConfig& config, Split split, const Warn& warn) const {

@@ -20,6 +20,7 @@
 #include "support/trace.hpp"
 #include "train/host_batch.hpp"
 #include "train/model.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 namespace {
@@ -202,9 +203,9 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const std::int64_t sent = averager_->bytes_sent();
   const double progress = progress_ ? progress_->seconds() : 0;
   const Space* const space = network_.space();
-  const auto group_waits = [space] { return space != nullptr ? space->wait_seconds() : 0; };
+  const auto group_waits = [space] { return space != nullptr ? space->window().wait_seconds() : 0; };
   const double waited_in_group = group_waits();
-  const std::int64_t sent_in_group = space != nullptr ? space->bytes_sent() : 0;
+  const std::int64_t sent_in_group = space != nullptr ? space->window().bytes_sent() : 0;
   rate_ = config_.optimizer.learning_rate * schedule_factor(config_.schedule, epoch_ * loader_.steps() + place.of_epoch,
                                                             loader_.steps(), config_.training.epochs);
   const std::uint64_t step_key = random_bits(config_.training.seed, static_cast<std::uint64_t>(place.step));
@@ -240,7 +241,7 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   row.compute_seconds = computed - exchanged - waited_computing;
   row.update_seconds = (exchanged - begin - early_wait) + (updated - computed - (row.wait_seconds - early_wait)) -
                        (group_wait - waited_computing);
-  const std::int64_t group_bytes = space != nullptr ? space->bytes_sent() - sent_in_group : 0;
+  const std::int64_t group_bytes = space != nullptr ? space->window().bytes_sent() - sent_in_group : 0;
   group_bytes_ += group_bytes;
   row.wait_seconds += group_wait;
   row.bytes_sent = averager_->bytes_sent() - sent + group_bytes;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/types.hpp"
@@ -16,12 +17,22 @@ namespace halograd {
 /// message needs no name. Where ranks share memory, the sender's kernels write into the slot itself.
 class GroupWindow {
  public:
-  /// Floats of the longest message from one rank to another, the same on all ranks.
-  using Lengths = std::vector<std::vector<std::size_t>>;  ///< [from][to]
+  /// Collective, and so is destruction, except while an exception unwinds this rank's stack.
+  GroupWindow(const Communicator& group, const TransportOptions& options);
 
-  /// Collective. Throws Error on all ranks where a node has too little shared memory, or MPI grants no unified memory
-  /// model. Destruction is collective too, except while an exception unwinds this rank's stack.
-  GroupWindow(const Communicator& group, const Lengths& lengths, const TransportOptions& options);
+  [[nodiscard]] const Communicator& group() const { return group_; }
+  [[nodiscard]] int rank() const { return group_.rank(); }
+  [[nodiscard]] int ranks() const { return group_.ranks(); }
+
+  /// Before open(): messages of up to `floats` will go from one rank to another. The same calls on all ranks.
+  void expect_message(int from, int to, std::size_t floats);
+  void expect_sum(std::size_t doubles);
+  void expect_sum_of_floats(std::size_t floats);
+  /// Collective. Throws Error on all ranks where they expect different messages, a node has too little shared memory,
+  /// or MPI grants no unified memory model.
+  void open();
+
+  // Once open:
 
   /// Where the next message to `to` is to be written. Waits, giving up the core, until there is room.
   HostVector<float> room(int to, std::size_t length);
@@ -35,23 +46,19 @@ class GroupWindow {
 
   /// Replaces the numbers by their sums over all ranks, added in the order of the ranks: the same bits on all.
   void sum(HostVector<double> numbers);
-  /// The same for many floats, in pieces: each rank adds up its shard of them, then all get those of the others. Takes
-  /// messages of up to `piece` floats between any two ranks.
+  /// The same for many floats, in pieces: each rank adds up its shard of them, then all get those of the others.
   void sum(HostVector<float> values);
   /// The second half of that: every rank gets the shards of the others, shard r from rank r.
   void gather(HostVector<float> values);
-  static constexpr std::size_t piece = std::size_t{1} << 18;
+  static constexpr std::size_t piece = std::size_t{1} << 18;  ///< floats
   /// The values of a rank's shard among `count`: shards are alike but for the last ones, which may have fewer.
   struct Shard {
     std::size_t begin, length;
   };
   static Shard shard(std::size_t count, int rank, int ranks);
 
-  /// The floats that sum() takes of each message.
-  static constexpr std::size_t floats_of(std::size_t doubles) { return doubles * sizeof(double) / sizeof(float); }
-
-  [[nodiscard]] double wait_seconds() const { return transport_.wait_seconds(); }  ///< since construction
-  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }            ///< payload, likewise
+  [[nodiscard]] double wait_seconds() const { return transport_->wait_seconds(); }  ///< since it was opened
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }             ///< payload, likewise
 
  private:
   // In every rank's region: a cache line for the number of messages that each rank has completed here, one for the
@@ -72,16 +79,18 @@ class GroupWindow {
     std::int64_t released = 0;
   };
 
+  void expect_of_all(std::size_t floats);
   [[nodiscard]] std::size_t completed(int rank) const { return cache_line * static_cast<std::size_t>(rank); }
-  [[nodiscard]] std::size_t cleared(int rank) const { return completed(ranks_ + rank); }
+  [[nodiscard]] std::size_t cleared(int rank) const { return completed(ranks() + rank); }
   [[nodiscard]] HostVector<float> piece_of(HostVector<float> values, int rank, std::size_t at) const;
   [[nodiscard]] std::size_t slot_bytes(int from, int to) const;
   [[nodiscard]] std::size_t slots_of(int from, int to) const;
 
-  int rank_, ranks_;
-  Lengths lengths_;
-  std::vector<Out> out_;  // whose copies outlive the transport
-  HaloTransport transport_;
+  OwnedComm group_;
+  TransportOptions options_;
+  std::vector<std::vector<std::size_t>> lengths_;  ///< [from][to]: of the longest message
+  std::vector<Out> out_;                           // whose copies outlive the transport
+  std::optional<HaloTransport> transport_;
   std::vector<In> in_;
   std::vector<double> sums_;
   std::vector<float> added_;  ///< a piece of this rank's shard

@@ -10,13 +10,12 @@
 #include <sstream>
 
 #include "kernels/error.hpp"
-#include "mpi/communicator.hpp"
 #include "nn/network.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/text.hpp"
 #include "tests/kernels/buffers.hpp"
 #include "tests/mpi/ranks.hpp"
-#include "window/transport_options.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd::space_mpi_test {
 namespace {
@@ -30,7 +29,7 @@ int pick(Random& random, int least, int most) {
 std::unique_ptr<Space> make_space(const Blocks& blocks, bool force_put = false) {
   TransportOptions options;
   options.force_put = force_put;
-  return std::make_unique<Space>(Communicator(MPI_COMM_WORLD), blocks, options);
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(Communicator(MPI_COMM_WORLD), options), blocks);
 }
 
 /// All ways to cut three axes, of which an image has the last ones, into as many blocks as there are ranks.

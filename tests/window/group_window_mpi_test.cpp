@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::size_t longest = 3000;
 
-/// Different for each pair of ranks; some exchange nothing.
-GroupWindow::Lengths lengths() {
+/// [from][to]: different for each pair of ranks; some exchange nothing.
+std::vector<std::vector<std::size_t>> lengths() {
   const auto ranks = static_cast<std::size_t>(all_ranks());
-  GroupWindow::Lengths all(ranks, std::vector<std::size_t>(ranks));
+  std::vector<std::vector<std::size_t>> all(ranks, std::vector<std::size_t>(ranks));
   for (std::size_t from = 0; from < ranks; ++from) {
     for (std::size_t to = 0; to < ranks; ++to) {
       if (from != to && (from + 2 * to) % 3 != 0) all[from][to] = longest / (1 + from + to);
@@ -45,8 +45,12 @@ class GroupWindowTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GroupWindowTest, MessagesArriveWholeAndInOrder) {
-  const GroupWindow::Lengths all = lengths();
-  GroupWindow window(comm_, all, options_);
+  const std::vector<std::vector<std::size_t>> all = lengths();
+  GroupWindow window(comm_, options_);
+  for (int from = 0; from < comm_.ranks(); ++from) {
+    for (int to = 0; to < comm_.ranks(); ++to) window.expect_message(from, to, all[from][to]);
+  }
+  window.open();
   const int rank = comm_.rank();
   for (int number = 0; number < 20; ++number) {
     // Some are shorter than the longest one may be, and some ranks send two before any is read.
@@ -71,8 +75,9 @@ TEST_P(GroupWindowTest, MessagesArriveWholeAndInOrder) {
 
 TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
   constexpr std::size_t count = 37;
-  const auto ranks = static_cast<std::size_t>(all_ranks());
-  GroupWindow window(comm_, {ranks, std::vector<std::size_t>(ranks, GroupWindow::floats_of(count))}, options_);
+  GroupWindow window(comm_, options_);
+  window.expect_sum(count);
+  window.open();
   for (int repeat = 0; repeat < 5; ++repeat) {
     std::vector<double> numbers(count), expected(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -91,9 +96,9 @@ TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
 TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
   const int ranks = all_ranks();
   for (const std::size_t count : {std::size_t{3}, GroupWindow::piece * static_cast<std::size_t>(2 * ranks) + 5}) {
-    const std::size_t most = std::min(GroupWindow::piece, GroupWindow::shard(count, 0, ranks).length);
-    const auto number = static_cast<std::size_t>(ranks);
-    GroupWindow window(comm_, {number, std::vector<std::size_t>(number, most)}, options_);
+    GroupWindow window(comm_, options_);
+    window.expect_sum_of_floats(count);
+    window.open();
     const auto whole = [](int rank, std::size_t i) { return static_cast<float>((i * 31 + 17 * (1UL + rank)) % 1009); };
     std::vector<float> values(count), sums(count), gathered(count);
     for (std::size_t i = 0; i < count; ++i) {
@@ -115,8 +120,11 @@ TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
 }
 
 TEST_P(GroupWindowTest, TooLongMessagesAreRefused) {
-  const auto ranks = static_cast<std::size_t>(all_ranks());
-  GroupWindow window(comm_, {ranks, std::vector<std::size_t>(ranks, 3)}, options_);
+  GroupWindow window(comm_, options_);
+  for (int from = 0; from < comm_.ranks(); ++from) {
+    for (int to = 0; to < comm_.ranks(); ++to) window.expect_message(from, to, 3);
+  }
+  window.open();
   EXPECT_THROW(window.room(0, 4), Error);
 }
 
