@@ -20,8 +20,9 @@ KOKKOS_INLINE_FUNCTION Bits get_bits(const std::byte* from) {
   }
   return bits;
 }
-KOKKOS_INLINE_FUNCTION float magnitude(float value) {
-  return value < 0 ? -value : value;
+/// In the order of the values' magnitudes.
+KOKKOS_INLINE_FUNCTION std::uint32_t magnitude_bits(float value) {
+  return bits_of(value) & 0x7FFFFFFFU;
 }
 
 /// What is common to both ends: adds a block's code to the estimate.
@@ -53,30 +54,51 @@ KOKKOS_INLINE_FUNCTION int nearest(float value) {
   return static_cast<int>(bits_of(value + shift)) - static_cast<int>(bits_of(shift));
 }
 
-KOKKOS_INLINE_FUNCTION void encode_int8(const float* difference, long count, std::byte* code) {
-  float largest = 0;
-  for (long i = 0; i < count; ++i) largest = magnitude(difference[i]) > largest ? magnitude(difference[i]) : largest;
-  const float scale = largest / 127.0F;
-  put_bits(code, bits_of(scale));
+// What is encoded are codec_block differences, zeros behind those that there are.
+
+KOKKOS_INLINE_FUNCTION void encode_int8(const float* difference, std::byte* code) {
+  std::uint32_t largest = 0;
   for (long i = 0; i < codec_block; ++i) {
-    int step = i < count && scale > 0 ? nearest(difference[i] / scale) : 0;
+    largest = magnitude_bits(difference[i]) > largest ? magnitude_bits(difference[i]) : largest;
+  }
+  const float scale = float_of(largest) / 127.0F;
+  put_bits(code, bits_of(scale));
+  const float divisor = scale > 0 ? scale : 1.0F;  // zeros, or a denormal largest
+  std::byte* const steps = code + sizeof(float);
+  for (long i = 0; i < codec_block; ++i) {
+    int step = nearest(difference[i] / divisor);
     step = step > 127 ? 127 : (step < -127 ? -127 : step);  // a scale that is denormal is no 127th
-    code[sizeof(float) + static_cast<std::size_t>(i)] = static_cast<std::byte>(step);
+    steps[i] = static_cast<std::byte>(step);
   }
 }
 
+/// The values of largest magnitude, the first of equal ones, in the order of their places.
 KOKKOS_INLINE_FUNCTION void encode_top_k(const Codec& codec, const float* difference, long count, std::byte* code) {
-  bool taken[codec_block] = {};
+  std::uint32_t sizes[codec_block];
+  for (long i = 0; i < codec_block; ++i) sizes[i] = magnitude_bits(difference[i]);
+  const int kept = count < codec.kept ? static_cast<int>(count) : codec.kept;
+  // Bit by bit, the largest threshold that `kept` of them reach.
+  std::uint32_t threshold = 0;
+  int reached = codec_block;
+  for (std::uint32_t bit = 1U << 30U; bit != 0 && reached > kept; bit >>= 1U) {
+    int over = 0;
+    for (const std::uint32_t size : sizes) over += size >= (threshold | bit) ? 1 : 0;
+    if (over < kept) continue;
+    threshold |= bit;
+    reached = over;
+  }
+  int equal = kept;  // those of the threshold's size that find room
+  for (const std::uint32_t size : sizes) equal -= size > threshold ? 1 : 0;
   std::byte* const places = code + sizeof(float) * static_cast<std::size_t>(codec.kept);
-  for (int j = 0; j < codec.kept; ++j) {
-    long largest = -1;
-    for (long i = 0; i < count; ++i) {
-      if (!taken[i] && (largest < 0 || magnitude(difference[i]) > magnitude(difference[largest]))) largest = i;
-    }
-    const bool any = largest >= 0;
-    if (any) taken[largest] = true;
-    put_bits(code + 4 * j, any ? bits_of(difference[largest]) : 0U);
-    places[j] = static_cast<std::byte>(any ? largest : 0);
+  int taken = 0;
+  for (long i = 0; taken < kept; ++i) {
+    if (sizes[i] < threshold || (sizes[i] == threshold && equal-- <= 0)) continue;
+    put_bits(code + 4 * taken, bits_of(difference[i]));
+    places[taken++] = static_cast<std::byte>(i);
+  }
+  for (; taken < codec.kept; ++taken) {
+    put_bits(code + 4 * taken, 0U);
+    places[taken] = std::byte{0};
   }
 }
 
@@ -92,12 +114,11 @@ struct Encode {
     std::byte* const to = code + static_cast<std::size_t>(item) * codec.block_bytes();
     float difference[codec_block];
     for (long i = 0; i < count; ++i) difference[i] = x[begin + i] - estimate[begin + i];
+    for (long i = count; i < codec_block; ++i) difference[i] = 0;
     if (codec.kind == CodecKind::bf16) {
-      for (long i = 0; i < codec_block; ++i) {
-        put_bits(to + 2 * i, i < count ? bf16_of(difference[i]) : std::uint16_t{0});
-      }
+      for (long i = 0; i < codec_block; ++i) put_bits(to + 2 * i, bf16_of(difference[i]));
     } else if (codec.kind == CodecKind::int8) {
-      encode_int8(difference, count, to);
+      encode_int8(difference, to);
     } else {
       encode_top_k(codec, difference, count, to);
     }

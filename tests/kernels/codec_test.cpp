@@ -101,6 +101,18 @@ TEST(CodecTest, TopKSendsTheLargestOfEachBlock) {
   }
 }
 
+TEST(CodecTest, TopKSendsTheFirstOfEqualOnes) {
+  std::vector<float> x(300), expected(300);
+  for (std::size_t i = 0; i < 300; ++i) x[i] = i % 3 == 0 ? -0.0F : (i % 2 == 0 ? 0.5F : -0.5F);
+  x[200] = 1e-45F;
+  x[250] = -2;
+  for (const std::size_t i : {1, 2, 4, 250, 256, 257, 259, 260}) expected[i] = x[i];
+  EXPECT_EQ(coded({CodecKind::top_k, 4}, x).values, expected);
+  x.assign(256, 0);
+  x[255] = 1e-45F;
+  EXPECT_EQ(coded({CodecKind::top_k, 4}, x).values, x);
+}
+
 /// What a code loses stays in the next difference: the estimate comes to the value itself.
 TEST(CodecTest, RepeatedDifferencesLeaveNoError) {
   const auto noisy = noise<float>(1000, 4);

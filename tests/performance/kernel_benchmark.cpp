@@ -1,5 +1,6 @@
 // The kernels beside the convolution, at the layer shapes of the reference networks: batch-norm, pooling, elementwise,
-// loss, optimizer and mixing. Bytes are each tensor once.   kernel_benchmark --benchmark_filter=batch_norm
+// loss, optimizer, mixing, and the codecs' time per value. Bytes are each tensor once.   kernel_benchmark
+// --benchmark_filter=batch_norm
 
 #include <benchmark/benchmark.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "kernels/batch_norm.hpp"
+#include "kernels/codec_speed.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/loss.hpp"
 #include "kernels/mix.hpp"
@@ -184,6 +186,23 @@ void add_flat_kernels() {
   }
 }
 
+/// Per value, as plan and simulate measure it; of 256 values top_k keeps a twentieth and a tenth.
+void add_codecs() {
+  const struct {
+    const char* name;
+    Codec codec;
+  } codecs[]{{"bf16", {CodecKind::bf16}},
+             {"int8", {CodecKind::int8}},
+             {"top_k_13", {CodecKind::top_k, 13}},
+             {"top_k_26", {CodecKind::top_k, 26}}};
+  for (const auto& each : codecs) {
+    const auto run = [codec = each.codec](benchmark::State& state) {
+      for ([[maybe_unused]] auto _ : state) state.SetIterationTime(measure_codec_speed(ExecutionSpace(), codec).encode);
+    };
+    benchmark::RegisterBenchmark((std::string("encode/") + each.name).c_str(), run)->UseManualTime()->Iterations(1);
+  }
+}
+
 }  // namespace
 }  // namespace halograd
 
@@ -197,6 +216,7 @@ int main(int argc, char** argv) {
     add_elementwise();
     add_losses();
     add_flat_kernels();
+    add_codecs();
   }
   benchmark::RunSpecifiedBenchmarks();
   benchmark::ClearRegisteredBenchmarks();  // and the buffers with them, before Kokkos ends
