@@ -12,8 +12,8 @@ std::atomic<long> halograd_test_yields{0};
 }
 
 /// Preloaded into the programs of tests, whose ranks share cores. MPICH's blocking calls spin on this function of UCX;
-/// here it gives the core to another rank where nothing has come, and sleeps where nothing comes for a while. Returns the
-/// number of events.
+/// here it gives the core to another rank where nothing has come, and sleeps where nothing comes for a while. Returns
+/// the number of events.
 extern "C" unsigned ucp_worker_progress(void* worker) {
   static const auto progress = reinterpret_cast<unsigned (*)(void*)>(dlsym(RTLD_NEXT, "ucp_worker_progress"));
   thread_local int empty = 0;
