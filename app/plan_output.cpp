@@ -91,11 +91,12 @@ void PlanOutput::print(bool all) const {
   }
   if (!checkpoints) return;
   std::printf(
-      "Checkpoints of %s, %s s each: every %s s by Daly (%s s by Young), output.checkpoint_steps = %ld; with a failure "
-      "every %s h, %.2f %% of the time is lost.\n",
+      "Checkpoints of %s, %s s each: every %s s by Daly (%s s by Young), output.checkpoint_steps = %ld or "
+      "checkpoint_minutes = %s; with a failure every %s h, %.2f %% of the time is lost.\n",
       human_bytes(checkpoints->bytes).c_str(), significant(checkpoints->cost).c_str(),
       significant(checkpoints->daly).c_str(), significant(checkpoints->young).c_str(), checkpoints->steps,
-      significant(checkpoints->mttf / 3600).c_str(), 100 * checkpoints->lost);
+      significant(checkpoints->daly / 60).c_str(), significant(checkpoints->mttf / 3600).c_str(),
+      100 * checkpoints->lost);
 }
 
 void PlanOutput::print_json() const {

@@ -19,6 +19,7 @@ struct OutputConfig {
   std::string folder = "runs";        ///< a run is kept in folder/name
   int checkpoint_epochs = 1;          ///< epochs between checkpoints, with one at the end; 0: none
   int checkpoint_steps = 0;           ///< steps between further checkpoints; 0: none within epochs
+  double checkpoint_minutes = 0;      ///< without one, after which there is a further one; 0: no limit
   int local_steps = 0;                ///< steps between copies on the nodes; 0: none
   std::string local_folder = "/tmp";  ///< of each node, where they are
   int keep = 2;                       ///< checkpoints that are kept, the newest

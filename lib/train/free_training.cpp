@@ -30,7 +30,7 @@ constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 /// Ends of epochs, and checkpoints. Lots are numbered, and each rank's ascend: "all lots below c" is the same set on
 /// all ranks, however far apart they are. Before its first lot that is not below, a rank copies its state, and goes on.
 /// The thread that writes files waits for all ranks' copies, has their mean evaluated by the training's threads between
-/// two steps, and writes metrics and checkpoint.
+/// two steps, and writes metrics and checkpoint. Where the clock decides when, it is rank 0's, which marks the deck.
 ///
 /// Stopping. A rank that is to stop ends the deck; the others learn of it when they ask for their next lot.
 class FreeTraining final : public Training {
@@ -69,13 +69,16 @@ class FreeTraining final : public Training {
   [[nodiscard]] std::int64_t step_at(std::int64_t lot) const { return start_.header.step + (lot - first_) / ranks_; }
   [[nodiscard]] StepPlace place_of(std::int64_t lot) const;
   [[nodiscard]] std::int64_t cut_from(std::int64_t lot) const;
+  [[nodiscard]] std::optional<CheckpointPlace> due_at(std::int64_t cut, std::int64_t epochs = 0) const;
   // Step
   void train_lot(const Batch& batch, double data_seconds);
   void ask_to_stop(StopReason reason);
   /// Whether this rank has not asked to stop, and does not now.
   bool goes_on();
   // Ends of epochs, checkpoints
+  [[nodiscard]] std::int64_t next_cut() const;
   void pass_cuts(std::int64_t lot);
+  void mark_overdue_checkpoint();
   void end_epoch_at(std::int64_t lot);
   void evaluate_own(EpochMetrics& row);
   void save_at(std::int64_t lot, CheckpointPlace place);
@@ -95,7 +98,8 @@ class FreeTraining final : public Training {
   std::int64_t lots_;   ///< of an epoch
   std::int64_t first_;  ///< of this call
   Deck deck_;
-  std::int64_t next_cut_;  ///< before which lot this rank has to copy its state next
+  std::int64_t next_cut_;  ///< of the run file's: before which lot this rank has to copy its state next
+  std::int64_t passed_ = first_, marked_ = first_;  ///< newest cut of this rank; newest mark of rank 0
   StopReason asked_ = StopReason::none;
   double step_seconds_ = 0;             ///< of the longest step
   double epoch_begin_ = seconds_now();  ///< of this rank
@@ -156,14 +160,33 @@ bool FreeTraining::goes_on() {
 
 // Ends of epochs, checkpoints -----------------------------------------------------------------------------------------
 
+/// The run file's or the deck's mark.
+std::int64_t FreeTraining::next_cut() const {
+  const std::int64_t mark = deck_.marked();
+  return mark > passed_ ? std::min(mark, next_cut_) : next_cut_;
+}
+
 /// Before the training of `lot`.
 void FreeTraining::pass_cuts(std::int64_t lot) {
-  while (next_cut_ <= lot) {
-    const std::int64_t cut = next_cut_;
-    next_cut_ = cut_from(cut + 1);
+  while (next_cut() <= lot) {
+    const std::int64_t cut = next_cut();
+    if (cut == next_cut_) next_cut_ = cut_from(cut + 1);
+    passed_ = cut;
     catch_up(most_pending - 1);
-    cut == (epoch_ + 1) * lots_ ? end_epoch_at(cut) : save_at(cut, due_after(step_at(cut)).value());
+    cut == (epoch_ + 1) * lots_ ? end_epoch_at(cut) : save_at(cut, due_at(cut).value());
   }
+}
+
+/// As due_after(), for a cut that ends `epochs`, or none. Ranks that draw no more do not all know of a mark at the end.
+std::optional<CheckpointPlace> FreeTraining::due_at(std::int64_t cut, std::int64_t epochs) const {
+  const bool overdue = cut == deck_.marked() && cut < last_epoch() * lots_;
+  return overdue ? CheckpointPlace::run_folder : due_after(step_at(cut), epochs);
+}
+
+/// Once all ranks are done with the one before.
+void FreeTraining::mark_overdue_checkpoint() {
+  if (comm_.rank() != 0 || marked_ > passed_ || !checkpoint_overdue() || files_.pending() > 0) return;
+  marked_ = deck_.mark();
 }
 
 void FreeTraining::catch_up(std::size_t pending) {
@@ -173,6 +196,7 @@ void FreeTraining::catch_up(std::size_t pending) {
 }
 
 void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
+  checkpoint_begins(place);
   const double begin = seconds_now();
   const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
   files_.post([this, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
@@ -194,7 +218,8 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
   if (end->epochs == last_epoch()) changed = averager_->settle(exec_, replica_.parameters) || changed;  // all are here
   if (changed) evaluate_own(row);
   row.steps = step_at(lot);
-  end->saves = due_after(row.steps, end->epochs);
+  end->saves = due_at(lot, end->epochs);
+  if (end->saves) checkpoint_begins(*end->saves);
   end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
@@ -296,6 +321,7 @@ TrainingResult FreeTraining::run() {
     kernels_.lend();
     report_epochs(result);
     look_after_files();
+    mark_overdue_checkpoint();
     ask_to_stop(stop_.reason(2 * step_seconds_));
   }
   const std::int64_t end = deck_.limit();

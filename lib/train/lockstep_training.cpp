@@ -59,7 +59,7 @@ StopReason LockstepTraining::train_epoch(EpochMetrics& row) {
     ++step_in_epoch_;
     look_after_files();
     const double waited = seconds_waited();
-    const StopReason reason = agreement_.after_step();
+    const AgreedNext next = agreement_.after_step(checkpoint_overdue());
     step.wait_seconds += seconds_waited() - waited;
     step.data_seconds = data_seconds;
     step.samples = epoch_ * setup_.train_set->size() + at.of_epoch * config_.training.batch;
@@ -70,9 +70,13 @@ StopReason LockstepTraining::train_epoch(EpochMetrics& row) {
     speed_.seconds += step.compute_seconds;
     report_.step(step_in_epoch_, step.loss, batch->global_size);
     begin = end;
-    if (reason != StopReason::none) return reason;
+    if (next.stop != StopReason::none) return next.stop;
     if (step_in_epoch_ == loader_.steps()) continue;
-    if (const auto place = due_after(own_steps_)) save(*place, nullptr);
+    if (next.checkpoint) {
+      save(CheckpointPlace::run_folder, nullptr);
+    } else if (const auto place = due_after(own_steps_)) {
+      save(*place, nullptr);
+    }
   }
   const double waited = seconds_waited();
   const StopReason reason = agreement_.now(evaluation_seconds_);

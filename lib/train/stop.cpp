@@ -14,6 +14,7 @@ namespace halograd {
 namespace {
 
 constexpr double spare_seconds = 5;  // for what nobody has measured: closing files, the end of the program
+constexpr int stops = 1 << 30;       // what is asked for: above it a StopReason, below it a checkpoint
 constexpr double longest_job = 10.0 * 365 * 24 * 3600;
 
 /// What Slurm still gives this job; 0 where it does not say, or what it says cannot be.
@@ -99,8 +100,16 @@ void StopRequest::checkpoint_took(double seconds) {
 StopAgreement::StopAgreement(const Communicator& comm, const StopRequest& request)
     : comm_(comm), request_(request), agreement_(comm), evaluating_(comm) {}
 
-StopReason StopAgreement::after_step() {
-  return checked(agreement_.at_boundary(asked(0)));
+AgreedNext StopAgreement::after_step(bool checkpoint_due) {
+  int ask = asked(0);
+  if (ask == 0 && checkpoint_due) ask = checkpoints_ + 1;
+  const int agreed = agreement_.at_boundary(ask);
+  AgreedNext next{checked(agreed), false};
+  if (next.stop == StopReason::none && agreed > checkpoints_) {
+    checkpoints_ = agreed;
+    next.checkpoint = true;
+  }
+  return next;
 }
 
 StopReason StopAgreement::after_evaluated_batch() {
@@ -113,11 +122,12 @@ StopReason StopAgreement::now(double ahead) {
 
 int StopAgreement::asked(double ahead) const {
   const double delay = std::max(agreement_.longest_delay_seconds(), evaluating_.longest_delay_seconds());
-  return static_cast<int>(request_.reason(ahead + delay));
+  const StopReason reason = request_.reason(ahead + delay);
+  return reason == StopReason::none ? 0 : stops + static_cast<int>(reason);
 }
 
 StopReason StopAgreement::checked(int agreed) const {
-  const auto reason = static_cast<StopReason>(agreed);
+  const auto reason = static_cast<StopReason>(std::max(0, agreed - stops));
   if (reason == StopReason::failure) request_.end_failed(comm_);
   return reason;
 }

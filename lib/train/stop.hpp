@@ -54,14 +54,21 @@ class StopRequest {
   bool checkpoint_measured_ = false;
 };
 
+/// What all ranks are to do after a step.
+struct AgreedNext {
+  StopReason stop = StopReason::none;
+  bool checkpoint = false;  ///< and go on
+};
+
 /// Where ranks train in lockstep: what any of them asks for, which all come to know at the same step.
 class StopAgreement {
  public:
   /// Collective. `request` must outlive this.
   StopAgreement(const Communicator& comm, const StopRequest& request);
 
-  /// After each step, by all ranks (mpi/agreement.hpp). Throws CollectiveError where a rank has failed.
-  StopReason after_step();
+  /// After each step, by all ranks (mpi/agreement.hpp). `checkpoint_due`: this rank asks for one, as long as there is
+  /// none. Throws CollectiveError where a rank has failed.
+  AgreedNext after_step(bool checkpoint_due);
   /// After each batch of an evaluation, by all ranks, as often on each. Throws as after_step().
   StopReason after_evaluated_batch();
   /// Collective, and waits. `ahead`: seconds that will pass before the next chance to stop.
@@ -69,11 +76,12 @@ class StopAgreement {
 
  private:
   [[nodiscard]] int asked(double ahead) const;
-  StopReason checked(int agreed) const;
+  [[nodiscard]] StopReason checked(int agreed) const;
 
   const Communicator& comm_;
   const StopRequest& request_;
   Agreement agreement_, evaluating_;  ///< each learns the length of its own steps
+  int checkpoints_ = 0;               ///< agreed on: ranks ask for one by its number, as the answer comes steps later
 };
 
 }  // namespace halograd

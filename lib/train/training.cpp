@@ -331,6 +331,7 @@ void Training::settle() {
 }
 
 void Training::save_state(CheckpointPlace place, const CheckpointHeader& header) {
+  checkpoint_begins(place);
   settle();
   for (const Buffer<float>& state : optimizer_.state()) shards_.gather(state);
   files_.save(place, header, replica_, optimizer_, shards_.gather_states(averager_->state()), sums_, stop_.failure());
@@ -345,6 +346,15 @@ std::optional<CheckpointPlace> Training::due_after(std::int64_t steps, std::int6
   }
   if (is_due(steps, output.local_steps)) return CheckpointPlace::nodes;
   return {};
+}
+
+bool Training::checkpoint_overdue() const {
+  const double minutes = config_.output.checkpoint_minutes;
+  return minutes > 0 && seconds_now() - last_saved_ >= 60 * minutes;
+}
+
+void Training::checkpoint_begins(CheckpointPlace place) {
+  if (place == CheckpointPlace::run_folder) last_saved_ = seconds_now();
 }
 
 CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
@@ -373,7 +383,7 @@ void Training::look_after_files() {
   if (!local_failure.empty()) report_.line("  no copies on the nodes: " + local_failure);
   for (const WrittenCheckpoint& checkpoint : files_.written()) {
     stop_.checkpoint_took(checkpoint.seconds);
-    if (config_.output.checkpoint_steps == 0) continue;
+    if (config_.output.checkpoint_steps == 0 && config_.output.checkpoint_minutes == 0) continue;
     report_.line("  checkpoint " + checkpoint.path + ", " + human_bytes(checkpoint.bytes) + " in " +
                  number(std::lround(1000 * checkpoint.seconds)) + " ms");
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "averagers/averager.hpp"
+#include "support/seconds.hpp"
 #include "train/finite_guard.hpp"
 #include "train/run_files.hpp"
 #include "train/shards.hpp"
@@ -66,6 +67,10 @@ class Training {
   /// Where the run file asks for the state to be kept after so many steps, and `epochs` that are just done; 0: within
   /// one.
   [[nodiscard]] std::optional<CheckpointPlace> due_after(std::int64_t steps, std::int64_t epochs = 0) const;
+  /// Whether output.checkpoint_minutes have passed without one.
+  [[nodiscard]] bool checkpoint_overdue() const;
+  /// To be called with each that this rank's state goes into.
+  void checkpoint_begins(CheckpointPlace place);
   /// Reports checkpoints that have come to the disk, and has all ranks stop where files cannot be written.
   void look_after_files();
   /// The epoch over the ranks of `comm`, on which this is collective.
@@ -116,8 +121,9 @@ class Training {
     double images = 0, training_seconds = 0, waited = 0;
   };
 
-  std::int64_t sent_before_;  ///< bytes, by the averager's start
-  Totals totals_;             ///< of this call's epochs
+  std::int64_t sent_before_;           ///< bytes, by the averager's start
+  double last_saved_ = seconds_now();  ///< to the run folder
+  Totals totals_;                      ///< of this call's epochs
 };
 
 /// The two ways of training. Collective.

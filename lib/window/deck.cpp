@@ -11,7 +11,14 @@ namespace halograd {
 namespace {
 
 constexpr std::int64_t most_chunks = std::int64_t{1} << 31;
-constexpr std::int64_t ended = std::int64_t{1} << 40;  // is added to the chunks that were taken
+// What is added to the chunks that were taken: by each rank that ends the dealing, and by each second mark, which the
+// next one takes off again.
+constexpr std::int64_t ended = std::int64_t{1} << 40;
+constexpr std::int64_t odd_mark = std::int64_t{1} << 62;
+
+bool has_ended(std::int64_t taken) {
+  return taken % odd_mark >= ended;
+}
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
@@ -44,7 +51,7 @@ Deck::Deck(const Communicator& comm, const DeckPlan& plan)
     : plan_(checked(comm, plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
-      segment_(comm, 2 * cache_line, RmaReach::other_nodes) {
+      segment_(comm, words * cache_line, RmaReach::other_nodes) {
   if (comm.rank() == 0) {
     const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
     add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);
@@ -53,9 +60,10 @@ Deck::Deck(const Communicator& comm, const DeckPlan& plan)
 }
 
 std::optional<std::int64_t> Deck::draw() {
-  if (next_ < chunk_end_ && (plan_.chunk == 1 || add(taken, 0) < ended)) return next_++;
+  if (next_ < chunk_end_ && (plan_.chunk == 1 || !has_ended(add(taken, 0)))) return next_++;
   const std::int64_t was = add(taken, 1), chunk = was % ended;
-  if (chunk >= chunks_ || (was >= ended && chunk >= await_end())) {
+  if (const bool odd = was >= odd_mark; odd != odd_) learn_mark(odd);
+  if (chunk >= chunks_ || (has_ended(was) && chunk >= await_end())) {
     next_ = chunk_end_;
     return std::nullopt;
   }
@@ -66,13 +74,30 @@ std::optional<std::int64_t> Deck::draw() {
 
 void Deck::end() {
   const std::int64_t was = add(taken, ended);
-  if (was >= ended) return;  // another rank's end came first
-  const std::int64_t chunk = std::min(was, chunks_);
+  if (has_ended(was)) return;  // another rank's end came first
+  const std::int64_t chunk = std::min(was % ended, chunks_);
   add(end_of_chunks, 1 + (plan_.chunk == 1 ? rounded_up(chunk, plan_.step_lots) : chunk));
 }
 
+std::int64_t Deck::mark() {
+  const bool odd = mark_said_ % 2 == 0;
+  const std::int64_t chunk = std::min(add(taken, odd ? odd_mark : -odd_mark) % ended, chunks_);
+  const std::int64_t position = rounded_up(std::max(plan_.first, first_lot(chunk)), plan_.step_lots);
+  const std::int64_t say = 2 * position + (odd ? 1 : 0);
+  add(last_mark, say - mark_said_);
+  mark_said_ = say;
+  return position;
+}
+
+void Deck::learn_mark(bool odd) {
+  std::int64_t said = add(last_mark, 0);
+  for (PolitePause pause; (said % 2 != 0) != odd; pause()) said = add(last_mark, 0);
+  marked_ = said / 2;
+  odd_ = odd;
+}
+
 std::int64_t Deck::limit() const {
-  if (add(taken, 0) < ended) return plan_.lots;
+  if (!has_ended(add(taken, 0))) return plan_.lots;
   return rounded_up(first_lot(await_end()), plan_.step_lots);
 }
 

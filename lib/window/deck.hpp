@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -35,21 +36,34 @@ class Deck {
   /// nothing. From any thread.
   void end();
 
+  /// A multiple of `step_lots` at which all ranks can do something without waiting for each other: above every lot that
+  /// was dealt before. By rank 0 alone, from one thread at a time, and not before all ranks have drawn a lot at or
+  /// above the mark before, if there is one.
+  std::int64_t mark();
+  /// The newest mark that this rank knows of, 0 where it knows of none. Who has drawn a lot at or above a mark knows of
+  /// it. From any thread.
+  [[nodiscard]] std::int64_t marked() const { return marked_; }
+
   /// Where the dealing ended: every lot below was dealt or skipped. Call it after draw() has given none.
   [[nodiscard]] std::int64_t limit() const;
 
  private:
-  enum Word : std::size_t { taken, end_of_chunks };
+  enum Word : std::size_t { taken, end_of_chunks, last_mark, words };
   /// Adds to a word and returns what was there before.
   std::int64_t add(Word word, std::int64_t value) const;
   /// One more than the chunk at which the dealing ended; waits for the rank that is just about to say so.
   [[nodiscard]] std::int64_t await_end() const;
+  /// Waits for rank 0 to say where the mark is that it has just set.
+  void learn_mark(bool odd);
   [[nodiscard]] std::int64_t first_lot(std::int64_t chunk) const;
 
   DeckPlan plan_;
   std::int64_t epoch_chunks_, chunks_;
   SharedSegment segment_;
   std::int64_t next_ = 0, chunk_end_ = 0;  ///< lots of the chunk in hand
+  bool odd_ = false;                       ///< marks that draw() has learnt of
+  std::atomic<std::int64_t> marked_ = 0;
+  std::int64_t mark_said_ = 0;  ///< by rank 0: last_mark
 };
 
 }  // namespace halograd

@@ -90,6 +90,21 @@ class FreePace(ProgramTest):
         resume(ranks=3)
         self.assertEqual(self.metrics()["epoch/steps"].tolist(), [STEPS, 2 * STEPS, 3 * STEPS])
 
+    def test_checkpoints_by_the_clock(self):
+        words = [*STALE, *slow_rank(1, 3000), *sets(training__epochs=3, output__checkpoint_minutes=0.001, output__keep=100,
+                                                    output__checkpoint_epochs=0)]
+        out = self.train(*words)
+        names = sorted(os.listdir(self.path("runs/digits/checkpoints")))
+        self.assertGreater(len(names), 1)
+        self.assertEqual(out.count("  checkpoint runs/digits/checkpoints/"), len(names))
+        for name in names[1:]:
+            os.remove(self.path("runs/digits/checkpoints/" + name))
+        with h5py.File(self.path("runs/digits/checkpoints/" + names[0]), "r") as file:
+            self.assertEqual(f"step_{file.attrs['step']:08d}.h5", names[0])
+            self.assertEqual(file.attrs["step"], STEPS * file.attrs["epoch"] + file.attrs["step_in_epoch"])
+        self.assertIn("Resumed from", self.succeed("train", DIGITS, *words, "--resume", ranks=RANKS))
+        self.check_rows(self.metrics(), 3, "resumed")
+
     def test_nothing_left(self):
         words = [*PAIRS, *sets(training__epochs=1)]
         self.train(*words)

@@ -82,7 +82,8 @@ class Plan(ProgramTest):
         self.assertAlmostEqual(checkpoints["lost_share"], 5 / 121.69 + 121.69 / 2 / 1440, delta=0.004)
         self.assertRegex(self.succeed(*DIGITS_PLAN, *words),
                          r"\nCheckpoints of 1\.84 MB, 300 s each: every 7001 s by Daly \(7200 s by Young\), "
-                         r"output\.checkpoint_steps = \d+; with a failure every 24 h, 8\.\d\d % of the time is lost\.\n")
+                         r"output\.checkpoint_steps = \d+ or checkpoint_minutes = [\d.]+; "
+                         r"with a failure every 24 h, 8\.\d\d % of the time is lost\.\n")
         estimated = self.plan("--nodes", 4, "--mttf-hours", 24, "--storage-gb", 0.001)["checkpoints"]
         self.assertEqual(estimated["bytes"], 4 * 3 * 4 * 38330)
         self.assertAlmostEqual(estimated["checkpoint_seconds"], estimated["bytes"] / 1e6)

@@ -102,6 +102,7 @@ class GoldSilver(ProgramTest):
     def test_allreduce(self):
         self.check(2, ADAM, averager__name="allreduce")
         self.check(4, SGD, averager__name="allreduce")
+        self.check(3, SGD, averager__name="allreduce", output__checkpoint_minutes=0.0005)  # not at the same steps
 
     def test_neighbour_combine_then_adapt(self):
         self.check(2, SGD, averager__name="neighbour")
@@ -122,7 +123,6 @@ class GoldSilver(ProgramTest):
         self.check(2, ADAM, averager__name="easgd", kept=["averager/centre", "averager/started"])
         self.check(2, SGD, averager__name="fast", averager__sync_epochs=2, optimizer__learning_rate=0.02, stops=(1, 2))
         self.check(3, SGD, averager__codec="int8", averager__every=2, kept=["averager/estimate"])
-
 
     def test_graphs_that_change(self):
         self.check(3, SGD, averager__name="neighbour", topology__kind="random_matching", stops=(1, 2))

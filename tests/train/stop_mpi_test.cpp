@@ -32,7 +32,7 @@ class StopTest : public ::testing::Test {
   /// Steps until all are to stop.
   StopReason steps_until_stop(Stop& stop) const {
     for (int step = 0; step < 1000; ++step) {
-      const StopReason reason = stop.agreement.after_step();
+      const StopReason reason = stop.agreement.after_step(false).stop;
       if (reason != StopReason::none) return reason;
     }
     return StopReason::none;
@@ -55,6 +55,28 @@ TEST_F(StopTest, ASignalAtOneRankStopsAll) {
   EXPECT_EQ(steps_until_stop(stop), StopReason::user_signal);
   if (comm_.rank() == 0) std::raise(SIGTERM);
   EXPECT_EQ(stop.now(0), StopReason::end_signal) << "the more urgent one counts";
+}
+
+TEST_F(StopTest, ACheckpointThatOneRankAsksForIsMadeOnceByAll) {
+  Stop stop(comm_, 0, 0);
+  int made = 0, made_at = 0;
+  for (int step = 0; step < 1000; ++step) {
+    const bool due = comm_.rank() == last_ && made < 2 && step >= made_at + 100;
+    const AgreedNext next = stop.agreement.after_step(due);
+    ASSERT_EQ(next.stop, StopReason::none);
+    if (!next.checkpoint) continue;
+    ++made;
+    EXPECT_GE(step, made_at + 100);
+    EXPECT_LE(step, made_at + 100 + 2 * Agreement::most_lag);
+    made_at = step;
+    EXPECT_EQ(comm_.smallest(step), comm_.largest(step));
+  }
+  EXPECT_EQ(made, 2);
+  if (comm_.rank() == 0) std::raise(SIGUSR1);
+  AgreedNext next;
+  for (int step = 0; step < 1000 && next.stop == StopReason::none; ++step) next = stop.agreement.after_step(true);
+  EXPECT_EQ(next.stop, StopReason::user_signal);
+  EXPECT_FALSE(next.checkpoint) << "a stop has its own";
 }
 
 TEST_F(StopTest, AFailureAtOneRankEndsAllWithItsMessage) {

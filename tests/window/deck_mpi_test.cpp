@@ -103,6 +103,40 @@ TEST_F(DeckTest, AnEndTakesChunksOutOfHand) {
   EXPECT_GE(deck.limit(), 100 * ranks);
 }
 
+TEST_F(DeckTest, WhoDrawsALotAboveAMarkKnowsOfIt) {
+  const std::int64_t ranks = comm_.ranks(), epoch = 100000000 * ranks, first = 2 * ranks;
+  for (const std::int64_t chunk : {1, 7}) {
+    Deck deck(comm_, {.first = first, .lots = epoch, .epoch_lots = epoch, .chunk = chunk, .step_lots = ranks});
+    std::int64_t before = first, mark = 0;
+    for (int marks = 0; marks < 5; ++marks) {
+      const std::int64_t known = deck.marked();
+      for (int drawn = 0; deck.marked() == known; ++drawn) {
+        if (comm_.rank() == 0 && drawn == 5) mark = deck.mark();
+        mine_.push_back(deck.draw().value());
+        std::this_thread::sleep_for(std::chrono::microseconds(100 * (comm_.rank() % 3)));
+        if (deck.marked() == known) before = mine_.back();
+      }
+      EXPECT_EQ(deck.marked() % ranks, 0);
+      EXPECT_LT(before, deck.marked()) << "drawn without knowing";
+      EXPECT_EQ(comm_.smallest(deck.marked()), comm_.largest(deck.marked()));
+      while (mine_.back() < deck.marked()) mine_.push_back(deck.draw().value());
+      comm_.barrier();  // as marks ask for
+      if (comm_.rank() == 0) {
+        EXPECT_EQ(mark, deck.marked());
+      }
+    }
+    if (comm_.rank() == 0) {
+      EXPECT_GE(deck.mark(), 0);
+      deck.end();
+    }
+    while (const auto lot = deck.draw()) mine_.push_back(*lot);
+    EXPECT_EQ(comm_.smallest(deck.limit()), comm_.largest(deck.limit()));
+    EXPECT_EQ(comm_.smallest(deck.marked()), comm_.largest(deck.marked()));
+    EXPECT_LE(deck.marked(), deck.limit());
+    mine_.clear();
+  }
+}
+
 TEST_F(DeckTest, RefusesNumbersThatDoNotFit) {
   EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 3}), Error);
   EXPECT_THROW(Deck(comm_, {.lots = 10, .epoch_lots = 5, .step_lots = 2}), Error);
