@@ -3,7 +3,7 @@
 #
 # Usage: bash tests/run.sh                  all checks of the sources (does the program compile for AMD devices as well?) on
 #                                          Debian 12, then every test but the long ones
-#        bash tests/run.sh --long           the same and the long ones; clang-tidy looks at all sources
+#        bash tests/run.sh --long           the same and the long ones; clang-tidy and hipcc look at all sources
 #        bash tests/run.sh CTEST_ARGS...    only the build and the tests that ctest is asked for: -L unit, -R window, ...
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 #        bash tests/run.sh --clang [CTEST_ARGS...]
@@ -74,21 +74,29 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
-# What has changed since the branch left origin/main, or in main's last eight commits; everything with --long.
-check_tidy() {
-  local base since=()
-  if ! $long; then
-    if ! base=$(git merge-base HEAD origin/main 2>/dev/null) || [[ $base == "$(git rev-parse HEAD)" ]]; then
-      base=$(git rev-parse --quiet --verify HEAD~8) || base=
-    fi
-    if [[ $base ]]; then since=(--since "$base"); fi
+# clang-tidy and hipcc look at what has changed since the branch left origin/main, or in main's last eight commits; at
+# everything where that is not known, and with --long.
+since=
+if ! $long; then
+  if ! since=$(git merge-base HEAD origin/main 2>/dev/null) || [[ $since == "$(git rev-parse HEAD)" ]]; then
+    since=$(git rev-parse --quiet --verify HEAD~8) || since=
   fi
-  cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh "${since[@]}" build/tidy
+fi
+
+check_tidy() {
+  cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh ${since:+--since "$since"} build/tidy
 }
 
 check_hip() {
-  local said
-  cmake --preset hip-check -C .deps/hip.cmake && cmake --build build/hip-check || return 1
+  local said sources
+  cmake --preset hip-check -C .deps/hip.cmake || return 1
+  if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check CMakeLists.txt CMakePresets.json cmake); then
+    echo "hip: only what has changed since $since"
+    mapfile -t sources <<<"$sources"
+    [[ -z ${sources[0]} ]] || cmake --build build/hip-check --target "${sources[@]/%/^}" # what is made of them
+    return
+  fi
+  cmake --build build/hip-check || return 1
   [[ -e /dev/kfd ]] && return 0 # an AMD device
   if said=$(build/hip-check/halograd benchmark --network lenet5 2>&1) || [[ $said != *'computes on a device (HIP), but found none'* ]]; then
     printf 'without a device the program says:\n%s\n' "$said"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy finds nothing in the sources that a build folder compiles (headers are looked at through them).
 # Usage: check_tidy.sh [--since REVISION] [BUILD_FOLDER [PATH_REGEX]]
-# With --since only what the files changed after REVISION belong to: the sources, and for a header its own source or the
-# first that includes it. Where .clang-tidy, this script or a header that no source includes has changed, everything.
+# With --since only what has changed after REVISION (changed_sources.sh), unless .clang-tidy or this script has as well.
 # Defaults: build/tidy (preset tidy: sources of kernels, lib and app, eight at a time, which takes a third of the time), and
 # all that is compiled there. Those of tests: build/ci '^.*/tests/'.
 set -euo pipefail
@@ -19,36 +18,13 @@ pattern=${2:-.}
   exit 2
 }
 
-# changed_sources: one path per line; fails where that is not known.
-changed_sources() {
-  local changed file source
-  changed=$(git diff --name-only --diff-filter=d "$since" -- kernels lib app .clang-tidy tests/structure/check_tidy.sh &&
-    git ls-files --others --exclude-standard -- kernels lib app) || return 1
-  for file in $changed; do
-    case $file in
-      *.cpp) echo "$file" ;;
-      *.hpp)
-        source=${file%.hpp}.cpp
-        [[ -e $source ]] || source=$(git grep --untracked -lF "\"${file#lib/}\"" -- kernels lib app | grep -m 1 '\.cpp$') || return 1
-        echo "$source"
-        ;;
-      *.txt | *.cmake) ;;
-      *) return 1 ;;
-    esac
-  done
-}
-
-if [[ -n $since ]] && sources=$(changed_sources); then
+if [[ -n $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" "$build" .clang-tidy tests/structure/check_tidy.sh); then
   if [[ -z $sources ]]; then
     echo "tidy: no source has changed since $since"
     exit 0
   fi
   echo "tidy: only what has changed since $since"
-  # A source that is compiled with others is looked at with them.
-  pattern=$(while read -r source; do
-    echo "$PWD/$source"
-    find "$build" -path '*/Unity/unity_*' -exec grep -lF "\"$PWD/$source\"" {} + || true
-  done <<<"$sources" | sort -u | sed 's/[.+]/\\&/g' | paste -sd '|')
+  pattern=$(printf '%s\n' "$sources" | sed 's/[.+]/\\&/g' | paste -sd '|')
 fi
 
 cmake --build "$build" --target halograd_version >/dev/null # a header that is generated
