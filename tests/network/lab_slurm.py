@@ -6,8 +6,7 @@ import time
 
 from lab import CannotRun
 
-PROGRAMS = ["munged", "mungekey", "slurmctld", "slurmd", "srun", "sinfo"]
-SECONDS = 1800  # after which the daemons end by themselves
+PROGRAMS = ["munged", "mungekey", "slurmctld", "slurmd", "srun", "sbatch", "sinfo"]
 COMMON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "slurm", "common.conf")
 
 CONFIGURATION = """ClusterName=lab
@@ -25,14 +24,14 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 class LabSlurm:
-    """From start to the end of the lab. Throws CannotRun."""
+    """From start to the end of the lab; its daemons end by themselves after so many seconds. Throws CannotRun."""
 
-    def __init__(self, lab, cpus=8):
+    def __init__(self, lab, cpus=8, seconds=1800):
         path = os.environ["PATH"] + ":/usr/sbin"
         for program in PROGRAMS:
             if shutil.which(program, path=path) is None:
                 raise CannotRun(f"there is no {program}: install munge, slurmctld, slurmd and slurm-client")
-        self.lab = lab
+        self.lab, self.seconds = lab, seconds
         self.folder = os.path.join(lab.folder, "slurm")
         os.chmod(lab.folder, 0o755)  # munged asks for folders that others may read
         os.makedirs(os.path.join(self.folder, "state"))
@@ -56,7 +55,7 @@ class LabSlurm:
         return self.lab.start(words, self.folder, self.environment, timeout=30).wait()
 
     def _launch(self, host, *words):
-        self.lab.start(words, self.folder, self.environment, timeout=SECONDS, host=host)
+        self.lab.start(words, self.folder, self.environment, timeout=self.seconds, host=host)
 
     def _wait(self, condition, what):
         end = time.monotonic() + 60

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """What killed ranks cost: the time of a job of which a random rank is killed every so many seconds, from its submission to
-its end, beside that of the same job undisturbed, one after the other on a Slurm of one node (tests/slurm). As root.
+its end, beside that of the same job undisturbed, one after the other on a Slurm of one node (tests/slurm), or of so many
+hosts that a network of 1 Gbit/s joins (tests/network). As root.
 
-    healing.py --program build/openmp/halograd [--seconds 1500] [--every 60] [--ranks 2]
+    healing.py --program build/openmp/halograd [--seconds 1500] [--every 60] [--ranks 2] [--hosts 4]
                [--checkpoint-epochs 25] [--seed 1]
+
+`--ranks`: of each node or host.
 
 The job trains inputs/digits.toml in steps of at least 30 ms, 4 per epoch, for about so many seconds. MPICH's ranks spin
 for messages, so that there should be a core for each. A kill comes after 0.5 to 1.5 times the interval, whatever the job
@@ -24,7 +27,7 @@ def measure(jobs, arguments, epochs, every=None):
     """Seconds, kills, restarts by the queue, and the accuracy at the end in percent."""
     chance = random.Random(arguments.seed)
     begin = time.monotonic()
-    job = jobs.train(f"--ntasks-per-node={arguments.ranks}", epochs=epochs, checkpoint_steps=0,
+    job = jobs.train(f"--nodes={max(1, arguments.hosts)}", f"--ntasks-per-node={arguments.ranks}", epochs=epochs, checkpoint_steps=0,
                      name="killed" if every else "straight",
                      words=["--set", f"output.checkpoint_epochs={arguments.checkpoint_epochs}", "--set", "output.print_steps=0"])
     kills, next_kill = 0, None
@@ -50,16 +53,20 @@ def main():
     parser.add_argument("--seconds", type=float, default=1500)
     parser.add_argument("--every", type=float, default=60)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--hosts", type=int, default=0)
     parser.add_argument("--checkpoint-epochs", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     os.environ.update(HALOGRAD_PROGRAM=os.path.abspath(arguments.program), HALOGRAD_SOURCE_DIR=os.path.abspath(SOURCE),
-                      OMP_NUM_THREADS="1", HALOGRAD_SLURM_SECONDS=str(int(10 * arguments.seconds) + 600))
+                      OMP_NUM_THREADS="1", HALOGRAD_SLURM_SECONDS=str(limit := int(10 * arguments.seconds) + 600))
     os.environ.setdefault("HALOGRAD_MPIEXEC", "mpiexec")
-    sys.path.insert(0, os.path.join(SOURCE, "tests", "slurm"))
+    sys.path += [os.path.join(SOURCE, "tests", name) for name in ("slurm", "network")]
     from killed_jobs import STEPS, KilledJobs  # pylint: disable=import-outside-toplevel
+    from lab_cluster import LabCluster  # pylint: disable=import-outside-toplevel
 
     KilledJobs.NODES = 1
+    if arguments.hosts > 0:
+        KilledJobs.start_cluster = lambda: LabCluster(arguments.hosts, limit)
     KilledJobs.setUpClass()
     jobs = KilledJobs()
     try:
@@ -71,7 +78,7 @@ def main():
     finally:
         jobs.doCleanups()
         KilledJobs.doClassCleanups()
-    print(f"{arguments.ranks} ranks, {epochs} epochs, a checkpoint every {arguments.checkpoint_epochs}\n"
+    print(f"{arguments.ranks} ranks on {arguments.hosts or 'one'} host(s), {epochs} epochs, a checkpoint every {arguments.checkpoint_epochs}\n"
           "             seconds  kills  restarts by the queue  accuracy %")
     for name, (seconds, kills, restarts, accuracy) in (("undisturbed", straight), ("killed", killed)):
         print(f"{name:<11} {seconds:8.1f} {kills:6d} {restarts:22d} {accuracy:11.2f}")

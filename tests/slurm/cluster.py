@@ -28,6 +28,8 @@ FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 class Cluster:
     """Nodes of 8 cores and 2 GPUs that are not there, from start to stop."""
 
+    LOG = "log/slurmctld.log"
+
     def __init__(self, nodes=2):
         self.folder = tempfile.mkdtemp(prefix="halograd_slurm_")
         atexit.register(self.stop)
@@ -46,9 +48,12 @@ class Cluster:
         subprocess.run(["bash", SCRIPT, "stop", self.folder], stdin=subprocess.DEVNULL, timeout=150, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def execute(self, words, folder, **environment):
+        return execute([*map(str, words)], folder, {**self.environment, **environment})
+
     def command(self, *words, attempts=1, **environment):
         for left in reversed(range(attempts)):
-            result = execute([*map(str, words)], self.folder, {**self.environment, **environment})
+            result = self.execute(words, self.folder, **environment)
             if result.status == 0:
                 return result.out
             if left > 0:
@@ -74,12 +79,11 @@ class Cluster:
             if time.monotonic() > end:
                 raise AssertionError(f"after {timeout} s: {records}\n{self.log()}")
             # Only a change makes the backfill scheduler, which heterogeneous jobs need, look again: an idle cluster has none.
-            subprocess.run(["scontrol", "update", f"JobId={number}", f"Comment={time.monotonic()}"], check=False,
-                           env={**os.environ, **self.environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.execute(["scontrol", "update", f"JobId={number}", f"Comment={time.monotonic()}"], self.folder)
             time.sleep(0.3)
 
     def log(self):
-        with open(os.path.join(self.folder, "log", "slurmctld.log"), encoding="utf-8") as file:
+        with open(os.path.join(self.folder, self.LOG), encoding="utf-8") as file:
             return file.read()[-4000:]
 
 
@@ -89,8 +93,12 @@ class ClusterTest(unittest.TestCase):
     NODES = 2
 
     @classmethod
+    def start_cluster(cls):
+        return Cluster(cls.NODES)
+
+    @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(cls.NODES)
+        cls.cluster = cls.start_cluster()
         cls.addClassCleanup(cls.cluster.stop)
 
     def setUp(self):
@@ -111,8 +119,7 @@ class ClusterTest(unittest.TestCase):
 
     def submit(self, *words, **environment):
         """Submits from the test's folder; the job's number."""
-        result = execute(["sbatch", "--parsable", *map(str, words)], self.folder,
-                         {**self.cluster.environment, **self.environment, **environment})
+        result = self.cluster.execute(["sbatch", "--parsable", *words], self.folder, **{**self.environment, **environment})
         self.assertEqual((result.status, result.err), (0, ""), result.out)
         return int(result.out.strip())
 
