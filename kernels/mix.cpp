@@ -143,13 +143,16 @@ double squared_length(const ExecutionSpace& exec, Vector<const float> x) {
                          SumOfSquares<Value>{{x.data()}});
 }
 
-void scale(const ExecutionSpace& exec, double factor, Vector<float> x) {
-  float* to = x.data();
+void scale(const ExecutionSpace& exec, double factor, Vector<const float> x, Vector<float> y) {
+  HALOGRAD_REQUIRE(x.extent(0) == y.extent(0), "scale: the ranges differ in length: ", x.extent(0), " and ",
+                   y.extent(0), " values");
+  const float* from = x.data();
+  float* to = y.data();
   for_each_chunk(
       exec, "halograd::scale", static_cast<long>(x.extent(0)), KOKKOS_LAMBDA(const long begin, const long end) {
         HALOGRAD_IVDEP
         for (long i = begin; i < end; ++i) {
-          to[i] = static_cast<float>(factor * static_cast<double>(to[i]));
+          to[i] = static_cast<float>(factor * static_cast<double>(from[i]));
         }
       });
 }

@@ -24,7 +24,10 @@ double squared_distance(const ExecutionSpace& exec, Vector<const float> x, Vecto
 /// sum_i x_i^2 in double; fences.
 double squared_length(const ExecutionSpace& exec, Vector<const float> x);
 
-/// x *= factor.
-void scale(const ExecutionSpace& exec, double factor, Vector<float> x);
+/// y = factor x, both (n); they may be the same.
+void scale(const ExecutionSpace& exec, double factor, Vector<const float> x, Vector<float> y);
+inline void scale(const ExecutionSpace& exec, double factor, Vector<float> x) {
+  scale(exec, factor, x, x);
+}
 
 }  // namespace halograd

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "averagers/averagers.hpp"
+#include "averagers/codec_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/mix.hpp"
 #include "mpi/rank_clock.hpp"
@@ -18,10 +19,10 @@ namespace {
 /// g <- sum_i share_i g_i over all ranks: P ranks make the steps that one rank makes with the batches of all.
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(const Communicator& comm, std::size_t length, const InjectConfig& inject)
-      : comm_(comm), length_(length), open_(length), injector_(inject) {
+  AllreduceAverager(const Communicator& comm, std::size_t length, Travel travel, const InjectConfig& inject)
+      : comm_(comm), length_(length), open_(length), travel_(travel), injector_(inject) {
     if (comm_.ranks() == 1) return;
-    all_reduce_ = make_all_reduce(comm_);
+    all_reduce_ = make_all_reduce(comm_, travel_);
     sum_ = Buffer<float>("halograd::gradient_sum", length);
     host_sum_ = Kokkos::create_mirror_view(sum_);
   }
@@ -91,11 +92,10 @@ class AllreduceAverager final : public Averager {
   void start(const ExecutionSpace& exec, Vector<const float> gradient, std::size_t begin, double share) {
     const std::size_t length = open_ - begin;
     const Vector<float> part = slice(sum_, begin, length);
-    Kokkos::deep_copy(exec, part, slice(gradient, begin, length));
-    scale(exec, share, part);
+    scale(exec, share, slice(gradient, begin, length), part);
     Kokkos::deep_copy(exec, slice(host_sum_, begin, length), part);
     exec.fence();
-    const std::int64_t bytes = allreduce_bytes(comm_.ranks(), length);
+    const std::int64_t bytes = all_reduce_bytes(comm_.ranks(), length, travel_);
     buckets_.push_back({begin, length, all_reduce_->start(HostVector<float>(host_sum_.data() + begin, length)),
                         injector_.ring_arrives(node_clock(), comm_.ranks(), bytes)});
     bytes_sent_ += bytes;
@@ -118,6 +118,7 @@ class AllreduceAverager final : public Averager {
   std::size_t length_;
   std::size_t open_;  ///< values before this one are not under way in this step
   double early_share_ = 0;
+  Travel travel_;
   Injector injector_;
   Buffer<float> sum_;
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
@@ -127,18 +128,19 @@ class AllreduceAverager final : public Averager {
   std::int64_t bytes_sent_ = 0;
 };
 
+Travel travel_of(const AveragerConfig& averager) {
+  return is_coded(averager) ? Travel::bf16 : Travel::floats;  // run/averager_checks.cpp lets no other codec come here
+}
+
 std::unique_ptr<Averager> make_allreduce(const AveragerContext& context) {
-  return std::make_unique<AllreduceAverager>(context.comm, context.length, context.transport.inject);
+  return std::make_unique<AllreduceAverager>(context.comm, context.length, travel_of(context.averager),
+                                             context.transport.inject);
 }
 
 }  // namespace
 
-std::int64_t allreduce_bytes(int ranks, std::size_t length) {
-  return 2 * (ranks - 1) * static_cast<std::int64_t>(length * sizeof(float)) / ranks;
-}
-
 double sends_allreduce(const ExchangeSize& size) {
-  return static_cast<double>(allreduce_bytes(size.topology.ranks(), size.length));
+  return static_cast<double>(all_reduce_bytes(size.topology.ranks(), size.length, travel_of(size.averager)));
 }
 
 AveragerRow allreduce_row() {
@@ -158,7 +160,7 @@ AveragerRow allreduce_row() {
       .shares_gradients = true,
       .local_steps = false,
       .device_windows = false,
-      .options = std::vector<AveragerOption>{},
+      .options = std::vector<AveragerOption>{{.key = "codec"}},
       .adjusted_by = std::vector<const char*>{},
   };
 }

@@ -20,10 +20,7 @@ std::int64_t exact_average_bytes(int ranks, std::size_t length);
 /// enough that the first ones travel beside the backward pass.
 constexpr std::size_t bucket_floats = std::size_t{1} << 20;
 
-/// Bytes per rank of an all-reduce of `length` floats by a ring or reduce-scatter algorithm, which send least. MPI
-/// chooses the algorithm, and does not say which.
-std::int64_t allreduce_bytes(int ranks, std::size_t length);
-/// The same of an exchange, for rows.
+/// all_reduce_bytes() of an exchange, for rows.
 double sends_allreduce(const ExchangeSize& size);
 
 /// Neighbour averaging on a topology that changes in each step, through a PortWindow. Collective.

@@ -36,12 +36,11 @@ double twice_kept_share(const AveragerConfig& averager) {
 
 const std::vector<CodecRow>& codecs() {
   static const std::vector<CodecRow> rows{
-      {"fp32", "weights as they are", bytes_of_floats, nullptr, whole_way},
-      {"bf16", "differences, the upper halves of the floats", bytes_of<CodecKind::bf16>, codec_of<CodecKind::bf16>,
-       whole_way},
-      {"int8", "differences, a byte per value and a scale per 256 values", bytes_of<CodecKind::int8>,
-       codec_of<CodecKind::int8>, whole_way},
-      {"top_k", "the largest differences, kept_share of them", bytes_of<CodecKind::top_k>, codec_of<CodecKind::top_k>,
+      {"fp32", "floats as they are", bytes_of_floats, nullptr, true, whole_way},
+      {"bf16", "the upper halves of floats", bytes_of<CodecKind::bf16>, codec_of<CodecKind::bf16>, true, whole_way},
+      {"int8", "a byte per value and a scale per 256 values", bytes_of<CodecKind::int8>, codec_of<CodecKind::int8>,
+       false, whole_way},
+      {"top_k", "the largest values, kept_share of them", bytes_of<CodecKind::top_k>, codec_of<CodecKind::top_k>, false,
        twice_kept_share},
   };
   return rows;

@@ -6,7 +6,7 @@
 #include "config/comm_config.hpp"
 #include "support/table.hpp"
 
-/// How weights can travel (averager.codec).
+/// How weights and gradients can travel (averager.codec).
 namespace halograd {
 
 struct Codec;
@@ -17,6 +17,7 @@ struct CodecRow {
   Fact<std::size_t (*)(const AveragerConfig&, std::size_t)> bytes;  ///< of `length` values on their way
   /// What codes the differences that are sent; null: the weights travel as they are.
   Fact<Codec (*)(const AveragerConfig&)> codec;
+  Fact<bool> of_sums;  ///< parts of a sum over all ranks can travel so
   /// Share of the way to the neighbours' estimates that an exchange goes, unless averager.consensus_step says.
   Fact<double (*)(const AveragerConfig&)> consensus_step;
 };
@@ -24,7 +25,7 @@ struct CodecRow {
 const std::vector<CodecRow>& codecs();
 /// Throws Error for an unknown codec.
 const CodecRow& codec_row_of(const AveragerConfig& averager);
-/// Whether differences are sent instead of the weights.
+/// Whether something else is sent than the floats.
 bool is_coded(const AveragerConfig& averager);
 
 }  // namespace halograd

@@ -41,7 +41,7 @@ class ElasticAverager final : public Averager {
     Kokkos::deep_copy(exec, host_sum_, weights);
     exec.fence();
     number_ = all_reduce_->start(HostVector<float>(host_sum_.data(), length_));
-    arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), allreduce_bytes(comm_.ranks(), length_));
+    arrives_ = injector_.ring_arrives(node_clock(), comm_.ranks(), all_reduce_bytes(comm_.ranks(), length_));
   }
   void gradient_ready(const ExecutionSpace& /*exec*/, Vector<const float> /*gradient*/, std::size_t /*begin*/,
                       double /*share*/) override {
@@ -52,7 +52,7 @@ class ElasticAverager final : public Averager {
     PolitePause pause;
     while (!all_reduce_->has_ended(number_) || node_clock() < arrives_) pause();
     wait_seconds_ += pause.seconds();
-    bytes_sent_ += allreduce_bytes(comm_.ranks(), length_);
+    bytes_sent_ += all_reduce_bytes(comm_.ranks(), length_);
     Kokkos::deep_copy(exec, sum_, host_sum_);
     if (started_[0] == 0) mix(exec, {0, 1, {1.0 / comm_.ranks()}, {sum_.data()}}, centre_);  // the mean of the replicas
     started_[0] = 1;

@@ -56,7 +56,10 @@ ExchangeModel::ExchangeModel(const AveragerConfig& averager, const TopologyConfi
   }
   message_bytes_ = edges > 0 ? bytes / edges : 0;
   if (is_coded(averager_)) {
-    coding_seconds_ = static_cast<double>(job_.parameters) * (coding.encode + most_neighbours() * coding.decode);
+    const double ranks = job_.ranks, of_a_sum = 2 * (ranks - 1) / ranks;
+    const bool sums = sums_over_ranks(row);
+    coding_seconds_ = static_cast<double>(job_.parameters) *
+                      ((sums ? of_a_sum : 1) * coding.encode + (sums ? of_a_sum : most_neighbours()) * coding.decode);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/mix.hpp"
 #include "kernels/random.hpp"
 #include "mpi/wait.hpp"
+#include "window/all_reduce.hpp"
 #include "window/host_staging.hpp"
 
 namespace halograd {
@@ -163,7 +164,7 @@ class PeriodicAverager final : public Averager {
 }  // namespace
 
 std::int64_t exact_average_bytes(int ranks, std::size_t length) {
-  return 2 * allreduce_bytes(ranks, length);  // summed in double
+  return 2 * all_reduce_bytes(ranks, length);  // summed in double
 }
 
 std::unique_ptr<Averager> make_periodic_averager(const AveragerContext& context) {

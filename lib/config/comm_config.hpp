@@ -27,7 +27,7 @@ struct AveragerConfig {
   int every = 1;            ///< steps from one exchange to the next; with a consensus_target at most
   /// consensus distance to keep by choice of the period, in lengths of the optimizer's step; 0: none
   double consensus_target = 0.0;
-  std::string codec = "fp32";      ///< neighbour: how weights travel: fp32, bf16, int8, top_k
+  std::string codec = "fp32";      ///< how weights or gradients travel: fp32, bf16, int8, top_k
   double kept_share = 0.02;        ///< top_k: share of the values that are sent
   double consensus_step = 0.0;     ///< codecs: share of the way to the neighbours' estimates; 0: by the codec
   double elasticity = 0.9;         ///< easgd: P alpha, share of the way to the replicas' mean that the centre goes

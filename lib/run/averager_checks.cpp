@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "averagers/averager_table.hpp"
+#include "averagers/codec_table.hpp"
 #include "graph/topology_table.hpp"
 #include "optimizers/optimizers.hpp"
 #include "run/keys.hpp"
@@ -96,6 +97,19 @@ Conflict foreign_option(const Checked& run) {
              "leave averager." + setting.key + " out, or choose another averager"}};
   }
   return std::nullopt;
+}
+
+/// A codec of weights, where gradients are sent.
+Conflict codec_conflict(const Checked& run) {
+  if (run.row.exchanges != Exchange::gradients || codec_row_of(run.averager).of_sums) return std::nullopt;
+  std::string expected;
+  for (const CodecRow& codec : codecs()) {
+    if (codec.of_sums) expected += (expected.empty() ? "" : " or ") + quoted(codec.name);
+  }
+  return {{"codec",
+           "averager.codec = " + quoted(run.averager.codec) +
+               " codes differences of weights, but averager.name = " + quoted(run.averager.name) + " sends gradients",
+           "expected " + expected}};
 }
 
 /// Keys that this averager takes, but not together with others.
@@ -262,8 +276,8 @@ Conflict momentum_conflict(const Checked& run) {
 
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const Checked run{config};
-  for (const auto check : {loss_conflict, foreign_option, option_conflict, device_conflict, transport_conflict,
-                           graph_conflict, period_conflict, pace_conflict, momentum_conflict}) {
+  for (const auto check : {loss_conflict, foreign_option, codec_conflict, option_conflict, device_conflict,
+                           transport_conflict, graph_conflict, period_conflict, pace_conflict, momentum_conflict}) {
     if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;

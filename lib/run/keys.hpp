@@ -240,8 +240,8 @@ void visit(Visitor& v, AveragerConfig& c) {
   v("global_every", c.global_every,
     "interval in steps at which the exact mean of all replicas replaces each of them; 0: never", at_least(0));
   v("codec", c.codec,
-    readers("codec") + "how weights travel; differences are taken from what was sent before, and what a code loses " +
-        "is sent with the next one; " + meanings_of(codecs()),
+    readers("codec") + "how gradients (allreduce: fp32 or bf16) or weights travel; of weights the differences from " +
+        "what was sent before, so that what a code loses is sent with the next one; " + meanings_of(codecs()),
     one_of(names_of(codecs())));
   v("kept_share", c.kept_share, "top_k: share of the differences, the largest ones, that is sent",
     above_and_at_most(0, 1));

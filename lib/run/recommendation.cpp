@@ -30,6 +30,7 @@ const std::vector<Way>& ways() {
   constexpr auto plain = [](AveragerConfig&) {};
   static const std::vector<Way> rows{
       {"allreduce", plain, Price::none},
+      {"allreduce", [](AveragerConfig& averager) { averager.codec = "bf16"; }, Price::rounding},
       {"neighbour", plain, Price::mixing},
       {"neighbour", [](AveragerConfig& averager) { averager.codec = "bf16"; }, Price::loss},
       {"neighbour", [](AveragerConfig& averager) { averager.codec = "int8"; }, Price::loss},

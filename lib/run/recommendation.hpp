@@ -33,6 +33,7 @@ struct PlannedJob {
 /// What a way to average may cost in accuracy, the least first. Ways that are as fast are preferred in this order.
 enum class Price {
   none,      ///< all ranks make the same step
+  rounding,  ///< ... by gradients that are sent with a loss
   mixing,    ///< replicas differ, and are mixed in every step
   loss,      ///< weights are sent with a loss, or are older than a step
   sparse,    ///< few of the values are sent

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/bfloat16.hpp"
 #include "mpi/most_in_a_call.hpp"
 #include "window/progress_hook.hpp"
 
@@ -50,6 +51,8 @@ constexpr std::size_t chunk_floats = std::size_t{1} << 16;
 // This many pieces have a message under way at a time, so that the network is busy while ranks add.
 constexpr std::size_t pieces_under_way = 4;
 
+/// Wire: float or Bfloat16.
+template <class Wire>
 class RingAllReduce final : public AllReduce {
  public:
   explicit RingAllReduce(const Communicator& comm)
@@ -64,6 +67,7 @@ class RingAllReduce final : public AllReduce {
     next_ = ring[(place_ + 1) % ranks_];
     previous_ = ring[(place_ + ranks_ - 1) % ranks_];
     for (auto& buffer : received_) buffer.resize(chunk_floats);
+    for (auto& buffer : sent_) buffer.resize(converts ? chunk_floats : 0);
   }
 
   std::int64_t start(HostVector<float> values) override {
@@ -83,6 +87,8 @@ class RingAllReduce final : public AllReduce {
   }
 
  private:
+  static constexpr bool converts = !std::is_same_v<Wire, float>;
+
   /// Values that are summed at a time, in P chunks.
   struct Piece {
     HostVector<float> values;
@@ -106,22 +112,39 @@ class RingAllReduce final : public AllReduce {
   bool move_on_piece(Piece& piece) {
     const auto slot = static_cast<std::size_t>(piece.number) % pieces_under_way;
     const std::size_t sums = ranks_ - 1, steps = 2 * sums;
-    float* const received = received_[slot].data();
+    Wire* const received = received_[slot].data();
+    const MPI_Datatype type = converts ? MPI_UINT16_T : MPI_FLOAT;
     for (;;) {
       int done = 0;
       MPI_Testall(2, piece.requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done == 0) return false;
-      if (piece.step > 0 && piece.step <= sums) {
-        const HostVector<float> own = chunk(piece, piece.step);
-        for (std::size_t i = 0; i < own.extent(0); ++i) own[i] += received[i];
-      }
+      if (piece.step > 0) take(received, chunk(piece, piece.step), piece.step <= sums);
       if (piece.step == steps) return true;
       ++piece.step;
       const HostVector<float> from = chunk(piece, piece.step), to = chunk(piece, piece.step - 1);
-      MPI_Irecv(piece.step <= sums ? received : from.data(), static_cast<int>(from.extent(0)), MPI_FLOAT, previous_,
-                static_cast<int>(slot), comm_.handle(), &piece.requests[0]);
-      MPI_Isend(to.data(), static_cast<int>(to.extent(0)), MPI_FLOAT, next_, static_cast<int>(slot), comm_.handle(),
+      void* into = received;
+      const void* outof = to.data();
+      if constexpr (converts) {
+        Wire* const code = sent_[slot].data();
+        for (std::size_t i = 0; i < to.extent(0); ++i) code[i] = to[i];
+        if (piece.step == sums + 1) take(code, to, false);  // what all others get of this rank's sum
+        outof = code;
+      } else if (piece.step > sums) {
+        into = from.data();
+      }
+      MPI_Irecv(into, static_cast<int>(from.extent(0)), type, previous_, static_cast<int>(slot), comm_.handle(),
+                &piece.requests[0]);
+      MPI_Isend(outof, static_cast<int>(to.extent(0)), type, next_, static_cast<int>(slot), comm_.handle(),
                 &piece.requests[1]);
+    }
+  }
+
+  /// Adds what has come, or puts it in the place of the values, unless it came there.
+  static void take(const Wire* received, HostVector<float> values, bool add) {
+    if (add) {
+      for (std::size_t i = 0; i < values.extent(0); ++i) values[i] += static_cast<float>(received[i]);
+    } else if (converts) {
+      for (std::size_t i = 0; i < values.extent(0); ++i) values[i] = static_cast<float>(received[i]);
     }
   }
 
@@ -139,61 +162,73 @@ class RingAllReduce final : public AllReduce {
   std::mutex mutex_;  // guards all below: a progress thread comes here too
   std::deque<Piece> pieces_;
   std::int64_t started_ = 0;
-  std::array<std::vector<float>, pieces_under_way> received_;
+  std::array<std::vector<Wire>, pieces_under_way> received_, sent_;
   ProgressHook hook_;
 };
+
+/// Of values for each rank, from which on sums go by a ring: 64 KiB of floats.
+constexpr std::size_t long_message = std::size_t{1} << 14;
+
+bool is_long(std::size_t length, int ranks) {
+  return length >= long_message * static_cast<std::size_t>(ranks);
+}
 
 /// Long sums by a ring, short ones by MPI.
 class AllReduceByLength final : public AllReduce {
  public:
-  explicit AllReduceByLength(const Communicator& comm)
-      : least_of_ring_(long_message * static_cast<std::size_t>(comm.ranks())), mpi_(comm), ring_(comm) {}
+  AllReduceByLength(const Communicator& comm, Travel travel)
+      : ranks_(comm.ranks()), mpi_(comm), ring_(make_ring_all_reduce(comm, travel)) {}
 
   std::int64_t start(HostVector<float> values) override {
-    AllReduce& way = values.extent(0) >= least_of_ring_ ? static_cast<AllReduce&>(ring_) : mpi_;
+    AllReduce& way = is_long(values.extent(0), ranks_) ? *ring_ : mpi_;
     sums_.push_back({way, way.start(values)});
     return ++started_;
   }
 
   bool has_ended(std::int64_t number) override {
     mpi_.move_on();
-    ring_.move_on();
+    ring_->move_on();
     while (!sums_.empty() && sums_.front().way.has_ended(sums_.front().number)) sums_.pop_front();
     return started_ - static_cast<std::int64_t>(sums_.size()) >= number;
   }
 
  private:
-  static constexpr std::size_t long_message = std::size_t{1} << 14;  // 64 KiB
-
   /// A sum that is not known to be complete.
   struct Sum {
     AllReduce& way;
     std::int64_t number;  // there
   };
 
-  std::size_t least_of_ring_;  // values
+  int ranks_;
   MpiAllReduce mpi_;
-  RingAllReduce ring_;
+  std::unique_ptr<AllReduce> ring_;
   std::deque<Sum> sums_;  // oldest first
   std::int64_t started_ = 0;
 };
 
 }  // namespace
 
+std::int64_t all_reduce_bytes(int ranks, std::size_t length, Travel travel) {
+  const std::size_t value = travel == Travel::bf16 && is_long(length, ranks) ? sizeof(Bfloat16) : sizeof(float);
+  return 2 * (ranks - 1) * static_cast<std::int64_t>(length * value) / ranks;
+}
+
 std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm) {
   return std::make_unique<MpiAllReduce>(comm);
 }
 
-std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm) {
-  return std::make_unique<RingAllReduce>(comm);
+std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm, Travel travel) {
+  if (travel == Travel::bf16) return std::make_unique<RingAllReduce<Bfloat16>>(comm);
+  return std::make_unique<RingAllReduce<float>>(comm);
 }
 
-std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm) {
-  return std::make_unique<AllReduceByLength>(comm);
+std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm, Travel travel) {
+  return std::make_unique<AllReduceByLength>(comm, travel);
 }
 
-std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm) {
-  return comm.nodes() > 1 ? make_all_reduce_by_length(comm) : make_mpi_all_reduce(comm);
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, Travel travel) {
+  const bool by_mpi = travel == Travel::floats && comm.nodes() == 1;
+  return by_mpi ? make_mpi_all_reduce(comm) : make_all_reduce_by_length(comm, travel);
 }
 
 }  // namespace halograd

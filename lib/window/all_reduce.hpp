@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -26,6 +27,14 @@ class AllReduce {
   void move_on() { has_ended(0); }
 };
 
+/// What values are on their way: floats, or the upper halves of floats, rounded to nearest even each time that a
+/// partial sum is sent. Additions are of floats.
+enum class Travel { floats, bf16 };
+
+/// Bytes that a rank sends for such a sum of so many values, by a ring or another algorithm that sends least. (MPI
+/// chooses its algorithm, and does not say which.)
+std::int64_t all_reduce_bytes(int ranks, std::size_t length, Travel travel = Travel::floats);
+
 /// By MPI_Iallreduce. Collective.
 std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm);
 
@@ -33,13 +42,13 @@ std::unique_ptr<AllReduce> make_mpi_all_reduce(const Communicator& comm);
 /// until one rank has its sum, which then goes round in the same way. So a rank sends 2 (P - 1) / P times the values,
 /// the least that is possible, all of them to one other rank; ranks of a node stand beside each other in the ring, so
 /// that values enter and leave it once. A ProgressThread moves it on while this rank computes. Collective.
-std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm);
+std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& comm, Travel travel = Travel::floats);
 
-/// Each sum by the ring where its values are enough for the 2 (P - 1) messages to be long, and by MPI elsewhere.
-/// Collective.
-std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm);
+/// Each sum by the ring where its values are enough for the 2 (P - 1) messages to be long, and by MPI, as floats,
+/// elsewhere. Collective.
+std::unique_ptr<AllReduce> make_all_reduce_by_length(const Communicator& comm, Travel travel = Travel::floats);
 
-/// By length where ranks are on several nodes, and by MPI on one. Collective.
-std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm);
+/// Floats by MPI where all ranks are on one node, by length otherwise. Collective.
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& comm, Travel travel = Travel::floats);
 
 }  // namespace halograd

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,11 +25,27 @@ float gradient_of(int rank, std::size_t i) {
   return static_cast<float>((i * 7919 + static_cast<std::size_t>(rank) * 104729) % period) / period - 0.5F;
 }
 
-std::unique_ptr<Averager> make() {
-  AveragerConfig config;
-  config.name = "allreduce";
-  return make_averager({config, CommConfig(), make_topology(TopologyConfig(), all_ranks()), MPI_COMM_WORLD, length});
-}
+/// With each codec: its name, the bytes of a value, and the largest error of a sum's part, as a share of the largest
+/// one.
+struct Case {
+  const char* codec;
+  int bytes;
+  double rounding;
+};
+
+class AllreduceBuckets : public testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] static std::unique_ptr<Averager> make() {
+    AveragerConfig config;
+    config.name = "allreduce";
+    config.codec = GetParam().codec;
+    return make_averager({config, CommConfig(), make_topology(TopologyConfig(), all_ranks()), MPI_COMM_WORLD, length});
+  }
+  /// Each rank's part is at most 0.5 / ranks, and is rounded with what comes after it, and all once more at the end.
+  [[nodiscard]] static double most_error() {
+    return 1e-6 + (all_ranks() > 1 ? 0.5 * all_ranks() * GetParam().rounding : 0);
+  }
+};
 
 /// What a backward pass and the averager make of the gradient; layers are completed at these places, from the end on.
 std::vector<float> summed(Averager& averager, const std::vector<std::size_t>& places, bool leave_out = false) {
@@ -78,30 +95,34 @@ void expect_same_on_all_ranks(const std::vector<float>& values) {
   EXPECT_TRUE(values == of_rank_0) << "replicas would drift apart";
 }
 
-TEST(AllreduceBuckets, AddUpToTheSumOfAllGradients) {
+TEST_P(AllreduceBuckets, AddUpToTheSumOfAllGradients) {
   const auto averager = make();
   for (int step = 0; step < 2; ++step) {
     const std::vector<float> sum = summed(*averager, places);
-    EXPECT_LT(largest_error(sum, -1), 1e-6);
+    EXPECT_LT(largest_error(sum, -1), most_error());
     expect_same_on_all_ranks(sum);
   }
-  EXPECT_EQ(averager->bytes_sent(), 2 * (2 * (all_ranks() - 1) * static_cast<std::int64_t>(4 * length) / all_ranks()));
+  EXPECT_EQ(averager->bytes_sent(),
+            2 * (2 * (all_ranks() - 1) * static_cast<std::int64_t>(GetParam().bytes * length) / all_ranks()));
 }
 
-TEST(AllreduceBuckets, DoNotDependOnTiming) {
+TEST_P(AllreduceBuckets, DoNotDependOnTiming) {
   const auto averager = make();
   const std::vector<float> first = summed(*averager, places);
   for (int run = 0; run < 3; ++run) EXPECT_TRUE(summed(*averager, places) == first);
 }
 
-TEST(AllreduceBuckets, OfAGradientThatIsLeftOutDoNotCount) {
+TEST_P(AllreduceBuckets, OfAGradientThatIsLeftOutDoNotCount) {
   const auto averager = make();
   const int left_out = all_ranks() - 1;
   const std::vector<float> sum = summed(*averager, places, this_rank() == left_out);
-  EXPECT_LT(largest_error(sum, left_out), 1e-6);
+  EXPECT_LT(largest_error(sum, left_out), most_error());
   expect_same_on_all_ranks(sum);
-  EXPECT_LT(largest_error(summed(*averager, places), -1), 1e-6) << "the step after it";
+  EXPECT_LT(largest_error(summed(*averager, places), -1), most_error()) << "the step after it";
 }
+
+INSTANTIATE_TEST_SUITE_P(Codecs, AllreduceBuckets, testing::Values(Case{"fp32", 4, 0}, Case{"bf16", 2, 1.0 / 256}),
+                         [](const auto& instance) { return std::string(instance.param.codec); });
 
 }  // namespace
 }  // namespace halograd::allreduce_mpi_test

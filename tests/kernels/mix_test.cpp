@@ -115,11 +115,16 @@ TEST(ScaleTest, Multiplies) {
   const ExecutionSpace exec;
   for (const std::size_t n : lengths) {
     const auto x = noise<float>(n, 3);
-    const auto scaled = to_device(x);
-    scale(exec, 1.0 / 7, scaled);
+    const auto scaled = to_device(x), in_place = to_device(x);
+    scale(exec, 1.0 / 7, to_device(x), scaled);
+    scale(exec, 1.0 / 7, in_place);
     exec.fence();
-    const auto found = to_host(scaled);
-    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(found[i], static_cast<float>(static_cast<double>(x[i]) / 7)) << i;
+    const auto found = to_host(scaled), found_in_place = to_host(in_place);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto expected = static_cast<float>(static_cast<double>(x[i]) * (1.0 / 7));
+      ASSERT_EQ(found[i], expected) << i;
+      ASSERT_EQ(found_in_place[i], expected) << i;
+    }
   }
 }
 

@@ -10,6 +10,7 @@ class Training(TrainingRuns):
 
     def test_two_hosts(self):
         self.check_averagers(AVERAGERS, 2)
+        self.check_averagers({"allreduce": [{"averager.codec": "bf16"}]}, 2)  # more hosts send too little each for a code
 
     def test_eight_hosts(self):
         self.check_averagers(AVERAGERS, 8)

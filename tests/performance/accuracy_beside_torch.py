@@ -30,9 +30,11 @@ PAD = 4  # pixels
 PEER = "PyTorch, "
 HALOGRAD = {
     "allreduce": ["name=allreduce"],
+    "allreduce, bf16": ["name=allreduce", "codec=bf16"],
     "ring": ["topology.kind=ring"],
     "ring, any staleness": ["topology.kind=ring", "staleness=-1"],
     "ring, int8": ["topology.kind=ring", "codec=int8"],
+    "ring, int8, every 2": ["topology.kind=ring", "codec=int8", "every=2"],
     "one-peer exponential": ["topology.kind=one_peer_exponential"],
     "one-peer exponential, every 4": ["topology.kind=one_peer_exponential", "every=4"],
     "one-peer exponential, every 16": ["topology.kind=one_peer_exponential", "every=16"],

@@ -28,11 +28,13 @@ from torch_replicas import PERIOD, WAYS, environment, replicate
 WARM_UP = 3  # steps
 CONFIGURATIONS = {
     "allreduce": "averager.name=allreduce",
+    "allreduce, bf16": "averager.name=allreduce averager.codec=bf16",
     "neighbour, ring": "averager.name=neighbour",
     "neighbour, one-peer exponential": "averager.name=neighbour topology.kind=one_peer_exponential",
     "neighbour, ring, any staleness": "averager.name=neighbour averager.staleness=-1",
     "push-sum, overlapped": "averager.name=push_sum averager.overlap=true topology.kind=one_peer_exponential",
     "neighbour, ring, int8": "averager.name=neighbour averager.codec=int8",
+    "neighbour, ring, int8, every 2": "averager.name=neighbour averager.codec=int8 averager.every=2",
     "neighbour, ring, int8, every 8": "averager.name=neighbour averager.codec=int8 averager.every=8",
     "neighbour, one-peer exponential, every 8":
         "averager.name=neighbour topology.kind=one_peer_exponential averager.every=8",

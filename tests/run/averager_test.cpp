@@ -54,6 +54,7 @@ TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
   expect_refused("name = \"none\"\nevery = 4", {"averager.every", "\"none\""});
   expect_refused("name = \"allreduce\"\nglobal_every = 4", {"averager.global_every", "\"allreduce\""});
   expect_refused("consensus_target = 2", {"averager.consensus_target", "averager.every = 1"});
+  expect_refused("name = \"allreduce\"\ncodec = \"int8\"", {"sends gradients", "expected \"fp32\" or \"bf16\""});
   expect_refused("name = \"easgd\"\ncodec = \"bf16\"", {"averager.codec applies only", "\"easgd\""});
   for (const std::string name : {"none", "allreduce", "fast"}) {
     expect_refused("name = \"" + name + "\"\nmomentum = \"averaged\"", {"averager.momentum", "\"" + name + "\""});
