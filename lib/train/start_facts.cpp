@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "averagers/averager.hpp"
+#include "averagers/codec_table.hpp"
 #include "graph/spectral_gap.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/compat.hpp"
@@ -121,7 +122,9 @@ StartFacts start_facts(const TrainingSetup& setup) {
                        config.schedule.name + " schedule");
   const AveragerConfig& averager = config.averager;
   const AveragerRow& row = row_of(averager);
-  add("averager", title_of(averager) + (averager.overlap ? ", overlap by one step" : ""));
+  add("averager", title_of(averager) + (averager.overlap ? ", overlap by one step" : "") +
+                      (is_coded(averager) ? ", codec " + averager.codec : "") +
+                      (averager.every > 1 ? ", every " + std::to_string(averager.every) + " steps" : ""));
   if (row.graphs != Graphs::none) {
     add("topology", describe(topology, comm, row.of_nodes));
     const int slow_above = row_of(config.topology).slow_above;
