@@ -166,7 +166,7 @@ class RingAllReduce final : public AllReduce {
   ProgressHook hook_;
 };
 
-/// Of values for each rank, from which on sums go by a ring: 64 KiB of floats.
+/// The least values per rank of a sum that goes by a ring: 64 KiB of floats.
 constexpr std::size_t long_message = std::size_t{1} << 14;
 
 bool is_long(std::size_t length, int ranks) {

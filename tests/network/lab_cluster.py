@@ -12,7 +12,7 @@ from cluster import Cluster  # noqa: E402
 
 
 class LabCluster(Cluster):
-    """Hosts of a core for each rank, from start to stop."""
+    """Hosts that a network joins, from start to stop."""
 
     LOG = "slurmctld.log"
 
