@@ -32,4 +32,7 @@ class LabCluster(Cluster):
 
     def execute(self, words, folder, **environment):
         """On the first host."""
-        return self.lab.start(words, folder, {**self.slurm.environment, **environment}, timeout=60).wait()
+        run = self.lab.start(words, folder, {**self.slurm.environment, **environment}, timeout=60)
+        result = run.wait()
+        self.lab.runs.remove(run)  # who waits for a job asks for it thousands of times
+        return result
