@@ -195,7 +195,7 @@ function(halograd_add_tests folder label)
     endif()
     if(label STREQUAL "slurm" OR (label STREQUAL "network" AND stem MATCHES "^(faults|healing)"))
       set(cost 60)
-    elseif(label STREQUAL "network" OR stem MATCHES "^(clocks|death|compare_pytorch)_test$")
+    elseif(label STREQUAL "network" OR stem MATCHES "^(clocks|death)_test$")
       set(processors 4)
     endif()
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} COST ${cost} TIMEOUT ${timeout}
