@@ -1,9 +1,12 @@
 # halograd_options: what every target here is compiled with, and no user of the installed library sees.
 add_library(halograd_options INTERFACE)
 target_compile_options(halograd_options INTERFACE -Wall -Wextra)
-# Sources that are compiled together see the names of those before them, and g++ takes their anonymous namespaces for those
-# of a header.
-target_compile_options(halograd_options INTERFACE "$<$<CXX_COMPILER_ID:GNU>:-Wshadow=local;-Wno-subobject-linkage>")
+if(NOT CMAKE_UNITY_BUILD)  # there, sources see the names of those before them
+  target_compile_options(halograd_options INTERFACE -Wshadow)
+endif()
+# g++ takes anonymous namespaces of sources that are compiled together for those of a header.
+target_compile_options(halograd_options INTERFACE
+  "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wno-subobject-linkage>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # a loop marked simd that clang leaves scalar is slower, not wrong
   target_compile_options(halograd_options INTERFACE -Wno-pass-failed)
 endif()
@@ -21,15 +24,10 @@ if(HALOGRAD_SANITIZE)
   target_link_options(halograd_options INTERFACE -fsanitize=${HALOGRAD_SANITIZE})
 endif()
 
-# halograd_precompile(TARGET HEADER... | REUSE_FROM TARGET): what most sources include takes half of their compile time.
-# Compilers for devices, which read a source more than once, have no precompiled headers.
-function(halograd_precompile target)
-  if(Kokkos_DEVICES MATCHES "CUDA|HIP")
-    return()
-  endif()
-  if("${ARGV1}" STREQUAL "REUSE_FROM")
-    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
-  else()
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+# target_precompile_headers: what most sources include takes half of their compile time. Compilers for devices, which read a
+# source more than once, have no precompiled headers.
+function(halograd_precompile)
+  if(NOT Kokkos_DEVICES MATCHES "CUDA|HIP")
+    target_precompile_headers(${ARGV})
   endif()
 endfunction()

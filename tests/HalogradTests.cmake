@@ -85,7 +85,7 @@ foreach(main IN ITEMS main mpi_main)
   add_library(halograd_test_${main} OBJECT ${PROJECT_SOURCE_DIR}/tests/${main}.cpp)
   target_link_libraries(halograd_test_${main} PRIVATE halograd_test_options)
 endforeach()
-halograd_precompile(halograd_test_main <Kokkos_Core.hpp> <gtest/gtest.h>)
+halograd_precompile(halograd_test_main PRIVATE <Kokkos_Core.hpp> <gtest/gtest.h>)
 
 function(halograd_add_test_executable target main)
   add_executable(${target} $<TARGET_OBJECTS:halograd_test_${main}> ${ARGN})

@@ -16,14 +16,14 @@ namespace fs = std::filesystem;
 
 constexpr int side = 32;
 constexpr int channels = 3;
-constexpr int pixels = side * side;
+constexpr int image_pixels = side * side;
 constexpr int coarse_classes = 20;
 
 /// Appends the records of one file: labels (CIFAR-10: class; CIFAR-100: coarse and fine class), then one plane a
 /// channel.
 void append(const fs::path& path, int classes, std::vector<std::uint8_t>& images, std::vector<std::int32_t>& labels) {
   const std::size_t label_bytes = classes == 10 ? 1 : 2;
-  const std::size_t record_bytes = label_bytes + channels * pixels;
+  const std::size_t record_bytes = label_bytes + channels * image_pixels;
   std::ifstream stream(path, std::ios::binary);
   HALOGRAD_REQUIRE(stream.is_open(), path.string(), ": cannot be opened for reading");
   const auto bytes = static_cast<std::size_t>(fs::file_size(path));
@@ -34,7 +34,7 @@ void append(const fs::path& path, int classes, std::vector<std::uint8_t>& images
   const std::size_t count = bytes / record_bytes;
   const std::size_t first = labels.size();
   labels.resize(first + count);
-  images.resize((first + count) * channels * pixels);
+  images.resize((first + count) * channels * image_pixels);
   std::vector<std::uint8_t> record(record_bytes);
   for (std::size_t i = 0; i < count; ++i) {
     stream.read(reinterpret_cast<char*>(record.data()), static_cast<std::streamsize>(record_bytes));
@@ -46,10 +46,10 @@ void append(const fs::path& path, int classes, std::vector<std::uint8_t>& images
                      i * record_bytes, " is ", int{record[0]}, ", expected one in 0..", coarse_classes - 1);
     labels[first + i] = label;
     const std::uint8_t* planes = record.data() + label_bytes;
-    std::uint8_t* image = images.data() + (first + i) * channels * pixels;
-    for (int pixel = 0; pixel < pixels; ++pixel)
+    std::uint8_t* image = images.data() + (first + i) * channels * image_pixels;
+    for (int pixel = 0; pixel < image_pixels; ++pixel)
       for (int channel = 0; channel < channels; ++channel)
-        image[pixel * channels + channel] = planes[channel * pixels + pixel];
+        image[pixel * channels + channel] = planes[channel * image_pixels + pixel];
   }
 }
 

@@ -8,13 +8,13 @@
 namespace halograd {
 namespace {
 
-constexpr std::size_t piece = std::size_t{1} << 24U;  // bytes of a message
+constexpr std::size_t message_bytes = std::size_t{1} << 24U;  // at most
 
 void send(const Communicator& comm, std::span<const char> text) {
   const std::size_t length = text.size();
   comm.send(std::span(&length, 1), 0);
-  for (; !text.empty(); text = text.subspan(std::min(piece, text.size()))) {
-    comm.send(text.first(std::min(piece, text.size())), 0);
+  for (; !text.empty(); text = text.subspan(std::min(message_bytes, text.size()))) {
+    comm.send(text.first(std::min(message_bytes, text.size())), 0);
   }
 }
 
@@ -23,7 +23,7 @@ void receive(const Communicator& comm, int from, std::ostream& file) {
   comm.receive(std::span(&left, 1), from);
   std::string text;
   for (; left > 0; left -= text.size()) {
-    text.resize(std::min(piece, left));
+    text.resize(std::min(message_bytes, left));
     comm.receive(std::span(text), from);
     file << text;
   }
