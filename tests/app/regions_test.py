@@ -55,9 +55,12 @@ class Regions(ProgramTest):
 
     def test_a_free_pace_has_no_others(self):
         words = sets(averager__staleness=-1, training__epochs=1, training__step_recording="off")
-        for times in self.regions("train", DIGITS, *words):
+        ranks = self.regions("train", DIGITS, *words)
+        for times in ranks:
             self.assertLessEqual(set(times), listed())
-            self.assertLessEqual({"forward", "backward", "exchange/update", "next_batch", "evaluate", "checkpoint"}, set(times))
+            self.assertLessEqual({"next_batch", "evaluate", "checkpoint"}, set(times))
+        # On a busy machine one rank may have drawn every part before the other has begun.
+        self.assertLessEqual({"forward", "backward", "exchange/update"}, set().union(*ranks))
 
     @unittest.skipIf(ON_DEVICES, "the benchmark's steps are recorded there")
     def test_the_benchmark_has_steps_alone(self):
