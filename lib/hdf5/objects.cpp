@@ -142,16 +142,26 @@ Hdf5Type dataset_type(const Hdf5Dataset& dataset, const std::string& object, con
 void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std::string& object,
                   const std::string& file) {
   const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Dget_create_plist(dataset), file, object));
-  if (H5Pget_layout(creation) == H5D_VIRTUAL || H5Pget_external_count(creation) > 0) return;
+  const H5D_layout_t layout = H5Pget_layout(creation);
+  if (layout == H5D_VIRTUAL || H5Pget_external_count(creation) > 0) return;
   const Hdf5File opened(HALOGRAD_HDF5(H5Iget_file_id(dataset), file, object));
   hsize_t bytes = 0;
   HALOGRAD_HDF5(H5Fget_filesize(opened, &bytes), file, object);
   constexpr hsize_t most_packed = 1032;  // to 1: what deflate reaches
   const std::vector<hsize_t> extents = dataset_extents(dataset, object, file);
-  hsize_t most = most_packed * bytes / value_bytes;
-  for (const hsize_t extent : extents) most /= std::max<hsize_t>(1, extent);
-  HALOGRAD_REQUIRE(most > 0, file, ": ", object, " has the extents ", listed(extents, " x "), ", which a file of ",
-                   bytes, " bytes cannot hold");
+  std::vector<hsize_t> chunk = extents;
+  if (layout == H5D_CHUNKED) {
+    HALOGRAD_HDF5(H5Pget_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), file, object);
+  }
+  hsize_t most = most_packed * bytes / value_bytes, most_chunks = bytes / sizeof(haddr_t);  // a chunk has an address
+  for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+    const hsize_t extent = std::max<hsize_t>(1, extents[axis]), length = std::max<hsize_t>(1, chunk[axis]);
+    most /= extent;
+    most_chunks /= (extent + length - 1) / length;
+  }
+  HALOGRAD_REQUIRE(most > 0 && most_chunks > 0, file, ": ", object, " has the extents ", listed(extents, " x "),
+                   layout == H5D_CHUNKED ? " in chunks of " + listed(chunk, " x ") : "", ", which a file of ", bytes,
+                   " bytes cannot hold");
 }
 
 void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const std::string& object,

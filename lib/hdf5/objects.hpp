@@ -40,8 +40,9 @@ Hdf5Dataset create_dataset(hid_t parent, const std::string& path, hid_t type, co
 std::vector<hsize_t> dataset_extents(const Hdf5Dataset& dataset, const std::string& object, const std::string& file);
 Hdf5Type dataset_type(const Hdf5Dataset& dataset, const std::string& object, const std::string& file);
 
-/// Throws Error where all values, of `value_bytes` each in memory, are more than the file can hold, compressed or not:
-/// damaged extents are found before memory is taken for what they claim. Values that lie in other files are not judged.
+/// Throws Error where all values, of `value_bytes` each in memory, or their chunks are more than the file can hold,
+/// compressed or not: damaged extents are found before memory and time are taken for what they claim. Values that lie
+/// in other files are not judged.
 void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std::string& object,
                   const std::string& file);
 

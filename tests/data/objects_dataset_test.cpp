@@ -345,5 +345,18 @@ TEST(ObjectsDataset, SizesThatCannotBeAreRefused) {
                {"huge.h5:/test/objects", "900 x 900 x 900", "cannot hold"});
 }
 
+/// Each chunk that is not there takes HDF5 its time.
+TEST(ObjectsDataset, MoreChunksThanTheFileHasRoomForAreRefused) {
+  const Folder folder;
+  const auto path = folder / "chunks.h5";
+  {
+    const test::Hdf5Writer file(path);
+    file.add_unwritten("/train/images", H5T_STD_U8LE, {4, 30, 30, 30, 1});
+    file.add_unwritten("/train/objects", H5T_STD_U8LE, {4, 30, 30, 30});
+  }
+  expect_error([&] { open_dataset(config_of(path), Split::train, 1); },
+               {"chunks.h5:/train", "4 x 30 x 30 x 30 in chunks of 1 x 1 x 1 x 1, which a file of", "cannot hold"});
+}
+
 }  // namespace
 }  // namespace halograd::objects_dataset_test
