@@ -116,11 +116,12 @@ printf -- '-- build: %s s\n' $((SECONDS - start))
 if [[ $sources == true ]]; then
   check format bash tests/structure/check_format.sh
   check shellcheck check_shell
-  # Tests often wait: these two have the cores meanwhile, and say what they found after them.
+  # Tests often wait: these have the cores meanwhile, and say what they found after them.
   trap 'trap - INT; kill 0' INT # they would not hear of Ctrl-C
   beside=$(mktemp)
   (
     renice -n 19 $BASHPID >/dev/null
+    check headers cmake --build "$build" --target halograd_header_checks
     check tidy check_tidy
     if $hip; then check hip check_hip; fi
     ((${#failed[@]} == 0))
@@ -132,7 +133,7 @@ if $long; then
   for names in address,undefined thread; do check "sanitizers: $names" bash tests/run.sh --sanitize $names; done
 fi
 if [[ $sources == true ]]; then
-  wait $! || failed+=('tidy or hip')
+  wait $! || failed+=('headers, tidy or hip')
   cat "$beside"
   rm "$beside"
 fi
