@@ -184,9 +184,9 @@ function(halograd_add_tests folder label)
     endif()
     halograd_test_labels(labels ${stem} ${label})
     add_test(NAME ${folder}.${stem} COMMAND ${runner} ${script})
-    # Whole programs run two at a time, for they wait much; alone run hosts of a network, and tests that hold the program to a
-    # bound in seconds. Faults of a network and jobs of Slurm are waited for: these tests begin first, one Slurm at a time, so
-    # that there are others to run beside them.
+    # Whole programs run beside others, for they wait much; alone run hosts of a network, and the test that holds booked
+    # seconds against the clock. Faults of a network and jobs of Slurm are waited for: these tests begin first, one Slurm at
+    # a time, so that there are others to run beside them.
     set(processors 1)
     set(cost 0)
     set(timeout 900)
@@ -195,7 +195,7 @@ function(halograd_add_tests folder label)
     endif()
     if(label STREQUAL "slurm" OR (label STREQUAL "network" AND stem MATCHES "^(faults|healing)"))
       set(cost 60)
-    elseif(label STREQUAL "network" OR stem MATCHES "^(clocks|death)_test$")
+    elseif(label STREQUAL "network" OR stem STREQUAL "clocks_test")
       set(processors 4)
     endif()
     set_tests_properties(${folder}.${stem} PROPERTIES LABELS "${labels}" PROCESSORS ${processors} COST ${cost} TIMEOUT ${timeout}

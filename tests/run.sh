@@ -127,7 +127,7 @@ if [[ $sources == true ]]; then
     ((${#failed[@]} == 0))
   ) >"$beside" 2>&1 &
 fi
-check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(nproc)" "$@"
+check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $(($(nproc) + 1)) "$@"
 if $long; then
   check clang bash tests/run.sh --clang
   for names in address,undefined thread; do check "sanitizers: $names" bash tests/run.sh --sanitize $names; done
