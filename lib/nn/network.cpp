@@ -64,7 +64,7 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
   window.group().together(build);
   for (const Node& node : nodes_) window.expect_sum(node.needs.summed);
   window.expect_sum(LossMemory::count);
-  window.expect_sum_of_floats(parameter_count_);
+  window.expect_shards(parameter_count_);
   window.open();
 }
 
@@ -524,7 +524,7 @@ LossSum Network::train(const ExecutionSpace& exec, const Replica& replica, const
     launch(exec);
   }
   if (space_) {
-    space_->add(exec, Vector<float>(replica.gradients));
+    space_->add_shards(exec, replica.gradients);
     if (ready) ready(0);
   }
   batches_->prefetch(next);
@@ -593,6 +593,7 @@ std::string Network::first_non_finite(const ExecutionSpace& exec, const Replica&
   }
   loss(exec, batch.size, false);
   if (!std::isfinite(read_sums(exec).loss)) return "the loss";
+  if (space_) space_->gather(exec, replica.gradients);
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     const auto& tensor = parameters_[i];
     if (count_non_finite<float>(exec, slice(replica.gradients, tensor.offset, tensor.size())) > 0) {

@@ -50,7 +50,7 @@ class Network {
   /// compute in `precision`. `fused` as in make_nodes; without it every layer is a node of its own, for comparison.
   /// With `space` this rank computes its part of a replica that a group of ranks shares: construction, make_replica
   /// aside every use, and destruction are then collective over the group, whose ranks come with parts of the same
-  /// images (image_box) and leave with the same gradients, statistics and sums.
+  /// images (image_box) and leave with the same statistics and sums, each with its shard of the gradients (Space).
   Network(const NetworkConfig& config, const Shape& input, const Target& target, int largest_batch,
           Precision precision = Precision::full, bool fused = true, std::unique_ptr<Space> space = nullptr);
   Network(const Network&) = delete;

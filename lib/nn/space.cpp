@@ -82,11 +82,16 @@ void Space::add(const ExecutionSpace& exec, Vector<double> numbers) const {
   Kokkos::deep_copy(exec, numbers, host);
 }
 
-void Space::add(const ExecutionSpace& exec, Vector<float> values) const {
+Vector<float> Space::shard(const Vector<float>& values) const {
+  const GroupWindow::Shard own = GroupWindow::shard(values.size(), rank(), ranks());
+  return slice(values, own.begin, own.length);
+}
+
+void Space::add_shards(const ExecutionSpace& exec, const Vector<float>& values) const {
   const auto host = Kokkos::create_mirror_view(values);
   Kokkos::deep_copy(exec, host, values);
   exec.fence();
-  window_->sum(HostVector<float>(host.data(), host.size()));
+  window_->sum_shards(HostVector<float>(host.data(), host.size()));
   Kokkos::deep_copy(exec, values, host);
 }
 

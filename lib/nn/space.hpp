@@ -56,9 +56,12 @@ class Space {
   // Collective, once the window is open.
   /// Sums over the ranks of the group, in place; the same bits on all of them.
   void add(const ExecutionSpace& exec, Vector<double> numbers) const;
-  void add(const ExecutionSpace& exec, Vector<float> values) const;
   void add(std::span<double> numbers) const;
-  /// Each rank has its GroupWindow::shard of the values; all get those of the others.
+  /// This rank's GroupWindow::shard of the values.
+  [[nodiscard]] Vector<float> shard(const Vector<float>& values) const;
+  /// Each rank's shard becomes the sum over the ranks of the group; the rest stays as it was.
+  void add_shards(const ExecutionSpace& exec, const Vector<float>& values) const;
+  /// All get the shards of the others.
   void gather(const ExecutionSpace& exec, Vector<float> values) const;
 
  private:

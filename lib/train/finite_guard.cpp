@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "kernels/finite.hpp"
 #include "train/host_batch.hpp"
@@ -28,7 +29,12 @@ void FiniteGuard::keep(const ExecutionSpace& exec) {
 }
 
 bool FiniteGuard::finite(const ExecutionSpace& exec, double loss) const {
-  return std::isfinite(loss) && count_non_finite<float>(exec, replica_.gradients) == 0;
+  const Space* const space = network_.space();
+  Vector<float> own = replica_.gradients;
+  if (space != nullptr) own = space->shard(own);
+  double broken[] = {static_cast<double>(count_non_finite<float>(exec, own))};
+  if (space != nullptr) space->add(std::span<double>(broken));
+  return std::isfinite(loss) && broken[0] == 0;
 }
 
 std::string FiniteGuard::take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,

@@ -16,6 +16,7 @@ class FiniteGuard {
 
   /// Before the gradient is computed.
   void keep(const ExecutionSpace& exec);
+  /// Where ranks share a replica, collective over the group.
   [[nodiscard]] bool finite(const ExecutionSpace& exec, double loss) const;
   /// Takes the step back and says what was not finite: a layer, or an image with its index in the training set.
   std::string take_back(const ExecutionSpace& exec, const Batch& batch, const std::string& data,

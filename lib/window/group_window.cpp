@@ -37,7 +37,7 @@ void GroupWindow::expect_sum(std::size_t doubles) {
   expect_of_all(floats_of(doubles));
 }
 
-void GroupWindow::expect_sum_of_floats(std::size_t floats) {
+void GroupWindow::expect_shards(std::size_t floats) {
   expect_of_all(std::min(piece, shard(floats, 0, ranks()).length));
 }
 
@@ -158,7 +158,7 @@ HostVector<float> GroupWindow::piece_of(HostVector<float> values, int rank, std:
   return slice(values, whole.begin + begin, std::min(piece, whole.length - begin));
 }
 
-void GroupWindow::sum(HostVector<float> values) {
+void GroupWindow::sum_shards(HostVector<float> values) {
   const std::size_t most = shard(values.extent(0), 0, ranks()).length;
   for (std::size_t at = 0; at < most; at += piece) {
     for (int to = 0; to < ranks(); ++to) {
@@ -170,16 +170,14 @@ void GroupWindow::sum(HostVector<float> values) {
     flush();
     const auto own = piece_of(values, rank(), at);
     if (own.size() == 0) continue;
-    added_.assign(own.size(), 0);
     for (int from = 0; from < ranks(); ++from) {
-      const bool here = from == rank();
-      const float* const part = here ? own.data() : receive(from, own.size()).data();
-      for (std::size_t i = 0; i < own.size(); ++i) added_[i] += part[i];
-      if (!here) release(from);
+      if (from == rank()) continue;
+      const float* const part = receive(from, own.size()).data();
+      float* const sums = own.data();
+      for (std::size_t i = 0; i < own.size(); ++i) sums[i] += part[i];
+      release(from);
     }
-    std::copy(added_.begin(), added_.end(), own.data());
   }
-  gather(values);
 }
 
 void GroupWindow::gather(HostVector<float> values) {

@@ -27,7 +27,7 @@ class GroupWindow {
   /// Before open(): messages of up to `floats` will go from one rank to another. The same calls on all ranks.
   void expect_message(int from, int to, std::size_t floats);
   void expect_sum(std::size_t doubles);
-  void expect_sum_of_floats(std::size_t floats);
+  void expect_shards(std::size_t floats);
   /// Collective. Throws Error on all ranks where they expect different messages, a node has too little shared memory,
   /// or MPI grants no unified memory model.
   void open();
@@ -46,9 +46,9 @@ class GroupWindow {
 
   /// Replaces the numbers by their sums over all ranks, added in the order of the ranks: the same bits on all.
   void sum(HostVector<double> numbers);
-  /// The same for many floats, in pieces: each rank adds up its shard of them, then all get those of the others.
-  void sum(HostVector<float> values);
-  /// The second half of that: every rank gets the shards of the others, shard r from rank r.
+  /// Many floats, in pieces: each rank's shard of them becomes the sum over all ranks, the rest stays as it was.
+  void sum_shards(HostVector<float> values);
+  /// Every rank gets the shards of the others, shard r from rank r.
   void gather(HostVector<float> values);
   static constexpr std::size_t piece = std::size_t{1} << 18;  ///< floats
   /// The values of a rank's shard among `count`: shards are alike but for the last ones, which may have fewer.
@@ -93,7 +93,6 @@ class GroupWindow {
   std::optional<HaloTransport> transport_;
   std::vector<In> in_;
   std::vector<double> sums_;
-  std::vector<float> added_;  ///< a piece of this rank's shard
   std::int64_t bytes_sent_ = 0;
 };
 

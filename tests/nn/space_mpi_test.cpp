@@ -261,6 +261,7 @@ Training train(Network& network, const HostBatch& batch) {
   for (int step = 0; step < 2; ++step) {  // the second one finds used messages
     training.steps.push_back(network.train(exec, replica, batch, 7));
   }
+  if (network.space() != nullptr) network.space()->gather(exec, replica.gradients);
   training.gradients = to_host(replica.gradients);
   training.statistics = to_host(replica.statistics);
   training.evaluated = network.evaluate(exec, replica, batch);
