@@ -28,7 +28,7 @@ class ExchangeModel {
 
   /// What a rank does for an exchange in every `every`-th step.
   [[nodiscard]] ExchangeWork work(int every = 1) const;
-  /// A step with such an exchange. An all-reduce takes the faster of ring and tree.
+  /// A step with such an exchange. An all-reduce takes the faster of ring and tree, a coded one the ring.
   [[nodiscard]] StepEstimate step(const StepWork& computing, int every = 1) const;
   /// Bytes that the ranks of a node hold for it, beside what each needs to train alone.
   [[nodiscard]] double node_memory() const;

@@ -103,6 +103,15 @@ TEST(ExchangeModel, ASmallGradientHidesBehindNothing) {
   EXPECT_NEAR(step_of(named("allreduce"), "ring", small).step_seconds, 0.010 + 1.75 * 4 * (1 << 20) / 10e9, 1e-9);
 }
 
+/// A tree has fewer messages that follow each other, but is MPI's and does not code.
+TEST(ExchangeModel, ACodedAllreduceGoesByTheRing) {
+  const ModelledJob far{{1e-3, 1e30, 1e30, 1}, 64, 1000};
+  AveragerConfig averager = named("allreduce");
+  EXPECT_NEAR(step_of(averager, "ring", far).step_seconds, 0.010 + 0.012, 1e-9);
+  averager.codec = "bf16";
+  EXPECT_NEAR(step_of(averager, "ring", far).step_seconds, 0.010 + 0.126, 1e-9);
+}
+
 /// A node sends as much as one rank would, whatever the number of its ranks.
 TEST(ExchangeModel, HierarchicalSendsOneModelPerNodeAndNeighbour) {
   const StepEstimate step = step_of(named("hierarchical"), "ring", job_of(16, 4));
