@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -100,6 +101,7 @@ class FreeTraining final : public Training {
   Deck deck_;
   std::int64_t next_cut_;  ///< of the run file's: before which lot this rank has to copy its state next
   std::int64_t passed_ = first_, marked_ = first_;  ///< newest cut of this rank; newest mark of rank 0
+  std::atomic<std::int64_t> concluded_ = first_;    ///< newest cut that all ranks have passed
   StopReason asked_ = StopReason::none;
   double step_seconds_ = 0;             ///< of the longest step
   double epoch_begin_ = seconds_now();  ///< of this rank
@@ -185,7 +187,7 @@ std::optional<CheckpointPlace> FreeTraining::due_at(std::int64_t cut, std::int64
 
 /// Once all ranks are done with the one before.
 void FreeTraining::mark_overdue_checkpoint() {
-  if (comm_.rank() != 0 || marked_ > passed_ || !checkpoint_overdue() || files_.pending() > 0) return;
+  if (comm_.rank() != 0 || marked_ > concluded_ || !checkpoint_overdue()) return;
   marked_ = deck_.mark();
 }
 
@@ -199,9 +201,12 @@ void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
   checkpoint_begins(place);
   const double begin = seconds_now();
   const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
-  files_.post([this, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
+  files_.post([this, lot, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
                steps = files_.take_steps(), header = header_of(step, epoch_, of_epoch, nullptr),
-               failure = stop_.failure()] { files_.write_checkpoint(place, header, *copy, steps, failure); });
+               failure = stop_.failure()] {
+    files_.write_checkpoint(place, header, *copy, steps, failure);
+    concluded_ = lot;
+  });
   copied_ += seconds_now() - begin;
 }
 
@@ -256,6 +261,7 @@ void FreeTraining::conclude(EpochEnd& end) {
   files_.write_epoch(end.steps, end.row, end.edges);
   if (end.saves)
     files_.write_checkpoint(*end.saves, header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
+  concluded_ = end.epochs * lots_;
 }
 
 /// For report_epochs().
