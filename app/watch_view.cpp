@@ -173,12 +173,20 @@ std::string sparkline(const std::vector<double>& values, std::size_t width, bool
     const std::size_t begin = i * values.size() / count, end = (i + 1) * values.size() / count;
     heights.push_back(sum(values, begin, end) / static_cast<double>(end - begin));
   }
-  if (heights.empty()) return "";
-  const auto [lowest, highest] = std::minmax_element(heights.begin(), heights.end());
-  const double base = *lowest, range = *highest - *lowest;
+  double base = std::numeric_limits<double>::infinity(), highest = -base;
+  for (const double height : heights) {
+    if (!std::isfinite(height)) continue;
+    base = std::min(base, height);
+    highest = std::max(highest, height);
+  }
+  const double range = highest - base;
   std::string line;
   for (const double height : heights) {
-    const double share = range > 0 ? (height - base) / range : 0;
+    if (!std::isfinite(height)) {
+      line += ' ';
+      continue;
+    }
+    const double share = range > 0 && std::isfinite(range) ? (height - base) / range : 0;
     const auto level = static_cast<std::size_t>(std::clamp(share * 7.999, 0.0, 7.0));
     line += blocks ? block[level] : plain[level];
   }

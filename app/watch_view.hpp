@@ -39,7 +39,7 @@ struct RunView {
 RunView view_of(const std::string& name, const MetricsTable& metrics, std::int64_t epochs_wanted);
 
 /// The values as a line of at most `width` bars of eight heights, the lowest value being the lowest bar; several values
-/// a bar are averaged. Without `blocks` in characters that every terminal has.
+/// a bar are averaged, and where that is not finite is a gap. Without `blocks` in characters that every terminal has.
 std::string sparkline(const std::vector<double>& values, std::size_t width, bool blocks);
 
 /// The whole view: some lines, at most about 80 characters wide.
