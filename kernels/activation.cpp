@@ -25,7 +25,10 @@ struct Relu6 {
     const T above = x < T(0) ? T(0) : x;
     return above > T(6) ? T(6) : above;
   }
-  KOKKOS_FUNCTION T derivative(T y) const { return y > T(0) && y < T(6) ? T(1) : T(0); }
+  KOKKOS_FUNCTION T derivative(T y) const {
+    const T below = y < T(6) ? T(1) : T(0);  // two selections: g++ leaves a loop over a && b scalar on AVX2
+    return y > T(0) ? below : T(0);
+  }
 };
 
 template <class T>

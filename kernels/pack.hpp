@@ -27,7 +27,14 @@ struct Pack<T, 1> {
 };
 
 #if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+// As many floats as a register holds: g++ takes comparisons of longer vectors apart, lane by lane.
+#if defined(__AVX512F__)
 constexpr int pack_lanes = runs_on_host ? 16 : 1;
+#elif defined(__AVX__)
+constexpr int pack_lanes = runs_on_host ? 8 : 1;
+#else
+constexpr int pack_lanes = runs_on_host ? 4 : 1;
+#endif
 
 template <class T, int lanes>
 struct Pack {
@@ -150,14 +157,14 @@ struct Lanes {
   KOKKOS_FORCEINLINE_FUNCTION constexpr operator int() const { return count; }
 };
 
-/// Calls body(index, lanes) for pieces of [0, count), with lanes a compile-time 16, 4 or 1. A body that may be repeated
-/// gets no scalar remainder: its last piece overlaps the one before.
+/// Calls body(index, lanes) for pieces of [0, count), with lanes a compile-time pack_lanes, 4 or 1. A body that may be
+/// repeated gets no scalar remainder: its last piece overlaps the one before.
 template <bool repeatable, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_pack(int count, const Body& body) {
   int index = 0;
   if constexpr (pack_lanes > 1) {
     constexpr Lanes<pack_lanes> wide{};
-    constexpr Lanes<pack_lanes / 4> narrow{};
+    constexpr Lanes<4> narrow{};
     for (; index + wide <= count; index += wide) body(index, wide);
     if (repeatable && index < count && count >= wide) {
       body(count - wide, wide);

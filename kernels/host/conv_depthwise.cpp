@@ -4,6 +4,7 @@
 #include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/host/prefetch.hpp"
 
 /// Depthwise convolution, y[p][c] = sum over taps of x[p + tap][c] weights[tap][c]: lanes over channels, so that
 /// nothing is packed; each pass reads through a table of row pointers.
@@ -11,8 +12,9 @@ namespace halograd::host {
 namespace {
 
 /// Packs of channels that a tile takes, pixels of a forward tile, and lines (taps, bias) of a gradient tile.
-constexpr int wide_packs = simd_registers >= 32 ? 2 : 1;
-constexpr int tile_pixels = 8;
+constexpr int wide_packs = 2;
+constexpr int tile_pixels = simd_registers >= 32 ? 8 : 6;
+constexpr int line_packs = simd_registers >= 32 ? 2 : 1;
 constexpr int most_lines = 9;
 static_assert(table_pixels % tile_pixels == 0);
 /// The gradient's pixels are cut into at most this many parts, added up in order: the result does not depend on the
@@ -43,11 +45,11 @@ struct DepthwiseScratch {
 
 /// Calls visit(packs, whole, first) for blocks of channels: of `packs` packs, the last one perhaps not whole. Both are
 /// constants of the type.
-template <class T, class Visit>
+template <class T, int most, class Visit>
 void for_each_channel_block(int channels, const Visit& visit) {
   int first = 0;
-  for (; first + wide_packs * lanes<T> <= channels; first += wide_packs * lanes<T>) {
-    visit(std::integral_constant<int, wide_packs>(), std::true_type(), first);
+  for (; first + most * lanes<T> <= channels; first += most * lanes<T>) {
+    visit(std::integral_constant<int, most>(), std::true_type(), first);
   }
   for (; first + lanes<T> <= channels; first += lanes<T>) {
     visit(std::integral_constant<int, 1>(), std::true_type(), first);
@@ -70,6 +72,7 @@ struct DepthwisePass {
   TapMap map;
   Lattice lattice;  ///< of the pixels that are written
   const T* in;      ///< (pixels, channels)
+  long in_pixels, out_pixels;
   const Wide<T>* weights;
   const Wide<T>* bias;  ///< (channels), or null
   int channels;
@@ -120,6 +123,9 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
   const int channels = pass.channels;
   const long pixels = lattice.pixels();
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
+  // What the last tap reads, rows behind the pixel's own, is new where others were read before.
+  const long behind = std::max(0L, pass.map.tap(pass.map.taps() - 1).delta) * stretches / pass.in_pixels;
+  const long ahead = 1 + behind;
   const int tasks = concurrency();
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches, task, tasks);
@@ -133,8 +139,13 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
         for (int i = 0; i < length; ++i) out[at + i] = (start + i * lattice.step[2]) * channels;
       });
       table.fill(lattice, first_pixel, valid, pass.in, channels, false, scratch.zeros);
+      const long tiles = (valid + tile_pixels - 1) / tile_pixels;
+      Prefetch next_in(pass.in, pass.in_pixels * channels, stretches, stretch + ahead, 1, tiles);
+      Prefetch next_out(pass.target.out, pass.out_pixels * channels, stretches, stretch + 1, 1, tiles);
       for (int p = 0; p < valid; p += tile_pixels) {
-        for_each_channel_block<T>(channels, [&](auto packs, auto whole, int first) {
+        next_in.read();
+        next_out.write();
+        for_each_channel_block<T, wide_packs>(channels, [&](auto packs, auto whole, int first) {
           weigh_taps<packs.value, whole.value>(pass, table.line(0) + p, first, out + p,
                                                std::min(tile_pixels, valid - p));
         });
@@ -205,6 +216,8 @@ void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, con
                  {.map = TapMap::forward(shape, scratch.taps),
                   .lattice = Lattice{shape.batch, shape.out_extent()},
                   .in = x,
+                  .in_pixels = shape.in_pixels(),
+                  .out_pixels = shape.out_pixels(),
                   .weights = weights,
                   .bias = bias,
                   .channels = shape.channels,
@@ -222,6 +235,8 @@ void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* 
                    {.map = TapMap::transposed(shape, phase, scratch.taps),
                     .lattice = Lattice{shape.batch, shape.extent, phase, shape.stride},
                     .in = dy,
+                    .in_pixels = shape.out_pixels(),
+                    .out_pixels = shape.in_pixels(),
                     .weights = weights,
                     .bias = nullptr,
                     .channels = shape.channels,
@@ -255,7 +270,7 @@ void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const 
         table.fill(lattice, first, count, x, channels, false, scratch.zeros);
         for (int chunk = 0; chunk < chunks; ++chunk) {
           const Share share(lines, chunk, chunks);
-          for_each_channel_block<T>(channels, [&](auto packs, auto whole, int channel) {
+          for_each_channel_block<T, line_packs>(channels, [&](auto packs, auto whole, int channel) {
             sum_lines<packs.value, whole.value, T>(
                 static_cast<int>(share.end - share.begin), storage + share.begin * table_pixels, count,
                 dy + first * channels, channels, channel, scratch.partial + part * part_length + share.begin * channels,

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/pack.hpp"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define HALOGRAD_AVX512  // of every CPU that has it since Skylake
+#endif
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
@@ -110,6 +113,18 @@ inline __m512 widen(__m256 half) {
 inline __m512d widen(__m256d half) {
   return _mm512_castpd256_pd512(half);
 }
+#else
+/// Copies `count` values, fewer than `all`, in pieces of known lengths: otherwise each copy would be a call.
+template <int all, class T>
+inline void copy_first(const T* from, int count, T* to) {
+#pragma GCC unroll 8
+  for (int piece = all / 2; piece > 0; piece /= 2) {
+    if ((count & piece) == 0) continue;
+    std::memcpy(static_cast<void*>(to), from, sizeof(T) * static_cast<std::size_t>(piece));
+    from += piece;
+    to += piece;
+  }
+}
 #endif
 
 /// Loads the first `count` lanes of a pack or half pack, the others zero; `count` may be more than there are, or
@@ -124,8 +139,14 @@ inline P load_first(const T* from, int count) {
     const auto wide = masked_load((1U << count) - 1U, from);
     std::memcpy(&pack, &wide, sizeof(pack));
 #else
+#if defined(__AVX__)
+    if constexpr (std::is_same_v<T, float>) {  // pieces of a pack, just written, would be waited for
+      static constexpr int mask[2 * all] = {-1, -1, -1, -1, -1, -1, -1, -1};
+      return _mm256_maskload_ps(from, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(mask + all - count)));
+    }
+#endif
     T copies[all] = {};
-    std::memcpy(static_cast<void*>(copies), from, sizeof(T) * static_cast<std::size_t>(count));
+    copy_first<all>(from, count, copies);
     load_pack(copies, pack);
 #endif
   }
@@ -148,7 +169,7 @@ inline void store_first(const P& pack, T* to, int count) {
 #else
     T copies[all];
     store_pack(pack, copies);
-    std::memcpy(static_cast<void*>(to), copies, sizeof(T) * static_cast<std::size_t>(count));
+    copy_first<all>(copies, count, to);
 #endif
   }
 }
