@@ -54,10 +54,7 @@ if $sources && ! grep -qx VERSION_CODENAME=bookworm /etc/os-release; then
   sources=false
 fi
 hip=false # Debian has hipcc for this architecture alone
-if $sources && [[ $(dpkg --print-architecture) == amd64 ]]; then
-  hip=true
-  setup+=(--hip)
-fi
+if $sources && [[ $(dpkg --print-architecture) == amd64 ]]; then hip=true; fi
 if $long; then setup+=(--mpich5); fi
 failed=()
 
@@ -89,6 +86,7 @@ check_tidy() {
 
 check_hip() {
   local said sources
+  bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
   cmake --preset hip-check -C .deps/hip.cmake || return 1
   if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check CMakeLists.txt CMakePresets.json cmake); then
     echo "hip: only what has changed since $since"
