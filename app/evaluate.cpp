@@ -84,7 +84,8 @@ void evaluate_checkpoint(const EvaluateArguments& arguments, Session& session) {
   Replica replica;
   std::unique_ptr<ViewBatches> views;
   std::optional<Confusion> confusion;
-  std::vector<std::string> overrides{"parallel.spatial=1"};  // each rank has all of the network, unless asked otherwise
+  // Each rank has all of the network, unless asked otherwise.
+  std::vector<std::string> overrides{"parallel.spatial=1", "parallel.channels=1"};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   comm.together([&] {
     header = read_checkpoint_header(arguments.checkpoint);

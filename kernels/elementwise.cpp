@@ -177,7 +177,13 @@ void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To>
   To* to = y.data();
   for_each_chunk(
       exec, "halograd::convert_values", static_cast<long>(y.extent(0)),
-      KOKKOS_LAMBDA(const long begin, const long end) { copy_values(from + begin, end - begin, to + begin); });
+      KOKKOS_LAMBDA(const long begin, const long end) {
+        if constexpr (std::is_same_v<From, double> || std::is_same_v<To, double>) {
+          for (long i = begin; i < end; ++i) to[i] = static_cast<Wide<To>>(from[i]);
+        } else {
+          copy_values(from + begin, end - begin, to + begin);
+        }
+      });
 }
 
 #define HALOGRAD_INSTANTIATE(T)                                                                             \
@@ -192,10 +198,12 @@ HALOGRAD_INSTANTIATE(double)
 HALOGRAD_INSTANTIATE(Bfloat16)
 #undef HALOGRAD_INSTANTIATE
 
-#define HALOGRAD_INSTANTIATE_CONVERSIONS(T)                                                      \
-  template void convert_values<float, T>(const ExecutionSpace&, Vector<const float>, Vector<T>); \
-  template void convert_values<T, float>(const ExecutionSpace&, Vector<const T>, Vector<float>);
-HALOGRAD_INSTANTIATE_CONVERSIONS(Bfloat16)
+#define HALOGRAD_INSTANTIATE_CONVERSIONS(T, U)                                           \
+  template void convert_values<U, T>(const ExecutionSpace&, Vector<const U>, Vector<T>); \
+  template void convert_values<T, U>(const ExecutionSpace&, Vector<const T>, Vector<U>);
+HALOGRAD_INSTANTIATE_CONVERSIONS(Bfloat16, float)
+HALOGRAD_INSTANTIATE_CONVERSIONS(Bfloat16, double)
+HALOGRAD_INSTANTIATE_CONVERSIONS(float, double)
 #undef HALOGRAD_INSTANTIATE_CONVERSIONS
 
 }  // namespace halograd

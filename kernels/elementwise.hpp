@@ -29,7 +29,8 @@ template <class T>
 void dropout(const ExecutionSpace& exec, Vector<const T> x, Vector<T> y, double probability, std::uint64_t key,
              bool accumulate, const Shape& whole = {}, const Box& part = {});
 
-/// y = x in another format: float to Bfloat16, each value rounded, or bf16 to float. x and y (n).
+/// y = x in another format, each value rounded where it has less room: any two of float, double and Bfloat16. x and
+/// y (n).
 template <class From, class To>
 void convert_values(const ExecutionSpace& exec, Vector<const From> x, Vector<To> y);
 

@@ -8,6 +8,8 @@ namespace halograd {
 struct ParallelConfig {
   /// Blocks along each spatial axis of an image, (D, H, W), each the part of a rank of a group; {1}: no groups
   std::vector<int> spatial{1};
+  /// Ranks of a group that divide the channels of dense layers and 1x1 convolutions among themselves; 1: none
+  int channels = 1;
   bool operator==(const ParallelConfig&) const = default;
 };
 

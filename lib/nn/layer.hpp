@@ -56,7 +56,7 @@ struct LayerNeeds {
   bool random = false;              ///< depends on LayerCall::random_key
   std::size_t saved_bytes = 0;      ///< kept from forward to backward
   std::size_t workspace_bytes = 0;  ///< scratch within one call
-  std::size_t summed = 0;           ///< numbers that LayerPart::add is given at once
+  std::size_t summed = 0;           ///< numbers that `add` of a part is given at once
 };
 
 /// A layer's buffers for one call. `batch` images are valid in each. Values are bytes here: a layer asks for them by
@@ -106,6 +106,12 @@ struct LayerPart {
   AddOverRanks add;         ///< sums over the ranks of the group
 };
 
+/// What a rank of a group computes of a layer that multiplies channels.
+struct ChannelPart {
+  int rank, ranks;
+  AddOverRanks add;  ///< sums over the ranks of the group
+};
+
 /// One node of a network. Made by make_layer, which is told the shapes of its inputs.
 class Layer {
  public:
@@ -125,6 +131,9 @@ class Layer {
   /// The layer for a part of its output, and no more of its inputs than that needs. Asked only where the output can be
   /// divided: it has more than one pixel.
   [[nodiscard]] virtual std::unique_ptr<Layer> part(const LayerPart& part) const = 0;
+  /// The layer with all of its inputs and outputs, of which the rank multiplies its range of the input's channels and
+  /// the group adds up what its ranks get; null where there are not as many channels, or the layer is no such product.
+  [[nodiscard]] virtual std::unique_ptr<Layer> channel_part(const ChannelPart& /*part*/) const { return nullptr; }
 };
 
 /// A layer by its passes for values of any type: Derived has forward_as<T>(exec, call) and backward_as<T>(exec, call).

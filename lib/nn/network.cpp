@@ -164,7 +164,11 @@ std::unique_ptr<Layer> Network::divide(std::unique_ptr<Layer> layer, NodeConfig&
     config.inputs[i] = boxes.own == boxes.needs ? input.value : halo_of(input, boxes, halos);
     part.inputs.push_back(boxes.needs[space_->rank()]);
   }
-  return output.division.divided() ? layer->part(part) : std::move(layer);
+  if (output.division.divided()) return layer->part(part);
+  if (space_->divides_channels()) {
+    if (auto share = layer->channel_part({space_->rank(), space_->ranks(), part.add})) return share;
+  }
+  return layer;
 }
 
 int Network::halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo>& halos) {

@@ -29,22 +29,24 @@ Division divide_evenly(const Blocks& blocks, const Shape& shape);
 Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, int rank);
 
 /// A group of ranks that hold one replica together: each computes a block of every activation (parallel.spatial). What
-/// is too small to be divided, all of them compute.
+/// is too small to be divided, all of them compute, but for products over many channels, of which each has some
+/// (parallel.channels).
 ///
 /// Gradients follow one rule: a group's loss is the sum of what its ranks compute of it, each rank's gradients are
 /// those of its own part, and parameters' are added up at the end. So a rank of a group of n that computes all of the
 /// loss counts 1/n of it.
 class Space {
  public:
-  /// Collective. Throws CollectiveError where there are not as many blocks as the group has ranks. The window is opened
-  /// once all layers have said what they send.
-  Space(std::unique_ptr<GroupWindow> window, const Blocks& blocks);
+  /// Collective. Throws CollectiveError where there are several blocks, but not as many as the group has ranks. The
+  /// window is opened once all layers have said what they send.
+  Space(std::unique_ptr<GroupWindow> window, const Blocks& blocks, bool divides_channels = false);
   ~Space();
   Space(const Space&) = delete;
   Space& operator=(const Space&) = delete;
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int ranks() const;
+  [[nodiscard]] bool divides_channels() const { return divides_channels_; }
 
   [[nodiscard]] Division evenly(const Shape& shape) const;
   /// For the output of a layer whose input is divided so: cut in the same places as far as that can be.
@@ -67,6 +69,7 @@ class Space {
  private:
   std::unique_ptr<GroupWindow> window_;
   Blocks blocks_;
+  bool divides_channels_;
 };
 
 }  // namespace halograd

@@ -275,6 +275,11 @@ void visit(Visitor& v, ParallelConfig& c) {
     "blocks along each spatial axis of an image (depth, height, width): so many ranks share a replica, each with a "
     "block of every activation; 1: each rank has a replica for itself",
     at_least(1));
+  v("channels", c.channels,
+    "ranks that share a replica, all of a group: each multiplies its part of the input channels of dense layers and "
+    "1x1 "
+    "convolutions whose images `spatial` does not cut; 1: all ranks of a group compute all of these",
+    at_least(1));
 }
 
 template <class Visitor>

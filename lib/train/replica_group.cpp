@@ -8,18 +8,25 @@
 
 namespace halograd {
 
-ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) : world_(world) {
+ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world)
+    : world_(world), channels_(config.parallel.channels) {
   const std::vector<int>& spatial = config.parallel.spatial;
   world.require_same(listed(spatial), "parallel.spatial");
+  world.require_same(std::to_string(channels_), "parallel.channels");
   world.together([&] {
     HALOGRAD_REQUIRE(spatial.size() <= blocks_.size(), "parallel.spatial has ", spatial.size(),
                      " numbers, expected one for each spatial axis of an image, at most 3");
     std::copy(spatial.begin(), spatial.end(), blocks_.end() - static_cast<long>(spatial.size()));
-    HALOGRAD_REQUIRE(world.ranks() % ranks() == 0, "parallel.spatial = [", listed(spatial), "] makes groups of ",
-                     ranks(), " ranks, but this job has ", world.ranks(), "; expected a multiple of ", ranks());
-    HALOGRAD_REQUIRE(ranks() == 1 || !config.flood_filling.on(), "parallel.spatial = [", listed(spatial),
-                     "]: the field of view of a flood-filling network moves by itself in each image; expected "
-                     "parallel.spatial = 1, or flood_filling.view = 0");
+    HALOGRAD_REQUIRE(channels_ == 1 || blocks() == 1 || channels_ == blocks(), "parallel.channels = ", channels_,
+                     ", but parallel.spatial = [", listed(spatial), "] makes groups of ", blocks(), " ranks; expected ",
+                     blocks(), ", or 1");
+    const std::string key = cuts_images() ? "parallel.spatial = [" + listed(spatial) + "]"
+                                          : "parallel.channels = " + std::to_string(channels_);
+    HALOGRAD_REQUIRE(world.ranks() % ranks() == 0, key, " makes groups of ", ranks(), " ranks, but this job has ",
+                     world.ranks(), "; expected a multiple of ", ranks());
+    HALOGRAD_REQUIRE(ranks() == 1 || !config.flood_filling.on(), key,
+                     ": the field of view of a flood-filling network moves by itself in each image; expected 1, or "
+                     "flood_filling.view = 0");
   });
   if (ranks() == 1) return;
   comms_ = std::make_unique<Comms>(world, ranks());
@@ -27,11 +34,12 @@ ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world) :
 
 std::unique_ptr<Space> ReplicaGroup::make_space(const CommConfig& comm) const {
   if (!comms_) return nullptr;
-  return std::make_unique<Space>(std::make_unique<GroupWindow>(comms_->group, transport_options(comm)), blocks_);
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(comms_->group, transport_options(comm)), blocks_,
+                                 channels_ > 1);
 }
 
 std::unique_ptr<Dataset> ReplicaGroup::open_dataset(const RunConfig& config, Split split, const Warn& warn) const {
-  if (ranks() == 1) return halograd::open_dataset(config.data, split, config.training.seed, warn);
+  if (!cuts_images()) return halograd::open_dataset(config.data, split, config.training.seed, warn);
   const auto part = [this](const Shape& shape) {
     return box_of(blocks_, divide_evenly(blocks_, shape), shape, place());
   };

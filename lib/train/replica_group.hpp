@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "config/config.hpp"
@@ -9,16 +10,18 @@
 
 namespace halograd {
 
-/// The ranks that share a replica (parallel.spatial): consecutive ones. What ranks of other runs do among all ranks,
-/// averaging, dealing images, counting, those with the same place in their groups do among themselves, and so every
-/// rank of a group does the same with the same numbers.
+/// The ranks that share a replica (parallel.spatial, parallel.channels): consecutive ones. What ranks of other runs do
+/// among all ranks, averaging, dealing images, counting, those with the same place in their groups do among themselves,
+/// and so every rank of a group does the same with the same numbers.
 class ReplicaGroup {
  public:
-  /// Collective. Throws CollectiveError where the number of ranks is no multiple of that of a group's blocks, and for
-  /// groups of several ranks with a flood-filling network.
+  /// Collective. Throws CollectiveError where the number of ranks is no multiple of a group's, where parallel.spatial
+  /// and parallel.channels make different groups, and for groups of several ranks with a flood-filling network.
   ReplicaGroup(const RunConfig& config, const Communicator& world);
 
-  [[nodiscard]] int ranks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }
+  [[nodiscard]] int ranks() const { return std::max(blocks(), channels_); }
+  /// Whether each rank has a part of every image.
+  [[nodiscard]] bool cuts_images() const { return blocks() > 1; }
   /// This rank's place in its group.
   [[nodiscard]] int place() const { return comms_ ? comms_->group.rank() : 0; }
   /// Its ranks, where there are several.
@@ -32,8 +35,11 @@ class ReplicaGroup {
   [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const RunConfig& config, Split split, const Warn& warn) const;
 
  private:
+  [[nodiscard]] int blocks() const { return blocks_[0] * blocks_[1] * blocks_[2]; }
+
   const Communicator& world_;
   Blocks blocks_{1, 1, 1};
+  int channels_;
   struct Comms {
     Comms(const Communicator& world, int ranks)
         : group(world.split(world.rank() / ranks)), replicas(world.split(world.rank() % ranks)) {}

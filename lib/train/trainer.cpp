@@ -85,13 +85,13 @@ void make_model(TrainingSetup& setup) {
 void require_room_for_groups(const TrainingSetup& setup) {
   if (setup.group.ranks() == 1) return;
   const RunConfig& config = setup.config;
-  HALOGRAD_REQUIRE(config.data.pad_crop == 0 && !config.data.flip,
+  HALOGRAD_REQUIRE(!setup.group.cuts_images() || (config.data.pad_crop == 0 && !config.data.flip),
                    "parallel.spatial: data.pad_crop and data.flip would move pixels from one rank of a group to "
                    "another; expected neither");
   HALOGRAD_REQUIRE(!shares_by_speed(config.training),
-                   "parallel.spatial: the ranks of a group cannot have different shares of a batch; expected "
+                   "[parallel]: the ranks of a group cannot have different shares of a batch; expected "
                    "training.shares = \"equal\"");
-  HALOGRAD_REQUIRE(!trains_freely(config, setup.comm), "parallel.spatial: the ranks of a group go on together, but ",
+  HALOGRAD_REQUIRE(!trains_freely(config, setup.comm), "[parallel]: the ranks of a group go on together, but ",
                    title_of(config.averager), " waits for nobody; expected an averager in lockstep");
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""parallel.spatial: groups of ranks that share a replica train as single ranks do, and go on from each other's checkpoints."""
+"""[parallel]: groups of ranks that share a replica train as single ranks do, and go on from each other's checkpoints."""
 
 import h5py
 import numpy as np
@@ -118,6 +118,19 @@ class Spatial(ProgramTest):
         for name, (values, _) in straight.items():
             np.testing.assert_array_equal(values, resumed[name][0], err_msg=name)
 
+    def test_divides_channels(self):
+        """Of the last convolution of undivided volumes, which may be shifted; and beside blocks, of what these leave whole."""
+        one = self.train(1, name="one")
+        self.assert_same_to_rounding(self.train(2, *sets(parallel__channels=2), name="channels"), one)
+        pooled = sets(data__flip=True, averager__name="neighbour")
+        two = self.train(2, *pooled, name="two")
+        self.assert_same_to_rounding(self.train(4, *pooled, *sets(parallel__channels=2), name="pairs"), two)
+        both = self.train(4, *sets(parallel__channels=4), spatial=[1, 2, 2], name="both")
+        self.assert_same_to_rounding(both, one)
+        self.assert_same_to_rounding(self.train(2, "--stop-after", "1", *sets(parallel__channels=2), name="resumed"),
+                                     {name: values[:len(values) // 2] for name, values in one.items()})
+        self.assert_same_to_rounding(self.train(1, "--resume", name="resumed"), one)
+
     def test_goes_on_with_other_blocks(self):
         one = self.train(1, name="one")
         self.train(4, "--stop-after", "1", spatial=[2, 2, 1], name="several")
@@ -130,8 +143,10 @@ class Spatial(ProgramTest):
         refuse(3, ["parallel.spatial = [1, 1, 2]", "3", "multiple of 2"], [1, 1, 2])
         refuse(2, ["parallel.spatial", "2 numbers", "3 spatial axes"], [1, 2])
         refuse(2, ["parallel.spatial", "data.flip"], [1, 1, 2], data__flip=True)
-        refuse(4, ["parallel.spatial", "waits for nobody"], [1, 1, 2], averager__staleness=-1)
-        refuse(2, ["parallel.spatial", "training.shares"], [1, 1, 2], training__shares="measured")
+        refuse(4, ["parallel.channels = 4", "[1, 1, 2]", "groups of 2"], [1, 1, 2], parallel__channels=4)
+        refuse(4, ["parallel.channels = 3", "4", "multiple of 3"], [1, 1, 1], parallel__channels=3)
+        refuse(4, ["[parallel]", "waits for nobody"], [1, 1, 2], averager__staleness=-1)
+        refuse(2, ["[parallel]", "training.shares"], [1, 1, 2], training__shares="measured")
 
     def test_a_volume_too_large_for_one_rank(self):
         """Each process may have 328 MB: a rank with the whole volume is told that they are too few, four share it."""

@@ -26,10 +26,17 @@ int pick(Random& random, int least, int most) {
   return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
 }
 
-std::unique_ptr<Space> make_space(const Blocks& blocks, bool force_put = false) {
+struct Ways {
+  Precision precision = Precision::full;
+  bool force_put = false;
+  bool divides_channels = false;
+};
+
+std::unique_ptr<Space> make_space(const Blocks& blocks, const Ways& ways = {}) {
   TransportOptions options;
-  options.force_put = force_put;
-  return std::make_unique<Space>(std::make_unique<GroupWindow>(Communicator(MPI_COMM_WORLD), options), blocks);
+  options.force_put = ways.force_put;
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(Communicator(MPI_COMM_WORLD), options), blocks,
+                                 ways.divides_channels);
 }
 
 /// All ways to cut three axes, of which an image has the last ones, into as many blocks as there are ranks.
@@ -274,16 +281,16 @@ double distance(const LossSum& a, const LossSum& b) {
 
 /// To rounding: apart by no more than a few times what other last digits of the images change.
 void expect_same_training(const NetworkConfig& config, const Shape& input, const Target& target, const Blocks& blocks,
-                          unsigned seed, Precision precision = Precision::full, bool force_put = false) {
+                          unsigned seed, const Ways& ways = {}) {
   Random random(seed);
   const int batch = seed % 2 == 0 ? 3 : 1;  // a single image's own pixels may lie in their halo
   Data data(random, batch, input, target.labels_per_image, target.classes);
-  Network alone(config, input, target, batch, precision);
+  Network alone(config, input, target, batch, ways.precision);
   const Training expected = train(alone, data.batch(batch));
-  Network divided(config, input, target, batch, precision, true, make_space(blocks, force_put));
+  Network divided(config, input, target, batch, ways.precision, true, make_space(blocks, ways));
   const Data part = data.part(batch, input, divided.image_box());
   const Training found = train(divided, part.batch(batch));
-  const float rounding = stores_bf16(precision) ? 0x1p-9F : 0x1p-22F;
+  const float rounding = stores_bf16(ways.precision) ? 0x1p-9F : 0x1p-22F;
   for (float& value : data.images) value *= 1 + rounding * (random() % 2 == 0 ? 1 : -1);
   const Training other = train(alone, data.batch(batch));
   const auto near = [&](const auto& mine, const auto& right, const auto& perturbed) {
@@ -318,9 +325,11 @@ TEST(Space, RandomNetworksTrainAsOnOneRank) {
     const Target target(3, label_per_pixel ? input.pixels() : 1);
     const std::vector<Blocks> ways = ways_to_cut(dimensions);
     const Blocks blocks = ways[random() % ways.size()];
+    Ways how;
+    how.divides_channels = pick(random, 0, 1) == 0;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + network.text() + ", in " + listed(std::span(blocks), "x") +
-                 " blocks");
-    expect_same_training(config, input, target, blocks, seed);
+                 " blocks" + (how.divides_channels ? ", channels divided" : ""));
+    expect_same_training(config, input, target, blocks, seed, how);
     if (testing::Test::HasFatalFailure()) return;
   }
 }
@@ -357,14 +366,65 @@ TEST(Space, ReferenceNetworksTrainAsOnOneRank) {
 
 TEST(Space, ValuesAsPutsBetweenNodes) {
   const Shape gray(32, 32, 1);
-  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 5, Precision::full, true);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 5, {.force_put = true});
 }
 
 // What is rounded to bf16 on the way may be rounded otherwise where it was added up otherwise.
 TEST(Space, ValuesInBfloat16) {
   if (!computes_in(Precision::bf16)) GTEST_SKIP() << "this device does not compute in bf16";
   const Shape gray(32, 32, 1);
-  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 6, Precision::bf16);
+  expect_same_training(reference("unet2d"), gray, pixels_of(gray), ways_to_cut(2).front(), 6,
+                       {.precision = Precision::bf16});
+}
+
+/// Dense layers and 1x1 convolutions: with and without bias and a fused ReLU, with a stride, beside others that read
+/// the same value and give it a gradient first or last, and one with fewer channels than there may be ranks.
+NetworkConfig products() {
+  const auto layer = [](const char* type, const char* name, int channels, std::vector<std::string> inputs = {}) {
+    LayerConfig config;
+    config.type = type;
+    config.name = name;
+    config.channels = channels;
+    config.inputs = std::move(inputs);
+    return config;
+  };
+  NetworkConfig config;
+  config.name = "products";
+  config.layers = {layer("conv", "few", 17),       layer("relu", "first", 0),
+                   layer("conv", "wide", 17),      layer("add", "sum", 0, {"wide", "first"}),
+                   layer("batch_norm", "norm", 0), layer("gelu", "smooth", 0),
+                   layer("conv", "halved", 20),    layer("flatten", "flat", 0),
+                   layer("dense", "hidden", 33),   layer("relu", "positive", 0),
+                   layer("dense", "again", 33),    layer("add", "both", 0, {"again", "positive"}),
+                   layer("dense", "classes", 5)};
+  config.layers[2].bias = false;
+  config.layers[6].stride = {2};
+  for (LayerConfig& conv : config.layers) {
+    if (conv.type == "conv") conv.kernel = {1};
+  }
+  return config;
+}
+
+TEST(Space, ChannelsAreDivided) {
+  const Shape image(5, 4, 3);
+  for (const unsigned seed : {2U, 3U}) {  // of three images, of one
+    expect_same_training(products(), image, Target(5), {1, 1, 1}, seed, {.divides_channels = true});
+  }
+  expect_same_training(products(), image, Target(5), {1, 1, 1}, 2, {.force_put = true, .divides_channels = true});
+  if (computes_in(Precision::bf16)) {
+    expect_same_training(products(), image, Target(5), {1, 1, 1}, 2,
+                         {.precision = Precision::bf16, .divides_channels = true});
+  }
+}
+
+TEST(Space, ARankMultipliesItsChannels) {
+  Network network(products(), Shape(5, 4, 3), Target(5), 3, Precision::full, true,
+                  make_space({1, 1, 1}, {.divides_channels = true}));
+  const Network alone(products(), Shape(5, 4, 3), Target(5), 3);
+  double flops[] = {network.forward_flops()};
+  network.space()->add(std::span<double>(flops));
+  const double few = 2.0 * 20 * 3 * 17;  // of the first layer, whose 3 channels are no more than these ranks can divide
+  EXPECT_DOUBLE_EQ(flops[0], alone.forward_flops() + (all_ranks() > 3 ? (all_ranks() - 1) * few : 0));
 }
 
 // Cuts follow those of the input, so that what needs no edges exchanges none.

@@ -1,5 +1,6 @@
 #include "kernels/conv.hpp"
 
+#include "kernels/channels.hpp"
 #include "kernels/error.hpp"
 #include "kernels/region.hpp"
 #include "nn/layers/layers.hpp"
@@ -61,8 +62,10 @@ class Conv : public LayerOf<Conv> {
     restrict_to(layer->shape_, part.output, part.inputs[0]);
     return layer;
   }
+  [[nodiscard]] std::unique_ptr<Layer> channel_part(const ChannelPart& part) const override;
 
  private:
+  friend class ConvOfChannels;
   [[nodiscard]] ConvShape shape_of(const LayerCall& call) const {
     ConvShape shape = shape_.with_batch(call.batch);
     shape.precision = call.precision;
@@ -74,6 +77,131 @@ class Conv : public LayerOf<Conv> {
   bool bias_;
   bool relu_;
 };
+
+/// A convolution of single pixels, or a dense layer, by a rank of a group, which has a range of the input's channels:
+/// those rows of the weights lie in one piece. Outputs are the sums of what the ranks get. By the group's rule for
+/// gradients (nn/space.hpp) an output's gradient is the sum of all ranks', and what a rank gives for its own channels
+/// is all there is.
+class ConvOfChannels : public LayerOf<ConvOfChannels> {
+ public:
+  ConvOfChannels(const Conv& whole, const ChannelPart& part)
+      : whole_(whole), product_(whole), add_(part.add), first_rank_(part.rank == 0) {
+    const long channels = whole.shape_.channels;
+    const auto begin = [&](int rank) { return static_cast<int>(channels * rank / part.ranks); };
+    own_ = {whole.shape_.channels, begin(part.rank), begin(part.rank + 1) - begin(part.rank)};
+    product_.shape_.channels = own_.count;
+  }
+
+  [[nodiscard]] Shape output_shape() const override { return whole_.output_shape(); }
+  [[nodiscard]] std::vector<TensorSpec> parameters() const override { return whole_.parameters(); }
+  [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
+    LayerNeeds needs;
+    needs.mask = Mask::own;
+    needs.summed = outputs(largest_batch);
+    with_value_type(type, [&](auto value) { needs.workspace_bytes = places<decltype(value)>(largest_batch).end; });
+    needs.workspace_bytes += product_.needs(largest_batch, type).workspace_bytes;
+    return needs;
+  }
+  [[nodiscard]] double forward_flops() const override { return product_.forward_flops(); }
+
+  template <class T>
+  void forward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    const Vector<T> y = call.y<T>();
+    const bool adds_bias = whole_.bias_ && first_rank_;
+    conv_forward<T>(exec, product_.shape_of(call), own_inputs<T>(exec, call), own_rows(call.parameters[0]),
+                    adds_bias ? call.parameters[1] : Vector<const float>(), false, y, rest<T>(call));
+    add_up<T>(exec, call, y, y);
+    if (whole_.relu_) relu_forward<T>(exec, y, y);
+  }
+  template <class T>
+  void backward_as(const ExecutionSpace& exec, const LayerCall& call) {
+    const Places at = places<T>(call.batch);
+    const ConvShape shape = product_.shape_of(call);
+    const Vector<T> dy = values_at<T>(call.workspace, at.gradient, outputs(call.batch));
+    add_up<T>(exec, call, call.dy<T>(), dy);
+    const Vector<const T> x = own_inputs<T>(exec, call);
+    {
+      const Region region("weights");
+      for (const Vector<float>& gradient : call.parameter_gradients) Kokkos::deep_copy(exec, gradient, 0.0F);
+      const bool of_bias = whole_.bias_ && first_rank_;
+      conv_backward_weights<T>(exec, shape, x, dy, own_rows(call.parameter_gradients[0]),
+                               of_bias ? call.parameter_gradients[1] : Vector<float>(), rest<T>(call));
+    }
+    if (call.input_gradients[0].size() == 0) return;
+    const Region region("data");
+    const Vector<T> dx = values_at<T>(call.workspace, at.input_gradient, x.size());
+    conv_backward_data<T>(exec, shape, dy, own_rows(call.parameters[0]), call.mask ? x : Vector<const T>(), dx, false,
+                          rest<T>(call));
+    if (!call.accumulate[0]) Kokkos::deep_copy(exec, call.dx<T>(0), T(0));
+    copy_channels<T>(exec, pixels(call.batch), {own_.count, 0, own_.count}, dx, own_, call.dx<T>(0),
+                     call.accumulate[0]);
+  }
+
+  [[nodiscard]] std::unique_ptr<Layer> part(const LayerPart& /*part*/) const override {
+    return std::make_unique<ConvOfChannels>(*this);  // it is a part already
+  }
+
+ private:
+  /// Where things begin in the workspace, in bytes: the sums of the group, its output gradient, this rank's inputs and
+  /// their gradient, then what the product needs.
+  struct Places {
+    std::size_t gradient, input, input_gradient, end;
+  };
+  template <class T>
+  [[nodiscard]] Places places(int batch) const {
+    const auto aligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+    const std::size_t inputs = aligned(static_cast<std::size_t>(pixels(batch) * own_.count) * sizeof(T));
+    Places at{};
+    at.gradient = aligned(outputs(batch) * sizeof(double));
+    at.input = at.gradient + aligned(outputs(batch) * sizeof(T));
+    at.input_gradient = at.input + inputs;
+    at.end = at.input_gradient + inputs;
+    return at;
+  }
+  [[nodiscard]] long pixels(int batch) const { return product_.shape_.with_batch(batch).in_pixels(); }
+  [[nodiscard]] std::size_t outputs(int batch) const {
+    const ConvShape shape = product_.shape_.with_batch(batch);
+    return static_cast<std::size_t>(shape.out_pixels() * shape.filters);
+  }
+  template <class T>
+  [[nodiscard]] Vector<std::byte> rest(const LayerCall& call) const {
+    const std::size_t begin = places<T>(call.batch).end;
+    return slice(call.workspace, begin, call.workspace.size() - begin);
+  }
+  template <class V>
+  [[nodiscard]] V own_rows(const V& weights) const {
+    const auto filters = static_cast<std::size_t>(whole_.shape_.filters);
+    return slice(weights, static_cast<std::size_t>(own_.first) * filters,
+                 static_cast<std::size_t>(own_.count) * filters);
+  }
+  template <class T>
+  [[nodiscard]] Vector<const T> own_inputs(const ExecutionSpace& exec, const LayerCall& call) const {
+    const long rows = pixels(call.batch);
+    const Vector<T> x =
+        values_at<T>(call.workspace, places<T>(call.batch).input, static_cast<std::size_t>(rows * own_.count));
+    copy_channels<T>(exec, rows, own_, call.x<T>(0), {own_.count, 0, own_.count}, x, false);
+    return x;
+  }
+  /// `sums`: those of `values` over the group.
+  template <class T>
+  void add_up(const ExecutionSpace& exec, const LayerCall& call, const Vector<const T>& values,
+              const Vector<T>& sums) const {
+    const Vector<double> numbers = values_at<double>(call.workspace, 0, values.size());
+    convert_values<T, double>(exec, values, numbers);
+    add_(exec, numbers);
+    convert_values<double, T>(exec, numbers, sums);
+  }
+
+  Conv whole_, product_;
+  ChannelRange own_;
+  AddOverRanks add_;
+  bool first_rank_;
+};
+
+std::unique_ptr<Layer> Conv::channel_part(const ChannelPart& part) const {
+  if (shape_.taps() != 1 || shape_.groups != 1 || shape_.channels < part.ranks) return nullptr;
+  return std::make_unique<ConvOfChannels>(*this, part);
+}
 
 }  // namespace
 
