@@ -8,6 +8,8 @@
 #        bash tests/run.sh --openmpi ...    any of these with Open MPI instead of MPICH
 #        bash tests/run.sh --clang [CTEST_ARGS...]
 #                                          unit and MPI tests, or those that are asked for, compiled by clang
+#        bash tests/run.sh --avx2 [CTEST_ARGS...]
+#                                          the same, compiled for CPUs that have AVX2 and no more (x86-64-v3)
 #        bash tests/run.sh --sanitize NAMES [CTEST_ARGS...]
 #                                          unit and MPI tests, or those that are asked for, compiled with these sanitizers:
 #                                          address,undefined; or thread, and then the MPI tests alone
@@ -32,6 +34,12 @@ if [[ ${1:-} == --clang ]]; then
   if (($# == 0)); then set -- -L 'unit|mpi' -LE long; fi
 fi
 options=(--preset ci)
+if [[ ${1:-} == --avx2 ]]; then
+  build=build/avx2_ci
+  options+=(-DHALOGRAD_NATIVE=OFF -DCMAKE_CXX_FLAGS=-march=x86-64-v3)
+  shift
+  if (($# == 0)); then set -- -L 'unit|mpi' -LE long; fi
+fi
 if [[ ${1:-} == --sanitize ]]; then
   build=build/sanitize_${2%%,*}
   options=(--preset debug "-DHALOGRAD_SANITIZE=$2" '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1')
@@ -128,6 +136,7 @@ fi
 check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $(($(nproc) + 1)) "$@"
 if $long; then
   check clang bash tests/run.sh --clang
+  check avx2 bash tests/run.sh --avx2
   for names in address,undefined thread; do check "sanitizers: $names" bash tests/run.sh --sanitize $names; done
 fi
 if [[ $sources == true ]]; then

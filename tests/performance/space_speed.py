@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Seconds per step and memory per rank of a replica that a group of ranks shares (parallel.spatial), beside one rank's.
+"""Seconds per step and memory per rank of a replica that a group of ranks shares (parallel.spatial; of two wide dense layers,
+parallel.channels), beside one rank's.
 
     python3 tests/performance/space_speed.py --program build/openmp/halograd unet2d:512x512 cosmoflow:128x128x128 --blocks 1 2 4 8
+    python3 tests/performance/space_speed.py --program build/openmp/halograd dense:4096 --batch 64 --blocks 1 2
 
-Each rank has one thread, and a batch is one image. Rounds alternate between the numbers of ranks; printed are medians of the
+Each rank has one thread, and a batch is one image unless --batch says more. Rounds alternate between the numbers of ranks; printed are medians of the
 steps of all rounds (but the first two of each), and the largest peak of a rank's resident memory. Where there are more
 ranks than cores only the memory means anything. Run it alone.
 """
@@ -20,9 +22,9 @@ import h5py
 import numpy as np
 
 RUN_FILE = """
-training = {{epochs = 1, batch = 1, threads = 1}}
+training = {{epochs = 1, batch = {batch}, threads = 1}}
 data = {{format = "hdf5", path = "data.h5"}}
-network.name = "{network}"
+network = {network}
 loss.name = "{loss}"
 optimizer = {{name = "sgd", learning_rate = 1e-8, momentum = 0.9}}
 output = {{checkpoint_epochs = 0, print_steps = 0}}
@@ -34,12 +36,19 @@ def write_data(path, network, extents, images):
     per_pixel = network == "unet2d"
     with h5py.File(path, "w") as file:
         for split, count in (("train", images), ("test", 1)):
-            file[f"{split}/images"] = random.standard_normal((count, *extents, 1 if per_pixel else 4), np.float32)
+            file[f"{split}/images"] = random.standard_normal((count, *extents, 4 if network == "cosmoflow" else 1), np.float32)
             if per_pixel:
                 file[f"{split}/labels"] = random.integers(0, 2, (count, *extents), np.uint8)
                 file[f"{split}/labels"].attrs["classes"] = 2
             else:
                 file[f"{split}/labels"] = random.uniform(-1, 1, (count, 4)).astype(np.float32)
+
+
+def network_table(network, extents):
+    if network != "dense":
+        return f'{{name = "{network}"}}'
+    wide = f'{{type = "dense", channels = {extents[0]}}}, {{type = "relu"}}'
+    return f'{{name = "dense", layer = [{{type = "flatten"}}, {wide}, {wide}, {{type = "dense", channels = 4}}]}}'
 
 
 def cut(ranks, axes):
@@ -68,7 +77,7 @@ def run(arguments, folder, ranks, axes):
     """(seconds of each step but the first two, peak megabytes)."""
     command = [arguments.mpiexec, "-n", str(ranks), arguments.program, "train", "run.toml", "--overwrite"]
     if ranks > 1:
-        command += ["--set", f"parallel.spatial={cut(ranks, axes)}"]
+        command += ["--set", f"parallel.channels={ranks}" if axes == 1 else f"parallel.spatial={cut(ranks, axes)}"]
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         peak, end = 0.0, time.monotonic() + arguments.limit
@@ -82,15 +91,16 @@ def run(arguments, folder, ranks, axes):
         with open(os.path.join(folder, "log"), encoding="utf-8") as log:
             sys.exit(f"{command}\n{log.read()}")
     with h5py.File(os.path.join(folder, "runs/run/metrics.h5"), "r") as file:
-        return list(1 / file["step/images_per_second"][2:, 0]), peak
+        return list(arguments.batch / file["step/images_per_second"][2:, 0]), peak
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="+", help="unet2d or cosmoflow, with the extents of an image: unet2d:512x512")
+    parser.add_argument("networks", nargs="+", help="unet2d, cosmoflow or dense, with the extents of an image: unet2d:512x512")
     parser.add_argument("--program", required=True, type=os.path.abspath)
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--blocks", nargs="+", type=int, default=[1, 2], help="ranks of a group, powers of two, 1 first")
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run")
@@ -100,10 +110,10 @@ def main():
         network, _, size = word.partition(":")
         extents = list(map(int, size.split("x")))
         with tempfile.TemporaryDirectory(prefix="halograd_space_") as folder:
-            write_data(os.path.join(folder, "data.h5"), network, extents, arguments.steps)
+            write_data(os.path.join(folder, "data.h5"), network, extents, arguments.steps * arguments.batch)
             with open(os.path.join(folder, "run.toml"), "w", encoding="utf-8") as file:
                 loss = "binary_cross_entropy" if network == "unet2d" else "mean_squared_error"
-                file.write(RUN_FILE.format(network=network, loss=loss))
+                file.write(RUN_FILE.format(network=network_table(network, extents), loss=loss, batch=arguments.batch))
             seconds, peaks = {ranks: [] for ranks in arguments.blocks}, dict.fromkeys(arguments.blocks, 0.0)
             for _ in range(arguments.rounds):
                 for ranks in arguments.blocks:
