@@ -7,18 +7,27 @@
 namespace halograd::host {
 namespace {
 
-/// Pixels that the weight gradient takes at a time: its tables and its block of dy stay in the second-level cache.
-constexpr int gradient_pixels = 128;
+/// Pixels that the weight gradient takes at a time, at most: its tables and its block of dy stay in the second-level
+/// cache, a panel of it in the first one.
+constexpr int gradient_pixels = simd_registers >= 32 ? 128 : 192;
+/// Rows of the gradient from which on a copy of a block of dy, in one piece, pays: the pixels of dy lie so far apart
+/// that often few sets of the caches would hold them all.
+constexpr long many_rows = 48;
 /// Values of the partial gradients at most, and their number.
 constexpr long most_partial_values = 32768;
 constexpr long most_parts = 16;
+
+/// Of like length: each reads and writes all of the gradient.
+long stretches_of(long pixels) {
+  return (pixels + gradient_pixels - 1) / gradient_pixels;
+}
 
 /// The pixels are cut into parts, each with a gradient of its own, added up in order: few weights give too few
 /// tiles to share among tasks. The number depends on the shape alone, so that the result does not depend on the number
 /// of threads.
 int pixel_parts(const ConvShape& shape) {
-  const long stretches = (shape.out_pixels() + gradient_pixels - 1) / gradient_pixels;
-  return static_cast<int>(std::max<long>(1, std::min({most_parts, most_partial_values / shape.weights(), stretches})));
+  return static_cast<int>(std::max<long>(
+      1, std::min({most_parts, most_partial_values / shape.weights(), stretches_of(shape.out_pixels())})));
 }
 
 template <class T>
@@ -26,6 +35,7 @@ struct GradientScratch {
   int parts, bias_length;
   T* zeros;
   const T** tables;
+  T* panels;        ///< of each task: (gradient_pixels, columns of a block), a copy of dy
   T* last_dy;       ///< a task's copy of the last pixels of dy, readable beyond them
   T* partial;       ///< (parts, weights), where there is more than one part
   T* partial_bias;  ///< (parts, groups, padded columns)
@@ -35,10 +45,12 @@ struct GradientScratch {
         bias_length(shape.groups * ColumnBlocks<T>(shape.filters / shape.groups).padded()),
         zeros(scratch.take<T>(shape.channels)),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
+        panels(scratch.take<T>(concurrency() * panel_length)),
         last_dy(scratch.take<T>(concurrency() * last_length(shape))),
         partial(scratch.take<T>(parts > 1 ? parts * shape.weights() : 0)),
         partial_bias(scratch.take<T>(static_cast<long>(parts) * bias_length)),
         taps(scratch.take<Tap>(shape.taps())) {}
+  static constexpr long panel_length = static_cast<long>(gradient_pixels) * columns_of<T>({largest_tile_packs, true});
   static long last_length(const ConvShape& shape) {
     return static_cast<long>(gradient_pixels) * shape.filters + lanes<T>;
   }
@@ -68,15 +80,18 @@ class WeightGradient {
   void compute(const GradientPart<T>& part, int task) const {
     TapTable<T> table(map_, scratch_.tables + static_cast<long>(task) * shape_.taps() * gradient_pixels,
                       gradient_pixels);
-    for (long first = part.pixels.begin; first < part.pixels.end; first += gradient_pixels) {
-      const int count = static_cast<int>(std::min<long>(gradient_pixels, part.pixels.end - first));
+    const int stretches = static_cast<int>(stretches_of(part.pixels.end - part.pixels.begin));
+    for (int stretch = 0; stretch < stretches; ++stretch) {
+      const Share pixels(part.pixels.end - part.pixels.begin, stretch, stretches);
+      const long first = part.pixels.begin + pixels.begin;
+      const int count = static_cast<int>(pixels.end - pixels.begin);
       table.fill(lattice_, first, count, x_, shape_.channels, shape_.groups == 1, scratch_.zeros);
       const T* const right = readable_dy(first, count, task);
       const bool accumulate = first > part.pixels.begin;
       Ahead next = ahead(part, first + count);
       for (int group = 0; group < shape_.groups; ++group) {
         for (int block = 0; block < blocks_.count(); ++block) {
-          add_block(part, table, right, count, group, block, accumulate, next);
+          add_block(part, table, right, count, group, block, accumulate, task, next);
         }
       }
     }
@@ -110,7 +125,7 @@ class WeightGradient {
   }
 
   void add_block(const GradientPart<T>& part, const TapTable<T>& table, const T* right, int count, int group, int block,
-                 bool accumulate, Ahead& next) const {
+                 bool accumulate, int task, Ahead& next) const {
     const TileWidth width = blocks_.width(block);
     const long begin = blocks_.begin(block);
     const long column = static_cast<long>(group) * blocks_.columns + begin;
@@ -120,6 +135,16 @@ class WeightGradient {
     tile.right_pitch = shape_.filters;
     tile.out_pitch = shape_.filters;
     tile.accumulate = accumulate;
+    if (part.last_row - part.first_row >= many_rows) {
+      const int columns = columns_of<T>(width);
+      T* const panel = scratch_.panels + task * GradientScratch<T>::panel_length;
+      for (int p = 0; p < count; ++p) {
+        const T* const from = tile.right + p * tile.right_pitch;
+        std::copy(from, from + columns, panel + static_cast<long>(p) * columns);
+      }
+      tile.right = panel;
+      tile.right_pitch = columns;
+    }
     if (part.bias != nullptr) {  // a row of weights whose input is one
       const T one(1);
       const T* ones[gradient_pixels];
