@@ -108,8 +108,8 @@ struct KeepSums {
   }
 };
 
-/// y = (x - mean) scale inverse_std + shift [+ addend] [rectified], where inverse_std is given or comes from a
-/// variance.
+/// y = (x - mean) scale inverse_std + shift [+ addend] [rectified, up to a ceiling], where inverse_std is given or
+/// comes from a variance.
 template <class T, bool Add, bool Relu>
 struct Normalise {
   Partition partition;
@@ -121,6 +121,7 @@ struct Normalise {
   bool spread_is_variance;
   double epsilon;
   const T* addend;
+  Wide<T> ceiling;
   T* y;
 
   KOKKOS_FUNCTION Wide<T> factor(int c) const {
@@ -136,6 +137,7 @@ struct Normalise {
     strip.repeat([this](int c) { return shift[c]; }, lift);
     const T* const values = x;
     const T* const terms = addend;
+    const Wide<T> most = ceiling;
     const auto fetch = [=](long offset, int count) {
       fetch_ahead(values + offset, count);
       if constexpr (Add) fetch_ahead(terms + offset, count);
@@ -143,7 +145,10 @@ struct Normalise {
     write_strip(strip, y, fetch, [&](long at, int i) {
       Wide<T> value = (values[at] - centre[i]) * slope[i] + lift[i];
       if constexpr (Add) value += terms[at];
-      if constexpr (Relu) value = value < 0 ? 0 : value;
+      if constexpr (Relu) {
+        value = value < 0 ? 0 : value;
+        value = value > most ? most : value;
+      }
       return value;
     });
   }
@@ -153,7 +158,7 @@ template <bool Add, bool Relu, class T>
 void launch(const ExecutionSpace& exec, const Normalise<T, false, false>& f) {
   Kokkos::parallel_for(label("halograd::batch_norm_forward"), FlatRange(exec, 0, f.partition.items()),
                        Normalise<T, Add, Relu>{f.partition, f.x, f.scale, f.shift, f.mean, f.spread,
-                                               f.spread_is_variance, f.epsilon, f.addend, f.y});
+                                               f.spread_is_variance, f.epsilon, f.addend, f.ceiling, f.y});
 }
 
 template <class T>
@@ -211,6 +216,7 @@ void batch_norm_forward_training(const ExecutionSpace& exec, const BatchNormTrai
                 .spread_is_variance = false,
                 .epsilon = call.epsilon,
                 .addend = call.addend.data(),
+                .ceiling = static_cast<Wide<T>>(call.ceiling),
                 .y = call.y.data()});
 }
 
@@ -228,6 +234,7 @@ void batch_norm_forward_inference(const ExecutionSpace& exec, const BatchNormInf
                 .spread_is_variance = true,
                 .epsilon = call.epsilon,
                 .addend = call.addend.data(),
+                .ceiling = static_cast<Wide<T>>(call.ceiling),
                 .y = call.y.data()});
 }
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/batch_norm_strips.hpp"
 #include "kernels/column_sums.hpp"
 
@@ -5,33 +7,68 @@ namespace halograd {
 
 namespace {
 
-/// Terms of the sums of dy and of dy (x - mean).
+/// Where forward has cut y off: found by y once more, since x is read anyway.
+template <class T, bool Ceiling>
+struct Cut {
+  Wide<T> slope[Ceiling ? strip_width : 1];
+  Wide<T> lift[Ceiling ? strip_width : 1];
+  Wide<T> ceiling;
+  KOKKOS_FORCEINLINE_FUNCTION Wide<T> operator()(Wide<T> gradient, Wide<T> deviation, int i) const {
+    if constexpr (Ceiling) gradient = deviation * slope[i] + lift[i] >= ceiling ? 0 : gradient;
+    return gradient;
+  }
+};
+
+/// What backward reads of a batch normalisation.
 template <class T>
+struct Normalised {
+  Partition partition;
+  const T* x;
+  const T* dy;
+  const Wide<T>* scale;
+  const Wide<T>* shift;
+  const Wide<T>* mean;
+  const Wide<T>* inverse_std;
+  Wide<T> ceiling;
+
+  template <bool Ceiling>
+  KOKKOS_FUNCTION void prepare(const Strip& strip, Cut<T, Ceiling>& cut) const {
+    if constexpr (Ceiling) {
+      strip.repeat([this](int c) { return scale[c] * inverse_std[c]; }, cut.slope);
+      strip.repeat([this](int c) { return shift[c]; }, cut.lift);
+      cut.ceiling = ceiling;
+    }
+  }
+};
+
+/// Terms of the sums of dy and of dy (x - mean).
+template <class T, bool Ceiling>
 struct GradientTerms {
   const T* x;
   const T* dy;
+  Cut<T, Ceiling> cut;
   Wide<T> mean[strip_width];
   KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
     halograd::fetch_ahead(x + offset, count);
     halograd::fetch_ahead(dy + offset, count);
   }
   KOKKOS_FORCEINLINE_FUNCTION Sums<Wide<T>> at(long offset, int i) const {
-    const Wide<T> gradient = dy[offset];
-    return {gradient, gradient * (x[offset] - mean[i])};
+    const Wide<T> deviation = x[offset] - mean[i];
+    const Wide<T> gradient = cut(dy[offset], deviation, i);
+    return {gradient, gradient * deviation};
   }
 };
 
-template <class T>
+template <class T, bool Ceiling>
 struct SumGradients {
-  Partition partition;
-  const T* x;
-  const T* dy;
-  const Wide<T>* mean;
+  Normalised<T> from;
   double* workspace;
   KOKKOS_FUNCTION void operator()(const long item) const {
+    const Partition& partition = from.partition;
     const Strip strip(partition, item);
-    const Wide<T>* const means = mean;
-    GradientTerms<T> terms{x, dy, {}};
+    const Wide<T>* const means = from.mean;
+    GradientTerms<T, Ceiling> terms{from.x, from.dy, {}, {}};
+    from.prepare(strip, terms.cut);
     strip.repeat([=](int c) { return means[c]; }, terms.mean);
     double* const totals = workspace + strip.block * 2 * partition.channels + strip.channel;
     double* const products = totals + partition.channels;
@@ -64,34 +101,32 @@ struct JoinGradients : BlockSums<2> {
 
 /// dx = scale inverse_std (dy - mean(dy) - (x - mean) mean(dy (x - mean)) inverse_std^2), zero where x is not positive
 /// if Mask. The two means lie in the workspace's first block.
-template <class T, bool Add, bool Mask>
+template <class T, bool Add, bool Mask, bool Ceiling>
 struct InputGradient {
-  Partition partition;
-  const T* x;
-  const T* dy;
-  const Wide<T>* scale;
-  const Wide<T>* mean;
-  const Wide<T>* inverse_std;
+  Normalised<T> given;
   const double* workspace;
   T* dx;
 
   KOKKOS_FUNCTION void operator()(const long item) const {
-    const Strip strip(partition, item);
-    const int channels = partition.channels;
+    const Strip strip(given.partition, item);
+    const int channels = given.partition.channels;
+    Cut<T, Ceiling> cut;
+    given.prepare(strip, cut);
     Wide<T> centre[strip_width], slope[strip_width], level[strip_width], tilt[strip_width];
-    strip.repeat([this](int c) { return mean[c]; }, centre);
-    strip.repeat([this](int c) { return scale[c] * inverse_std[c]; }, slope);
+    strip.repeat([this](int c) { return given.mean[c]; }, centre);
+    strip.repeat([this](int c) { return given.scale[c] * given.inverse_std[c]; }, slope);
     strip.repeat([this](int c) { return static_cast<Wide<T>>(workspace[c]); }, level);
     strip.repeat([this, channels](int c) { return static_cast<Wide<T>>(workspace[channels + c]); }, tilt);
-    const T* const values = x;
-    const T* const from = dy;
+    const T* const values = given.x;
+    const T* const from = given.dy;
     T* const to = dx;
     const auto fetch = [=](long offset, int count) {
       fetch_ahead(values + offset, count);
       fetch_ahead(from + offset, count);
     };
     write_strip(strip, to, fetch, [&](long at, int i) {
-      Wide<T> gradient = slope[i] * (from[at] - level[i] - (values[at] - centre[i]) * tilt[i]);
+      const Wide<T> deviation = values[at] - centre[i];
+      Wide<T> gradient = slope[i] * (cut(from[at], deviation, i) - level[i] - deviation * tilt[i]);
       if constexpr (Add) gradient += to[at];
       if constexpr (Mask) gradient = values[at] > 0 ? gradient : 0;
       return gradient;
@@ -99,27 +134,49 @@ struct InputGradient {
   }
 };
 
-template <bool Add, bool Mask, class T>
-void launch(const ExecutionSpace& exec, const InputGradient<T, false, false>& f) {
-  Kokkos::parallel_for(
-      label("halograd::batch_norm_backward"), FlatRange(exec, 0, f.partition.items()),
-      InputGradient<T, Add, Mask>{f.partition, f.x, f.dy, f.scale, f.mean, f.inverse_std, f.workspace, f.dx});
+template <bool Ceiling, class T>
+void launch_sums(const ExecutionSpace& exec, const Normalised<T>& from, double* workspace) {
+  Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, from.partition.items()),
+                       SumGradients<T, Ceiling>{from, workspace});
+}
+
+template <bool Ceiling, bool Add, bool Mask, class T>
+void launch(const ExecutionSpace& exec, const Normalised<T>& from, const double* workspace, T* dx) {
+  Kokkos::parallel_for(label("halograd::batch_norm_backward"), FlatRange(exec, 0, from.partition.items()),
+                       InputGradient<T, Add, Mask, Ceiling>{from, workspace, dx});
+}
+template <bool Ceiling, class T>
+void launch_input(const ExecutionSpace& exec, bool add, bool mask, const Normalised<T>& from, const double* workspace,
+                  T* dx) {
+  if (add) {
+    mask ? launch<Ceiling, true, true>(exec, from, workspace, dx)
+         : launch<Ceiling, true, false>(exec, from, workspace, dx);
+  } else {
+    mask ? launch<Ceiling, false, true>(exec, from, workspace, dx)
+         : launch<Ceiling, false, false>(exec, from, workspace, dx);
+  }
 }
 
 }  // namespace
 
 template <class T>
 void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>& call) {
-  const bool wanted = call.dx.extent(0) > 0;
+  const bool wanted = call.dx.extent(0) > 0, ceiling = std::isfinite(call.ceiling);
   const std::size_t values = call.x.extent(0);
   require_rows("batch_norm_backward", call.rows, call.channels, values, call.dy.extent(0));
   require_rows("batch_norm_backward", call.rows, call.channels, values, wanted ? call.dx.extent(0) : values);
   require_batch("batch_norm_backward", call.rows, call.all, call.channels, call.workspace.extent(0));
-  const Partition partition = partition_of(call.rows, call.channels);
+  Normalised<T> given{.partition = partition_of(call.rows, call.channels),
+                      .x = call.x.data(),
+                      .dy = call.dy.data(),
+                      .scale = call.scale.data(),
+                      .shift = call.shift.data(),
+                      .mean = call.saved_mean.data(),
+                      .inverse_std = call.saved_inverse_std.data(),
+                      .ceiling = static_cast<Wide<T>>(call.ceiling)};
   double* sums = call.workspace.data();
-  Kokkos::parallel_for(label("halograd::batch_norm_gradients"), FlatRange(exec, 0, partition.items()),
-                       SumGradients<T>{partition, call.x.data(), call.dy.data(), call.saved_mean.data(), sums});
-  join_blocks(exec, "halograd::batch_norm_parameters", call.channels, partition.blocks,
+  ceiling ? launch_sums<true>(exec, given, sums) : launch_sums<false>(exec, given, sums);
+  join_blocks(exec, "halograd::batch_norm_parameters", call.channels, given.partition.blocks,
               JoinGradients<T>{{sums, call.channels},
                                sums,
                                call.all.count(call.rows),
@@ -128,18 +185,11 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
                                call.dshift.data()});
   if (call.all.elsewhere()) call.all.add(exec, slice(call.workspace, 0, 2 * static_cast<std::size_t>(call.channels)));
   if (!wanted) return;
-  const InputGradient<T, false, false> plain{.partition = short_blocks(partition),
-                                             .x = call.x.data(),
-                                             .dy = call.dy.data(),
-                                             .scale = call.scale.data(),
-                                             .mean = call.saved_mean.data(),
-                                             .inverse_std = call.saved_inverse_std.data(),
-                                             .workspace = sums,
-                                             .dx = call.dx.data()};
-  if (call.accumulate) {
-    call.mask ? launch<true, true>(exec, plain) : launch<true, false>(exec, plain);
+  given.partition = short_blocks(given.partition);
+  if (ceiling) {
+    launch_input<true>(exec, call.accumulate, call.mask, given, sums, call.dx.data());
   } else {
-    call.mask ? launch<false, true>(exec, plain) : launch<false, false>(exec, plain);
+    launch_input<false>(exec, call.accumulate, call.mask, given, sums, call.dx.data());
   }
 }
 

@@ -29,6 +29,8 @@ class NodeList {
     switch (*type_of(layers_[layer]).fuses_as) {
       case FusesAs::relu:
         return fuse_relu(layer);
+      case FusesAs::relu6:
+        return fuse_relu6(layer);
       case FusesAs::add:
         return fuse_add(layer);
       case FusesAs::nothing:
@@ -44,6 +46,15 @@ class NodeList {
     NodeConfig* const node = node_read_once(inputs_[layer][0]);
     if (node == nullptr || node->epilogue.relu || !type_of(node->layer).epilogue->relu) return false;
     node->epilogue.relu = true;
+    extend(*node, layer);
+    return true;
+  }
+
+  bool fuse_relu6(int layer) {
+    NodeConfig* const node = node_read_once(inputs_[layer][0]);
+    if (node == nullptr || node->epilogue.relu || node->epilogue.add || !type_of(node->layer).epilogue->relu6)
+      return false;
+    node->epilogue.relu = node->epilogue.relu6 = true;
     extend(*node, layer);
     return true;
   }

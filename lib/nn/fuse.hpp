@@ -18,10 +18,11 @@ struct NodeConfig {
   std::string types;        ///< "batch_norm + add + relu"
 };
 
-/// The nodes of a list of layers, in an order in which they can be computed. With `fused`, by two rules:
+/// The nodes of a list of layers, in an order in which they can be computed. With `fused`, by three rules:
 ///   a relu goes into the conv, dense or batch_norm whose output only it reads;
+///   a relu6 goes into a batch_norm whose output only it reads, and that nothing is added to;
 ///   an add goes into the later of its operands, where that is a batch_norm whose output only it reads.
-/// Neither changes parameters, their names, or results. Throws Error where inputs cannot be resolved (resolve_inputs).
+/// None changes parameters, their names, or results. Throws Error where inputs cannot be resolved (resolve_inputs).
 std::vector<NodeConfig> make_nodes(const std::vector<LayerConfig>& layers, bool fused);
 
 }  // namespace halograd

@@ -11,7 +11,7 @@ LayerFactory make_conv, make_conv_transpose, make_dense, make_max_pool, make_avg
 
 const std::vector<LayerType>& layer_types() {
   using Keys = LayerKeys;
-  constexpr Epilogue alone, relu{.relu = true}, add_and_relu{.add = true, .relu = true};
+  constexpr Epilogue alone, relu{.relu = true}, any{.add = true, .relu = true, .relu6 = true};
   constexpr auto one = one_input;
   constexpr auto unfused = FusesAs::nothing;
   static const std::vector<LayerType> types{
@@ -33,7 +33,7 @@ const std::vector<LayerType>& layer_types() {
        unfused, Features::pixels},
       {"batch_norm",
        "Normalises each channel to mean 0 and variance 1 over the batch, then applies a trained scale and shift.",
-       make_batch_norm, Keys{}, Keys{"epsilon", "momentum"}, one, add_and_relu, unfused, Features::apart},
+       make_batch_norm, Keys{}, Keys{"epsilon", "momentum"}, one, any, unfused, Features::apart},
       {"group_norm",
        "Normalises each group of channels of an image to mean 0 and variance 1, then applies a trained scale and shift",
        make_group_norm, Keys{"groups"}, Keys{"epsilon"}, one, alone, unfused, Features::pixels},
@@ -41,8 +41,8 @@ const std::vector<LayerType>& layer_types() {
        "Normalises the channels of each pixel to mean 0 and variance 1, then applies a trained scale and shift",
        make_layer_norm, Keys{}, Keys{"epsilon"}, one, alone, unfused, Features::pixels},
       {"relu", "Sets negative values to 0.", make_relu, Keys{}, Keys{}, one, alone, FusesAs::relu, Features::apart},
-      {"relu6", "Sets negative values to 0 and values above 6 to 6.", make_relu6, Keys{}, Keys{}, one, alone, unfused,
-       Features::apart},
+      {"relu6", "Sets negative values to 0 and values above 6 to 6.", make_relu6, Keys{}, Keys{}, one, alone,
+       FusesAs::relu6, Features::apart},
       {"leaky_relu", "Multiplies negative values by a slope.", make_leaky_relu, Keys{}, Keys{"slope"}, one, alone,
        unfused, Features::apart},
       {"sigmoid", "1 / (1 + exp(-x)).", make_sigmoid, Keys{}, Keys{}, one, alone, unfused, Features::apart},

@@ -18,8 +18,9 @@ class Layer;
 
 /// What follows a layer's own output in the same pass: see fuse.hpp.
 struct Epilogue {
-  bool add = false;   ///< its last input is added
-  bool relu = false;  ///< then what is negative becomes zero
+  bool add = false;    ///< its last input is added
+  bool relu = false;   ///< then what is negative becomes zero
+  bool relu6 = false;  ///< with relu and without add: and what is above 6 becomes 6
 };
 
 /// Makes a layer for inputs of these shapes, as many as its row says and one more where epilogue.add is set. Throws
@@ -36,7 +37,7 @@ constexpr InputCount two_inputs{2, 2};
 constexpr InputCount several_inputs{2, std::numeric_limits<std::size_t>::max()};
 
 /// What a layer can become of an earlier one that computes it in the same pass.
-enum class FusesAs { nothing, add, relu };
+enum class FusesAs { nothing, add, relu, relu6 };
 
 /// What a layer makes of features that a flatten has laid out: this program flattens (S..., C), PyTorch and ONNX
 /// flatten (C, S...).

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
@@ -45,7 +46,8 @@ struct Inputs {
 };
 
 template <class T>
-Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const Vector<const T>& addend = {}) {
+Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const Vector<const T>& addend = {},
+                double ceiling = std::numeric_limits<double>::infinity()) {
   const ExecutionSpace exec;
   const auto channels = static_cast<std::size_t>(in.channels);
   const auto x = to_device(in.x);
@@ -75,6 +77,7 @@ Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const V
                                         .saved_inverse_std = inverse_std,
                                         .addend = addend,
                                         .relu = relu,
+                                        .ceiling = ceiling,
                                         .y = y,
                                         .workspace = workspace});
   exec.fence();
@@ -84,11 +87,13 @@ Result<T> train(const Inputs<T>& in, bool accumulate, bool relu = false, const V
                                 .x = x,
                                 .dy = dy,
                                 .scale = scale,
+                                .shift = shift,
                                 .saved_mean = mean,
                                 .saved_inverse_std = inverse_std,
                                 .dx = dx,
                                 .dscale = dscale,
                                 .dshift = dshift,
+                                .ceiling = ceiling,
                                 .accumulate = accumulate,
                                 .mask = relu,
                                 .workspace = workspace});
@@ -212,6 +217,28 @@ TYPED_TEST(BatchNormTest, FusedWithAddAndReluAgreesWithOneAfterTheOther) {
         ASSERT_EQ(add.dx[i], plain_result.dx[i]) << i;
       }
     }
+  }
+}
+
+TYPED_TEST(BatchNormTest, ACeilingCutsValuesAndTheirGradients) {
+  using T = TypeParam;
+  constexpr double ceiling = 0.6;
+  for (const Extents& shape : shapes) {
+    SCOPED_TRACE(::testing::Message() << shape.rows << " x " << shape.channels);
+    Inputs<T> in(shape.rows, shape.channels);
+    const std::vector<double> y = plain(in).y;
+    for (std::size_t i = 0; i < y.size(); ++i) {  // what rounding would decide about has no gradient
+      if (std::abs(y[i] - ceiling) < 1e-3) in.dy[i] = T(0);
+    }
+    const auto found = train<T>(in, false, true, {}, ceiling), rectified = train<T>(in, false, true);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(found.y[i], std::min(rectified.y[i], static_cast<T>(ceiling))) << i;
+      if (y[i] >= ceiling) in.dy[i] = T(0);
+    }
+    const auto expected = train<T>(in, false, true);
+    EXPECT_EQ(found.dx, expected.dx);
+    EXPECT_EQ(found.dscale, expected.dscale);
+    EXPECT_EQ(found.dshift, expected.dshift);
   }
 }
 

@@ -47,6 +47,15 @@ TEST(Fuse, AddGoesIntoTheLaterOperandWhereThatIsABatchNorm) {
             "b (add) <- r input\n");
 }
 
+TEST(Fuse, Relu6GoesIntoABatchNormThatNothingIsAddedTo) {
+  const auto list = layers(R"({type="conv", name="c", channels=2, kernel=1}, {type="relu6", name="r"},
+      {type="batch_norm", name="n"}, {type="relu6", name="s"}, {type="batch_norm", name="m"},
+      {type="add", name="a", inputs=["m", "s"]}, {type="relu6", name="t"})");
+  EXPECT_EQ(
+      text(make_nodes(list, true)),
+      "c (conv) <- input\nr (relu6) <- c\ns (batch_norm + relu6) <- r\na (batch_norm + add) <- s s\nt (relu6) <- a\n");
+}
+
 TEST(Fuse, WhatAnotherLayerReadsStaysAsItIs) {
   const auto list = layers(R"({type="conv", name="c", channels=4, kernel=1}, {type="relu", name="r"},
       {type="batch_norm", name="n", inputs=["c"]}, {type="add", name="a", inputs=["n", "r"]},
@@ -71,13 +80,24 @@ struct Batch {
   }
 };
 
-/// Loss, gradients and statistics of one training step, and the loss of an evaluation.
-void expect_same(const NetworkConfig& config, const Shape& input, int classes) {
+void multiply_scales(const Network& network, const Replica& replica, float factor) {
+  const auto values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), replica.parameters);
+  for (const NamedTensor& tensor : network.parameters()) {
+    for (std::size_t i = 0; tensor.name == "scale" && i < tensor.size(); ++i) values(tensor.offset + i) *= factor;
+  }
+  Kokkos::deep_copy(replica.parameters, values);
+}
+
+/// Loss, gradients and statistics of one training step, and the loss of an evaluation. Normalised values are `scale`
+/// times as large as at first.
+void expect_same(const NetworkConfig& config, const Shape& input, int classes, float scale = 1) {
   SCOPED_TRACE(config.name);
   constexpr int batch = 3;
   Network fused(config, input, classes, batch), plain(config, input, classes, batch, Precision::full, false);
   const Replica a = fused.make_replica(3), b = plain.make_replica(3);
   ASSERT_EQ(to_host(a.parameters), to_host(b.parameters));
+  multiply_scales(fused, a, scale);
+  multiply_scales(plain, b, scale);
   const Batch images(batch, input);
   const HostBatch host{batch, images.values.data(), images.labels.data()};
   const ExecutionSpace exec;
@@ -99,6 +119,16 @@ TEST(Fuse, ReferenceNetworksComputeTheSame) {
     config.name = name;
     expect_same(expand_network(config, 10), config.name == "lenet5" ? Shape{28, 28, 1} : Shape{32, 32, 3}, 10);
   }
+}
+
+TEST(Fuse, Relu6ComputesTheSame) {
+  NetworkConfig config;
+  config.name = "relu6";
+  config.layers = layers(
+      R"({type="conv", name="c", channels=4, kernel=1}, {type="batch_norm"}, {type="relu6"}, {type="conv", channels=4, kernel=3},
+         {type="batch_norm"}, {type="relu6", name="r"}, {type="batch_norm", name="m"}, {type="add", name="a", inputs=["m", "r"]},
+         {type="batch_norm"}, {type="relu6"}, {type="global_avg_pool"}, {type="dense", channels=3})");
+  expect_same(config, Shape{6, 6, 2}, 3, 6.0F);
 }
 
 // A ReLU that several layers read, that one reads as an addend, that a batch-norm, a pooling or a dropout reads, that

@@ -1,5 +1,7 @@
 #include "kernels/batch_norm.hpp"
 
+#include <limits>
+
 #include "kernels/error.hpp"
 #include "nn/layers/layers.hpp"
 
@@ -47,6 +49,7 @@ class BatchNorm : public LayerOf<BatchNorm> {
                                             .saved_inverse_std = saved(call, 1),
                                             .addend = addend,
                                             .relu = epilogue_.relu,
+                                            .ceiling = ceiling(),
                                             .y = call.y<T>(),
                                             .workspace = workspace(call),
                                             .all = all_rows(call)});
@@ -61,6 +64,7 @@ class BatchNorm : public LayerOf<BatchNorm> {
                                              .running_var = var,
                                              .addend = addend,
                                              .relu = epilogue_.relu,
+                                             .ceiling = ceiling(),
                                              .y = call.y<T>()});
     }
   }
@@ -71,11 +75,13 @@ class BatchNorm : public LayerOf<BatchNorm> {
                                   .x = call.x<T>(0),
                                   .dy = call.dy<T>(),
                                   .scale = call.parameters[0],
+                                  .shift = call.parameters[1],
                                   .saved_mean = saved(call, 0),
                                   .saved_inverse_std = saved(call, 1),
                                   .dx = call.dx<T>(0),
                                   .dscale = call.parameter_gradients[0],
                                   .dshift = call.parameter_gradients[1],
+                                  .ceiling = ceiling(),
                                   .accumulate = call.accumulate[0],
                                   .mask = call.mask,
                                   .workspace = workspace(call),
@@ -92,6 +98,7 @@ class BatchNorm : public LayerOf<BatchNorm> {
   }
 
  private:
+  [[nodiscard]] double ceiling() const { return epilogue_.relu6 ? 6 : std::numeric_limits<double>::infinity(); }
   [[nodiscard]] AllRows all_rows(const LayerCall& call) const { return {call.batch * all_pixels_, add_}; }
   [[nodiscard]] long rows(int batch) const { return batch * shape_.pixels(); }
   /// 0: the batch's mean, 1: its inverse standard deviation.
