@@ -417,6 +417,15 @@ TEST(Space, ChannelsAreDivided) {
   }
 }
 
+// Of more numbers than the group adds up at a time.
+TEST(Space, ChannelsOfLargeImagesAreDivided) {
+  const Shape image(96, 96, 8);
+  NetworkConfig config = products();
+  config.layers = {config.layers[0], config.layers[4], config.layers[5], config.layers[7], config.layers[12]};
+  config.layers[3].type = "global_avg_pool";
+  expect_same_training(config, image, Target(5), {1, 1, 1}, 2, {.divides_channels = true});
+}
+
 TEST(Space, ARankMultipliesItsChannels) {
   Network network(products(), Shape(5, 4, 3), Target(5), 3, Precision::full, true,
                   make_space({1, 1, 1}, {.divides_channels = true}));

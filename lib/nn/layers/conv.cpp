@@ -1,5 +1,7 @@
 #include "kernels/conv.hpp"
 
+#include <algorithm>
+
 #include "kernels/channels.hpp"
 #include "kernels/error.hpp"
 #include "kernels/region.hpp"
@@ -97,7 +99,7 @@ class ConvOfChannels : public LayerOf<ConvOfChannels> {
   [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
     LayerNeeds needs;
     needs.mask = Mask::own;
-    needs.summed = outputs(largest_batch);
+    needs.summed = summed(outputs(largest_batch));
     with_value_type(type, [&](auto value) { needs.workspace_bytes = places<decltype(value)>(largest_batch).end; });
     needs.workspace_bytes += product_.needs(largest_batch, type).workspace_bytes;
     return needs;
@@ -152,7 +154,7 @@ class ConvOfChannels : public LayerOf<ConvOfChannels> {
     const auto aligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
     const std::size_t inputs = aligned(static_cast<std::size_t>(pixels(batch) * own_.count) * sizeof(T));
     Places at{};
-    at.gradient = aligned(outputs(batch) * sizeof(double));
+    at.gradient = aligned(summed(outputs(batch)) * sizeof(double));
     at.input = at.gradient + aligned(outputs(batch) * sizeof(T));
     at.input_gradient = at.input + inputs;
     at.end = at.input_gradient + inputs;
@@ -182,14 +184,20 @@ class ConvOfChannels : public LayerOf<ConvOfChannels> {
     copy_channels<T>(exec, rows, own_, call.x<T>(0), {own_.count, 0, own_.count}, x, false);
     return x;
   }
+  /// Numbers that the group adds up at a time: its window and the workspace have room for no more.
+  [[nodiscard]] static std::size_t summed(std::size_t values) { return std::min(values, std::size_t{1} << 17U); }
   /// `sums`: those of `values` over the group.
   template <class T>
   void add_up(const ExecutionSpace& exec, const LayerCall& call, const Vector<const T>& values,
               const Vector<T>& sums) const {
-    const Vector<double> numbers = values_at<double>(call.workspace, 0, values.size());
-    convert_values<T, double>(exec, values, numbers);
-    add_(exec, numbers);
-    convert_values<double, T>(exec, numbers, sums);
+    for (std::size_t at = 0; at < values.size();) {
+      const std::size_t count = summed(values.size() - at);
+      const Vector<double> numbers = values_at<double>(call.workspace, 0, count);
+      convert_values<T, double>(exec, slice(values, at, count), numbers);
+      add_(exec, numbers);
+      convert_values<double, T>(exec, numbers, slice(sums, at, count));
+      at += count;
+    }
   }
 
   Conv whole_, product_;
