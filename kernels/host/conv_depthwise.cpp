@@ -124,8 +124,9 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
   const long pixels = lattice.pixels();
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   // What the last tap reads, rows behind the pixel's own, is new where others were read before.
-  const long behind = std::max(0L, pass.map.tap(pass.map.taps() - 1).delta) * stretches / pass.in_pixels;
-  const long ahead = 1 + behind;
+  const int taps = pass.map.taps();  // none may reach the pixels of a phase
+  const long behind = taps > 0 ? std::max(0L, pass.map.tap(taps - 1).delta) : 0;
+  const long ahead = 1 + behind * stretches / pass.in_pixels;
   const int tasks = concurrency();
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches, task, tasks);
