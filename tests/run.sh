@@ -79,8 +79,8 @@ check_shell() {
   git ls-files -z --cached --others --exclude-standard -- '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck
 }
 
-# clang-tidy and hipcc look at what has changed since the branch left origin/main, or in main's last eight commits; at
-# everything where that is not known, and with --long.
+# clang-tidy, hipcc and the check of headers look at what has changed since the branch left origin/main, or in main's last
+# eight commits; at everything where that is not known, and with --long.
 since=
 if ! $long; then
   if ! since=$(git merge-base HEAD origin/main 2>/dev/null) || [[ $since == "$(git rev-parse HEAD)" ]]; then
@@ -88,15 +88,31 @@ if ! $long; then
   fi
 fi
 
+all_depend_on=(CMakeLists.txt CMakePresets.json cmake)
+
 check_tidy() {
   cmake --preset tidy -C $choices && bash tests/structure/check_tidy.sh ${since:+--since "$since"} build/tidy
+}
+
+# Each header compiles by itself.
+check_headers() {
+  local headers
+  if [[ $since ]] && headers=$(bash tests/structure/changed_headers.sh "$since" "${all_depend_on[@]}"); then
+    echo "headers: only what has changed since $since"
+    mapfile -t headers <<<"$headers"
+    [[ -z ${headers[0]} ]] && return
+    headers=("${headers[@]/#/$PWD/$build/tests/structure/headers/}")
+    cmake --build "$build" --target "${headers[@]/%/.cpp^}" # what is made of them
+    return
+  fi
+  cmake --build "$build" --target halograd_header_checks
 }
 
 check_hip() {
   local said sources
   bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
   cmake --preset hip-check -C .deps/hip.cmake || return 1
-  if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check CMakeLists.txt CMakePresets.json cmake); then
+  if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check "${all_depend_on[@]}"); then
     echo "hip: only what has changed since $since"
     mapfile -t sources <<<"$sources"
     [[ -z ${sources[0]} ]] || cmake --build build/hip-check --target "${sources[@]/%/^}" # what is made of them
@@ -127,7 +143,7 @@ if [[ $sources == true ]]; then
   beside=$(mktemp)
   (
     renice -n 19 $BASHPID >/dev/null
-    check headers cmake --build "$build" --target halograd_header_checks
+    check headers check_headers
     check tidy check_tidy
     if $hip; then check hip check_hip; fi
     ((${#failed[@]} == 0))
