@@ -17,7 +17,8 @@ constexpr long many_rows = 48;
 constexpr long most_partial_values = 32768;
 constexpr long most_parts = 16;
 
-/// Of like length: each reads and writes all of the gradient.
+/// The stretches that a number of pixels is cut into. They have the same length, to a pixel: each takes the whole
+/// gradient from memory and back, so that a short one would cost as much as the others.
 long stretches_of(long pixels) {
   return (pixels + gradient_pixels - 1) / gradient_pixels;
 }

@@ -28,9 +28,9 @@ class NodeList {
   bool fuse(int layer) {
     switch (*type_of(layers_[layer]).fuses_as) {
       case FusesAs::relu:
-        return fuse_relu(layer);
+        return fuse_relu(layer, false);
       case FusesAs::relu6:
-        return fuse_relu6(layer);
+        return fuse_relu(layer, true);
       case FusesAs::add:
         return fuse_add(layer);
       case FusesAs::nothing:
@@ -42,19 +42,13 @@ class NodeList {
   std::vector<NodeConfig> nodes;
 
  private:
-  bool fuse_relu(int layer) {
+  bool fuse_relu(int layer, bool six) {
     NodeConfig* const node = node_read_once(inputs_[layer][0]);
-    if (node == nullptr || node->epilogue.relu || !type_of(node->layer).epilogue->relu) return false;
+    if (node == nullptr || node->epilogue.relu || (six && node->epilogue.add)) return false;
+    const Epilogue& possible = *type_of(node->layer).epilogue;
+    if (!(six ? possible.relu6 : possible.relu)) return false;
     node->epilogue.relu = true;
-    extend(*node, layer);
-    return true;
-  }
-
-  bool fuse_relu6(int layer) {
-    NodeConfig* const node = node_read_once(inputs_[layer][0]);
-    if (node == nullptr || node->epilogue.relu || node->epilogue.add || !type_of(node->layer).epilogue->relu6)
-      return false;
-    node->epilogue.relu = node->epilogue.relu6 = true;
+    node->epilogue.relu6 = six;
     extend(*node, layer);
     return true;
   }

@@ -82,11 +82,12 @@ StartFacts start_facts(const TrainingSetup& setup) {
   const auto add = [&](const std::string& what, const std::string& value) { facts.emplace_back(what, value); };
   add("ranks", std::to_string(setup.world.ranks()) + " on " + counted(setup.world.nodes(), "node"));
   if (setup.group.ranks() > 1) {
-    add("replicas",
-        counted(comm.ranks(), "group") + " of " + std::to_string(setup.group.ranks()) + " ranks, which have " +
-            (setup.group.cuts_images() ? listed(config.parallel.spatial, " x ") + " blocks of each image" : "") +
-            (setup.group.cuts_images() && config.parallel.channels > 1 ? ", and " : "") +
-            (config.parallel.channels > 1 ? "parts of the channels of dense layers and 1x1 convolutions" : ""));
+    std::vector<std::string> divided;
+    if (setup.group.cuts_images()) divided.push_back(listed(config.parallel.spatial, " x ") + " blocks of each image");
+    if (config.parallel.channels > 1)
+      divided.emplace_back("parts of the channels of dense layers and 1x1 convolutions");
+    add("replicas", counted(comm.ranks(), "group") + " of " + std::to_string(setup.group.ranks()) +
+                        " ranks, which have " + listed(divided, ", and "));
   }
   add("device",
       std::string(ExecutionSpace::name()) + ", " + counted(ExecutionSpace().concurrency(), "thread") + " per rank");

@@ -417,7 +417,7 @@ TEST(Space, ChannelsAreDivided) {
   }
 }
 
-// Of more numbers than the group adds up at a time.
+// The outputs are more numbers than the group adds up at a time.
 TEST(Space, ChannelsOfLargeImagesAreDivided) {
   const Shape image(96, 96, 8);
   NetworkConfig config = products();

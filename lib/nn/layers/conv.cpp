@@ -124,10 +124,15 @@ class ConvOfChannels : public LayerOf<ConvOfChannels> {
     const Vector<const T> x = own_inputs<T>(exec, call);
     {
       const Region region("weights");
-      for (const Vector<float>& gradient : call.parameter_gradients) Kokkos::deep_copy(exec, gradient, 0.0F);
-      const bool of_bias = whole_.bias_ && first_rank_;
-      conv_backward_weights<T>(exec, shape, x, dy, own_rows(call.parameter_gradients[0]),
-                               of_bias ? call.parameter_gradients[1] : Vector<float>(), rest<T>(call));
+      const Vector<float>& all = call.parameter_gradients[0];
+      const Vector<float> own = own_rows(all);
+      const auto before = static_cast<std::size_t>(own.data() - all.data()), behind = before + own.size();
+      Kokkos::deep_copy(exec, slice(all, 0, before), 0.0F);
+      Kokkos::deep_copy(exec, slice(all, behind, all.size() - behind), 0.0F);
+      if (whole_.bias_ && !first_rank_) Kokkos::deep_copy(exec, call.parameter_gradients[1], 0.0F);
+      conv_backward_weights<T>(exec, shape, x, dy, own,
+                               whole_.bias_ && first_rank_ ? call.parameter_gradients[1] : Vector<float>(),
+                               rest<T>(call));
     }
     if (call.input_gradients[0].size() == 0) return;
     const Region region("data");
