@@ -7,7 +7,7 @@ A volume is a Gaussian random field with a cold dark matter spectrum, P(k) ~ k^n
 Bardeen, Bond, Kaiser and Szalay (1986, equation G3), made log-normal (Coles and Jones, 1991). Its four channels are the
 density at redshifts 0, 0.5, 1.5 and 3, by the growth factor of Carroll, Press and Turner (1992, equation 29). The labels,
 Omega_M, sigma_8, n and h, are scaled to -1..1, as MLPerf HPC has them. A second run writes the same bytes. Needs numpy and
-h5py. See docs/data.md for the layout.
+h5py. See docs/file-formats.md, "Images", for the layout.
 """
 
 import argparse

@@ -20,9 +20,10 @@ COLUMNS = [  # key, heading, format
     ("run", "run", "{}"),
     ("ranks", "ranks", "{:d}"),
     ("epochs", "epochs", "{:d}"),
-    ("mean_model_accuracy", "mean model %", "{:.2f}"),
-    ("lowest_accuracy", "lowest %", "{:.2f}"),
-    ("highest_accuracy", "highest %", "{:.2f}"),
+    ("metric", "judged by", "{}"),
+    ("mean_model_score", "mean model", "{:.4g}"),
+    ("lowest_score", "lowest", "{:.4g}"),
+    ("highest_score", "highest", "{:.4g}"),
     ("mean_model_loss", "loss", "{:.4f}"),
     ("consensus_distance", "consensus", "{:.3g}"),
     ("images_per_second", "images/s", "{:.0f}"),
@@ -33,26 +34,35 @@ COLUMNS = [  # key, heading, format
 
 
 def read_run(path):
-    """What a run ended with; accuracies and shares in percent. Only its name and size before its first epoch's end."""
+    """What a run ended with; shares, and scores that are none of errors, in percent. Only its name and size before its first
+    epoch's end."""
     with h5py.File(path, "r", libver="latest", swmr=True) as file:
         if file.attrs.get("format") != "halograd metrics":
             raise ValueError("no metrics file of halograd")
         epoch = {name: dataset[()] for name, dataset in file["epoch"].items()}
         step = {name: dataset[()] for name, dataset in file["step"].items()}
-        row = {"run": os.path.basename(os.path.dirname(path)), "ranks": int(file.attrs["ranks"])}
+        row = {"run": os.path.basename(os.path.dirname(path)), "ranks": int(file.attrs["ranks"]),
+               "metric": file.attrs.get("metric", "accuracy")}
     row["epochs"] = epochs = min(len(column) for column in epoch.values())
     if epochs == 0:
         return row
-    accuracy = 100 * epoch["test_accuracy"][epochs - 1]
+    metric = row["metric"]
+    unit = 1 if metric == "error" else 100
+    scores = unit * epoch[f"test_{metric}"][epochs - 1]
     busy = sum(step[name].sum() for name in ("compute_seconds", "update_seconds", "wait_seconds", "data_seconds"))
     row.update(
-        mean_model_accuracy=100 * epoch["mean_model_accuracy"][epochs - 1], lowest_accuracy=accuracy.min(),
-        highest_accuracy=accuracy.max(), mean_model_loss=epoch["mean_model_loss"][epochs - 1],
+        mean_model_score=unit * epoch[f"mean_model_{metric}"][epochs - 1], lowest_score=scores.min(),
+        highest_score=scores.max(), mean_model_loss=epoch["mean_model_loss"][epochs - 1],
         consensus_distance=epoch["consensus_distance"][epochs - 1],
         images_per_second=np.mean(step["images_per_second"].sum(axis=1)),
         wait_share=100 * step["wait_seconds"].sum() / busy, megabytes_sent=step["bytes_sent"].mean() / 1e6,
         seconds=epoch["seconds"][:epochs].sum())
     return row
+
+
+def best_first(row):
+    score = row.get("mean_model_score", np.nan)
+    return row["metric"], np.isnan(score), score if row["metric"] == "error" else -score, row["run"]
 
 
 def text_of(rows):
@@ -94,7 +104,7 @@ def main():
             rows.append(read_run(path))
         except (OSError, KeyError, ValueError) as error:
             unreadable.append(f"sweep_table: {path}: cannot be read: {error}")
-    rows.sort(key=lambda row: (-row.get("mean_model_accuracy", -1), row["run"]))
+    rows.sort(key=best_first)
     try:
         write(os.path.join(folder, "table.txt"), text_of(rows))
         write(os.path.join(folder, "table.csv"), csv_of(rows))

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Labels that are real numbers and mean squared error: held against linear regression in closed form."""
 
+import csv
+import os
+import sys
 import unittest
 
 import h5py
 import numpy as np
 
-from program import ProgramTest, main, sets
+from program import SOURCE, ProgramTest, execute, main, sets
 
 RUN = """
 training = {epochs = 150, batch = 128}
@@ -75,6 +78,21 @@ class Regression(ProgramTest):
         expected = np.sqrt(np.mean((images * weight + bias - labels) ** 2))
         judged = self.succeed_json("evaluate", "runs/run/checkpoint.h5", ranks=2)
         self.assertAlmostEqual(judged["mean_model_error"], expected, delta=1e-5)
+
+    def test_a_table_of_runs_begins_with_the_smallest_error(self):
+        self.write_set(lambda images: np.concatenate([2 * images, 1 - images], axis=-1).astype(np.float64))
+        run = self.write("run.toml", PIXELS)
+        for name, epochs in (("a", 1), ("b", 4)):
+            self.succeed("train", run, *sets(name=name, training__epochs=epochs), ranks=2)
+        table = execute([sys.executable, os.path.join(SOURCE, "jobscripts", "sweep_table.py"), "runs"], self.folder)
+        self.assertEqual((table.status, table.err), (0, ""))
+        with open(self.path("runs", "table.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([(row["run"], row["metric"]) for row in rows], [("b", "error"), ("a", "error")])
+        for row in rows:
+            with h5py.File(self.path("runs", row["run"], "metrics.h5")) as file:
+                self.assertAlmostEqual(float(row["mean_model_score"]), file["epoch/mean_model_error"][-1])
+                self.assertAlmostEqual(float(row["lowest_score"]), file["epoch/test_error"][-1].min())
 
     def test_refusals(self):
         self.write_set(lambda images: images.reshape(len(images), 6)[:, :3])

@@ -73,10 +73,10 @@ class Jobscripts(ClusterTest):
             self.check_run(f"{folder}/{name}", 4)
             metrics = read_metrics(self.path(folder, name, "metrics.h5"))
             self.assertEqual((row["ranks"], row["epochs"]), ("4", "2"))
-            self.assertAlmostEqual(float(row["mean_model_accuracy"]), 100 * metrics["epoch/mean_model_accuracy"][-1])
+            self.assertAlmostEqual(float(row["mean_model_score"]), 100 * metrics["epoch/mean_model_accuracy"][-1])
             self.assertAlmostEqual(float(row["consensus_distance"]), metrics["epoch/consensus_distance"][-1])
             self.assertAlmostEqual(float(row["megabytes_sent"]), metrics["step/bytes_sent"].mean() / 1e6)
-        accuracies = [float(row["mean_model_accuracy"]) for row in rows.values()]
+        accuracies = [float(row["mean_model_score"]) for row in rows.values()]
         self.assertEqual(accuracies, sorted(accuracies, reverse=True))
         table = self.read(folder, "table.txt")
         self.assertIn(table, self.read(f"halograd-sweep-table-{job}.out"))
