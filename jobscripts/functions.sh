@@ -27,7 +27,7 @@ prepare() {
   export SLURM_KILL_BAD_EXIT=0 SLURM_WAIT=${SLURM_WAIT:-60}
   # halograd saves before the job's end without any signal if it knows when that is. Newer versions of Slurm set it.
   if [[ -z ${SLURM_JOB_END_TIME:-} ]]; then
-    end=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e | head -n 1) || end=
+    end=$(squeue --noheader --jobs="$(slurm_job)" --format=%e | head -n 1) || end=
     end=$(date --date="$end" +%s 2>/dev/null) && [[ -n $end ]] && export SLURM_JOB_END_TIME=$end
   fi
   printf 'job %s on %s, start %d: %s ranks, %s cores each%s\n' "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST" \

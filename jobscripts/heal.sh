@@ -10,6 +10,8 @@
 #   checkpoint STEP, died RANK NODE, error     by halograd (lib/support/job_notes.hpp)
 #   start, failed, stopped, lost NODE, forgiven     by this script
 
+# Of an array this task alone: the number of its last job would mean the whole array.
+slurm_job() { printf '%s' "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_JOB_ID:+_$SLURM_ARRAY_TASK_ID}"; }
 say() { printf 'job %s: %s\n' "$SLURM_JOB_ID" "$*"; }
 note() { printf '%s\n' "$*" >>"$notes"; }
 joined() { (IFS=, && printf '%s' "$*"); }
@@ -41,15 +43,15 @@ read_notes() {
 }
 
 # asked_for FIELD: a list of nodes that the job was submitted with, ReqNodeList or ExcNodeList; empty: none.
-asked_for() { scontrol show job --oneliner "$SLURM_JOB_ID" | sed -n "1 s/.* $1=\([^( ]*\).*/\1/p"; }
+asked_for() { scontrol show job --oneliner "$(slurm_job)" | sed -n "1 s/.* $1=\([^( ]*\).*/\1/p"; }
 
 # Whether the partition has as many nodes as the job needs without the bad ones and those that the user does not want.
 others_suffice() {
-  local node good=0 list unwanted=
+  local node good=0 list unwanted= states=idle,mixed,allocated,completing
   [[ -z $(asked_for ReqNodeList) ]] || return 1
   list=$(asked_for ExcNodeList)
   [[ -z $list ]] || unwanted=$(scontrol show hostnames "$list")
-  for node in $(sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --format=%N | sort -u); do
+  for node in $(sinfo --noheader --Node --responding --states=$states --partition="$SLURM_JOB_PARTITION" --format=%N | sort -u); do
     is_bad "$node" || grep -qxF "$node" <<<"$unwanted" || ((++good))
   done
   ((good >= SLURM_JOB_NUM_NODES))
@@ -59,7 +61,7 @@ others_suffice() {
 # job (--no-kill).
 choose_nodes() {
   local all node list
-  list=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%N) && [[ -n $list ]] || list=$SLURM_JOB_NODELIST
+  list=$(squeue --noheader --jobs="$(slurm_job)" --format=%N) && [[ -n $list ]] || list=$SLURM_JOB_NODELIST
   mapfile -t all < <(scontrol show hostnames "$list")
   nodes=()
   for node in "${all[@]}"; do is_bad "$node" || nodes+=("$node"); done
@@ -109,10 +111,9 @@ give_up() {
 
 # requeue WHY: puts the same job back into the queue, for other nodes than the bad ones.
 requeue() {
-  local job=$SLURM_JOB_ID starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100} list=
+  local job starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100} list=
   ((starts < most)) || give_up 1 "$1, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
-  # For the last job of an array its number alone would mean the whole array.
-  [[ -z ${SLURM_ARRAY_JOB_ID:-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  job=$(slurm_job)
   printf 'job %s: %s, back into the queue\n' "$job" "$1"
   if ((${#bad[@]} > 0)); then
     if others_suffice; then
@@ -129,13 +130,15 @@ requeue() {
 
 heal() {
   local notes=$PWD/.halograd-job-$SLURM_JOB_ID most=${HALOGRAD_MOST_ATTEMPTS:-3} per_node=${SLURM_NTASKS_PER_NODE:-1}
-  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused dead suspects bad nodes ranks status
+  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused dead suspects bad nodes ranks status=1
   export HALOGRAD_JOB_NOTES=$notes
+  [[ -z ${SLURM_HET_SIZE:-} ]] || spare=0 # as read_notes
   ((spare < SLURM_JOB_NUM_NODES)) || give_up 1 "HALOGRAD_SPARE_NODES is $spare, but the job has $SLURM_JOB_NUM_NODES nodes"
   ((${SLURM_RESTART_COUNT:-0} > 0)) || rm -f "$notes"
   note failed # where the attempt before was cut short with its node
   for (( ; ; )); do
     read_notes
+    ((failures < most)) || give_up "$status" "$failures attempts from step $step have failed: HALOGRAD_MOST_ATTEMPTS is $most"
     choose_nodes
     ((${#nodes[@]} > 0)) || requeue "no node is left"
     ((failures == 0 && ${#nodes[@]} == SLURM_JOB_NUM_NODES)) ||
@@ -154,8 +157,7 @@ heal() {
     note failed
     ask_suspects
     read_notes
-    ((failures < most)) || give_up "$status" "$failures attempts from step $step have failed: HALOGRAD_MOST_ATTEMPTS is $most"
     # What fails twice in a row may need other nodes, all of them, or time.
-    ((failures < 2)) || requeue "failed twice from step $step"
+    ((failures < 2 || failures >= most)) || requeue "failed twice from step $step"
   done
 }

@@ -26,7 +26,7 @@ case "$1 $2" in
 esac
 """
 COMMANDS = {
-    "attempt": ATTEMPT, "scontrol": SCONTROL, "squeue": "cat allocation", "sinfo": "tr , '\\n' <partition",
+    "attempt": ATTEMPT, "scontrol": SCONTROL, "squeue": 'echo "$*" >>asked; cat allocation', "sinfo": "tr , '\\n' <partition",
     "srun": '[[ " $* " =~ \\ --nodelist=([a-z]+)\\  ]] && ! grep -qx "${BASH_REMATCH[1]}" silent'}
 
 
@@ -85,6 +85,7 @@ class Heal(unittest.TestCase):
     def test_an_array_is_not_queued_again_as_a_whole(self):
         _, _, _, calls = self.heal("75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2")
         self.assertEqual(calls, ["requeue 5_2"])
+        self.assertIn("--jobs=5_2 ", self.read("asked"))  # and its nodes are not those of all
 
     def test_not_for_ever(self):
         status, said, _, calls = self.heal("75", starts=3, HALOGRAD_MOST_STARTS="3")
@@ -139,6 +140,11 @@ class Heal(unittest.TestCase):
         status, said, _, _ = self.heal("9", starts=2)
         self.assertEqual(status, 9)
         self.assertIn("attempt 3 of 3 from step 4", said)
+        self.write(".halograd-job-7", "start\ncheckpoint 4\n" + "failed\nstart\n" * 2)
+        status, said, ran, calls = self.heal(starts=4)
+        self.assertEqual((status, ran, calls), (1, [], []))
+        self.assertIn("3 attempts from step 4 have failed: HALOGRAD_MOST_ATTEMPTS is 3", said)
+        self.check_over()
 
     def test_a_node_that_failed_twice(self):
         ends = ["137,checkpoint 1,died 2 b,died 3 b", "137,checkpoint 2,died 2 b", "0,checkpoint 3"]
@@ -211,7 +217,8 @@ class Heal(unittest.TestCase):
     def test_a_heterogeneous_job_keeps_its_shape(self):
         self.write("partition", "a,b,c\n")
         self.write("silent", "b\n")  # srun asks the first component alone
-        status, _, ran, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "75", SLURM_HET_SIZE="2")
+        status, _, ran, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "75", SLURM_HET_SIZE="2",
+                                         HALOGRAD_SPARE_NODES="1")
         self.assertEqual((status, ran, calls), (75, ["4 ranks on a,b"] * 3, ["requeue 7"]))
 
 
