@@ -171,6 +171,14 @@ void send_to_keepers(const Communicator& comm, const std::string& own, const Use
   }
 }
 
+/// For one process of a node: a step of which not all copies could be written.
+void remove_copies_of(const std::string& folder, std::int64_t step) {
+  for (const std::string& name : names_in(folder)) {
+    const std::optional<Copy> copy = copy_named(name);
+    if (!copy || copy->step == step) clear_away(folder + "/" + name);
+  }
+}
+
 /// For one process of a node: leaves the copies of `rows` ranks of the newest steps up to `step`, and nothing else.
 void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
   std::set<std::int64_t, std::greater<>> steps;
@@ -274,7 +282,7 @@ std::string local_folder(const Communicator& comm, const std::string& place, con
   return name.empty() ? "" : on_node + "/" + name;
 }
 
-std::string make_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
+std::string rename_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
   const std::string before = local_folder(comm, place, run);
   if (!before.empty()) discard_local_copies(comm, before, run);
   comm.together([&] {
@@ -284,7 +292,11 @@ std::string make_local_folder(const Communicator& comm, const std::string& place
     std::snprintf(name.data(), name.size(), "halograd-%08x%08x\n", random(), random());
     write_file(name_file(run), name.data());
   });
-  std::string folder = local_folder(comm, place, run);
+  return local_folder(comm, place, run);
+}
+
+std::string make_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
+  std::string folder = rename_local_folder(comm, place, run);
   comm.together([&] { make_folder(folder); });
   return folder;
 }
@@ -293,16 +305,21 @@ void write_local_copies(const Communicator& comm, const std::string& folder, con
                         const ReplicaState& state) {
   const bool several_nodes = comm.nodes() > 1;
   const auto path_of_rank = [&](int rank) { return path_of(folder, {header.step, rank, comm.ranks(), rank}); };
-  std::string bytes;
-  comm.together([&] {
-    make_folder(folder);
-    const std::string own = path_of_rank(comm.rank());
-    write_checkpoint(Communicator(MPI_COMM_SELF), own, header, state, {}, {});
-    if (several_nodes) bytes = read_text(own);
-  });
-  if (several_nodes) {
-    send_to_keepers(comm, bytes,
-                    [&](int sender, const std::string& received) { write_file(path_of_rank(sender), received); });
+  try {
+    std::string bytes;
+    comm.together([&] {
+      make_folder(folder);
+      const std::string own = path_of_rank(comm.rank());
+      write_checkpoint(Communicator(MPI_COMM_SELF), own, header, state, {}, {});
+      if (several_nodes) bytes = read_text(own);
+    });
+    if (several_nodes) {
+      send_to_keepers(comm, bytes,
+                      [&](int sender, const std::string& received) { write_file(path_of_rank(sender), received); });
+    }
+  } catch (const CollectiveError&) {
+    if (comm.node_rank() == 0) remove_copies_of(folder, header.step);
+    throw;
   }
   if (comm.node_rank() == 0) remove_old_copies(folder, header.step, comm.ranks());
   comm.barrier();  // none begins with the next step's

@@ -14,16 +14,19 @@
 namespace halograd {
 
 /// Where this run's copies are on this rank's node: a folder below `place`, whose first part may be an environment
-/// variable ("$TMPDIR"); empty as long as make_local_folder() was not called for the run. Collective. Throws
+/// variable ("$TMPDIR"); empty as long as the run's folders have no name. Collective. Throws
 /// CollectiveError where there is no such variable.
 std::string local_folder(const Communicator& comm, const std::string& place, const RunFolder& run);
 
-/// Collective: makes it, under a name that no other run has. The folder that the run had before is removed. Throws
-/// CollectiveError.
+/// Collective: another name, which no other run has. Folders of the one before are removed from these nodes, and what
+/// is left of them on others is the run's no more. Throws CollectiveError.
+std::string rename_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run);
+
+/// Collective: the same, and makes the folder. Throws CollectiveError.
 std::string make_local_folder(const Communicator& comm, const std::string& place, const RunFolder& run);
 
 /// Collective: copies of this step, durable on all nodes when it returns. Those of the step before are kept, older ones
-/// removed. Throws CollectiveError where a node's disk fails; the copies of steps before are then as they were.
+/// removed. Throws CollectiveError where a node's disk fails; on all nodes there are then the copies of steps before.
 void write_local_copies(const Communicator& comm, const std::string& folder, const CheckpointHeader& header,
                         const ReplicaState& state);
 

@@ -7,7 +7,7 @@ namespace halograd {
 /// Appends a line to the file that HALOGRAD_JOB_NOTES names, where it does: what the batch script cannot tell from an
 /// exit status, since launchers report one of many ranks (jobscripts/heal.sh reads it). One of
 ///
-///   checkpoint STEP   the newest one is after that many steps
+///   checkpoint STEP   the newest one in the run folder is after that many steps
 ///   died RANK NODE    the rank has died there, or a library or a device failed it
 ///   error             the program has refused or given up the run, and says why: starting it again would not help
 ///

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/mix.hpp"
@@ -40,6 +41,7 @@ class LockstepTraining final : public Training {
   StopAgreement agreement_;
   Speed speed_;                    ///< of this rank's computing since shares were measured
   double evaluation_seconds_ = 0;  ///< of the last epoch
+  bool asked_at_end_ = false;      ///< for a checkpoint, after an epoch's last step
 };
 
 /// Trains what is left of the epoch, unless all are to stop before its end.
@@ -71,7 +73,10 @@ StopReason LockstepTraining::train_epoch(EpochMetrics& row) {
     report_.step(step_in_epoch_, step.loss, batch->global_size);
     begin = end;
     if (next.stop != StopReason::none) return next.stop;
-    if (step_in_epoch_ == loader_.steps()) continue;
+    if (step_in_epoch_ == loader_.steps()) {
+      asked_at_end_ = next.checkpoint;
+      continue;
+    }
     if (next.checkpoint) {
       save(CheckpointPlace::run_folder, nullptr);
     } else if (const auto place = due_after(own_steps_)) {
@@ -150,7 +155,8 @@ void LockstepTraining::finish_epoch(EpochMetrics& row, TrainingResult& result) {
   end_epoch(summarise(comm_, epoch_, sums_, row), result);
   step_in_epoch_ = 0;
   sums_ = {};
-  if (const auto place = due_after(own_steps_, epoch_)) save(*place, &row);
+  const bool asked = std::exchange(asked_at_end_, false);
+  if (const auto place = asked ? CheckpointPlace::run_folder : due_after(own_steps_, epoch_)) save(*place, &row);
 }
 
 void LockstepTraining::save(CheckpointPlace place, const EpochMetrics* scores) {

@@ -184,7 +184,7 @@ void RunFiles::begin(ClaimedFolder& folder, ExistingRun existing) {
     prepare_checkpoints(folder_);
     folder.sign();
   });
-  open_local_folder(true);
+  if (config_.output.local_steps > 0) local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
   metrics_ =
       std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss.name).name);
 }
@@ -193,9 +193,10 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   comm_.together([&] {  // before anything is changed
     if (comm_.rank() == 0) prepare_checkpoints(folder_);
   });
-  open_local_folder(false);
   metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
                                            metric_of(config_.loss.name).name);
+  // Copies on nodes that this job has not may be of steps that it will make otherwise.
+  if (config_.output.local_steps > 0) local_folder_ = rename_local_folder(comm_, config_.output.local_folder, folder_);
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
@@ -212,13 +213,6 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
     }
     publish(start.checkpoint, start.header);  // the job before may have ended between its checkpoint and the links
   });
-}
-
-void RunFiles::open_local_folder(bool anew) {
-  const OutputConfig& output = config_.output;
-  if (output.local_steps == 0) return;
-  if (!anew) local_folder_ = local_folder(comm_, output.local_folder, folder_);
-  if (local_folder_.empty()) local_folder_ = make_local_folder(comm_, output.local_folder, folder_);
 }
 
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {
@@ -301,9 +295,7 @@ void RunFiles::write_on_nodes(const CheckpointHeader& header, const StateCopy& c
   } catch (const CollectiveError& error) {
     const std::lock_guard<std::mutex> lock(mutex_);
     local_failure_ = error.what();
-    return;
   }
-  if (comm().rank() == 0) note_for_job("checkpoint " + std::to_string(header.step));
 }
 
 std::string RunFiles::local_failure() {

@@ -156,7 +156,6 @@ class RunFiles {
 
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
-  void open_local_folder(bool anew);
   void add_to_metrics(const std::vector<StepRow>& steps);
   void write_on_nodes(const CheckpointHeader& header, const StateCopy& copy);
   void publish(const std::string& path, const CheckpointHeader& header);

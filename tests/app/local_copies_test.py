@@ -30,8 +30,10 @@ class LocalCopies(ProgramTest):
             self.skipTest("SKIPPED: no launcher that gives each rank its own environment and node")
         self.train = ["train", self.write("run.toml", RUN_FILE + SGD), *COPIES, "--resume"]
 
+    disks = "disk"  # another name: other nodes
+
     def disk(self, node):
-        return self.path(f"disk{node}")
+        return self.path(f"{self.disks}{node}")
 
     def copies(self, node):
         """Names in the run's folder on a node."""
@@ -52,20 +54,20 @@ class LocalCopies(ProgramTest):
         return result.stdout
 
     @contextlib.contextmanager
-    def running(self, *words):
-        """A run on two nodes, after all copies of step 12 or more."""
+    def running(self, *words, step=12):
+        """A run on two nodes, after all copies of this step or a later one."""
         with open(self.path("running.txt"), "w", encoding="utf-8") as out, \
                 subprocess.Popen(self.command(*SLOW, *words), cwd=self.folder, env=self.environment(), stdout=out, stderr=out,
                                  stdin=subprocess.DEVNULL, start_new_session=True) as process:
             end = time.monotonic() + 60
             newest = lambda: max([int(name.split("_")[1]) for node in (0, 1) for name in self.copies(node)], default=0)
-            while newest() < 14 and process.poll() is None and time.monotonic() < end:
+            while newest() < step + 2 and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.02)
             self.assertIsNone(process.poll(), "the run ended by itself")
             yield process
 
-    def killed(self, *words):
-        with self.running(*words) as process:
+    def killed(self, *words, step=12):
+        with self.running(*words, step=step) as process:
             kill_ranks(process.pid)
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -100,6 +102,15 @@ class LocalCopies(ProgramTest):
         self.killed()
         shutil.rmtree(self.disk(0))
         shutil.rmtree(self.disk(1))
+        self.assertRegex(self.on_nodes(), rf"Resumed from \S*step_{EPOCH:08d}\.h5: ")
+
+    def test_copies_of_another_past(self):
+        """Those of step 20 are out of reach when the run goes on from step 9, and come back when it is at step 12."""
+        self.on_nodes("--stop-after", 1, *sets(output__checkpoint_epochs=1))
+        self.killed(step=20)
+        self.disks = "other"
+        self.killed()
+        self.disks = "disk"
         self.assertRegex(self.on_nodes(), rf"Resumed from \S*step_{EPOCH:08d}\.h5: ")
 
     def test_a_run_whose_ranks_wait_for_nobody(self):

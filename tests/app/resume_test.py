@@ -114,6 +114,14 @@ class GoldSilver(ProgramTest):
         self.check(4, SGD, averager__name="neighbour", averager__order="adapt_then_combine", comm__force_put=True,
                    topology__kind="torus2d", stops=(1, 2))
 
+    def test_checkpoints_that_no_epoch_asks_for(self):
+        words = ["train", self.write("run.toml", RUN_FILE + SGD), *sets(output__checkpoint_epochs=0)]
+        self.succeed(*words, "--stop-after", 2)
+        self.assertIn("Resumed from runs/run/checkpoints/step_00000018.h5: 2 epochs", self.succeed(*words, "--resume"))
+        # by the clock, where each step ends an epoch
+        self.succeed(*words, *sets(name="clock", training__batch=250, training__epochs=80, output__checkpoint_minutes=1e-6), ranks=1)
+        self.assertNotEqual(os.listdir(self.path("runs/clock/checkpoints")), [])
+
     def test_periodic(self):
         self.check(3, SGD, averager__every=4, averager__global_every=7, averager__momentum="averaged")
         self.check(2, ADAM, averager__every=8, averager__consensus_target=3, stops=(1, 2),
