@@ -88,16 +88,18 @@ void Session::fail(const std::exception& error) {
   const auto* const collective = dynamic_cast<const CollectiveError*>(&error);
   const bool of_all = collective != nullptr && collective->of_all_ranks();
   const bool alone = mpi_ && mpi_->comm().ranks() > 1 && !of_all;
-  if (rank != 0 && !alone) return;
-  // What the program itself has found is an Error; a library's, a device's or the system's exception may not come
-  // again.
-  const bool own = dynamic_cast<const Error*>(&error) != nullptr;
-  note_for_job(own ? "error" : "died " + std::to_string(rank) + " " + node_name());
+  const bool speaks = rank == 0 || alone;
+  const Foreign foreign = foreign_of(error);
+  if (foreign == Foreign::this_rank && (speaks || collective != nullptr)) {
+    note_for_job("died " + std::to_string(rank) + " " + node_name());
+  }
+  if (!speaks) return;
+  if (foreign == Foreign::no_rank) note_for_job("error");
   if (!alone) {
     std::fprintf(stderr, "halograd: %s\n", message_of(error).c_str());
     return;
   }
-  MpiSession::abort(mpi_->comm(), message_of(error));
+  MpiSession::abort(message_of(error));
 }
 
 int launched_rank() {

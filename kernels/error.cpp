@@ -5,6 +5,11 @@
 
 namespace halograd {
 
+Foreign foreign_of(const std::exception& error) {
+  if (const auto* const collective = dynamic_cast<const CollectiveError*>(&error)) return collective->foreign();
+  return dynamic_cast<const Error*>(&error) != nullptr ? Foreign::no_rank : Foreign::this_rank;
+}
+
 std::string message_of(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
   const auto* const system = dynamic_cast<const std::system_error*>(&error);

@@ -14,25 +14,36 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Which rank had an exception that is no Error, but a library's, a device's or the system's, and may not come again.
+enum class Foreign { no_rank, this_rank, another_rank };
+
 /// Thrown on all ranks of a communicator alike, with the same message. Where those are all ranks of the job it is
 /// printed once, and MPI can still be finalised; ranks of a part of the job abort it, as others may wait for them.
 class CollectiveError : public Error {
  public:
-  CollectiveError(const std::string& message, bool of_all_ranks) : Error(message), of_all_ranks_(of_all_ranks) {
+  CollectiveError(const std::string& message, bool of_all_ranks, Foreign foreign = Foreign::no_rank)
+      : Error(message), of_all_ranks_(of_all_ranks), foreign_(foreign) {
     alive += of_all_ranks_;
   }
-  CollectiveError(const CollectiveError& other) : CollectiveError(other.what(), other.of_all_ranks_) {}
+  CollectiveError(const CollectiveError& other) : CollectiveError(other.what(), other.of_all_ranks_, other.foreign_) {}
   CollectiveError& operator=(const CollectiveError&) = delete;
   ~CollectiveError() override { alive -= of_all_ranks_; }
 
   [[nodiscard]] bool of_all_ranks() const { return of_all_ranks_; }
-  /// Whether there is one of all ranks: what then unwinds this rank's stack unwinds that of every rank.
+  /// What it stands for on all ranks.
+  [[nodiscard]] Foreign foreign() const { return foreign_; }
+  /// Whether there is one of all ranks: what then unwinds this rank's stack unwinds that of every rank. So none may
+  /// outlast its handling.
   static bool exists() { return alive > 0; }
 
  private:
   inline static std::atomic<int> alive{0};
   bool of_all_ranks_;
+  Foreign foreign_;
 };
+
+/// Of any exception: no rank where it is an Error.
+Foreign foreign_of(const std::exception& error);
 
 /// What went wrong, for a user: a library's exception may say little where memory or threads have run out.
 std::string message_of(const std::exception& error);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "kernels/error.hpp"
@@ -13,6 +14,13 @@
 namespace halograd {
 
 class FileWorker::Implementation {
+  /// What a task threw, without the exception (CollectiveError::exists).
+  struct Failure {
+    std::string message;
+    bool of_all_ranks;
+    Foreign foreign;
+  };
+
  public:
   explicit Implementation(const Communicator& comm) : comm_(comm) {}
 
@@ -24,19 +32,19 @@ class FileWorker::Implementation {
       changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
       if (tasks_.empty()) return;
       lock.unlock();
-      std::exception_ptr error;
+      std::optional<Failure> failure;
       try {
         const trace::Span span("write", "io");
         tasks_.front()();  // the front stays while others are added at the back
-      } catch (const CollectiveError&) {
-        error = std::current_exception();
+      } catch (const CollectiveError& error) {
+        failure = {error.what(), error.of_all_ranks(), error.foreign()};
       } catch (const std::exception& alone) {
-        MpiSession::abort(comm_, message_of(alone));  // the others' threads wait for this one, wherever it was
+        MpiSession::abort(message_of(alone));  // the others' threads wait for this one, wherever it was
       }
       lock.lock();
       tasks_.pop_front();
-      if (error) {
-        error_ = error;
+      if (failure) {
+        failure_ = failure;
         tasks_.clear();
       }
       changed_.notify_all();
@@ -45,7 +53,7 @@ class FileWorker::Implementation {
 
   void post(std::function<void()> task) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (error_) return;
+    if (failure_) return;
     tasks_.push_back(std::move(task));
     changed_.notify_all();
   }
@@ -53,7 +61,7 @@ class FileWorker::Implementation {
   void wait() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return tasks_.empty(); });
-    if (error_) std::rethrow_exception(error_);
+    if (failure_) throw CollectiveError(failure_->message, failure_->of_all_ranks, failure_->foreign);
   }
 
   void end() {
@@ -69,12 +77,7 @@ class FileWorker::Implementation {
 
   [[nodiscard]] std::string error() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!error_) return "";
-    try {
-      std::rethrow_exception(error_);
-    } catch (const std::exception& error) {
-      return error.what();
-    }
+    return failure_ ? failure_->message : "";
   }
 
   std::thread thread;
@@ -85,7 +88,7 @@ class FileWorker::Implementation {
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  ///< the first is under way
   bool ending_ = false;
-  std::exception_ptr error_;
+  std::optional<Failure> failure_;
 };
 
 FileWorker::FileWorker(const Communicator& comm) : implementation_(std::make_shared<Implementation>(comm)) {

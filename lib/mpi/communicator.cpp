@@ -176,16 +176,6 @@ void Communicator::gather_bytes_on_root(const void* values, std::size_t count, s
   run([&](MPI_Request* request) { MPI_Igather(values, length, type, all, length, type, 0, comm_, request); });
 }
 
-void Communicator::join_bytes_on_root(const void* values, std::size_t count, std::size_t bytes,
-                                      const std::vector<int>& counts, void* all) const {
-  const BytesType type(bytes);
-  std::vector<int> starts(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
-  run([&](MPI_Request* request) {
-    MPI_Igatherv(values, static_cast<int>(count), type, all, counts.data(), starts.data(), type, 0, comm_, request);
-  });
-}
-
 void Communicator::broadcast_bytes(void* values, std::size_t bytes, int root) const {
   run_in_pieces(static_cast<std::byte*>(values), bytes, 1, [&](std::byte* piece, int length, MPI_Request* request) {
     MPI_Ibcast(piece, length, MPI_BYTE, root, comm_, request);
@@ -228,20 +218,22 @@ void Communicator::exchange_bytes(const void* out, std::size_t out_bytes, int to
   }
 }
 
-void Communicator::fail_together(const std::string& message, double patience) const {
+void Communicator::fail_together(const std::string& message, double patience, Foreign foreign) const {
   int speaker = message.empty() ? ranks_ : rank_;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, comm_, &request);
   PolitePause pause;
   for (int done = message.empty() ? 1 : 0; done == 0; pause()) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (done == 0 && pause.seconds() > patience) MpiSession::abort(*this, message);
+    if (done == 0 && pause.seconds() > patience) MpiSession::abort(message);
   }
   wait_politely(request);
   if (speaker == ranks_) return;
   int all = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &all);
-  throw CollectiveError(broadcast(message, speaker), ranks_ == all);
+  const bool was_foreign = broadcast(foreign, speaker) != Foreign::no_rank;
+  const Foreign where = foreign == Foreign::this_rank ? foreign : Foreign::another_rank;
+  throw CollectiveError(broadcast(message, speaker), ranks_ == all, was_foreign ? where : Foreign::no_rank);
 }
 
 void Communicator::require_same(const std::string& text, const std::string& what) const {

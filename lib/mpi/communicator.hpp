@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -125,11 +126,19 @@ class Communicator {
   /// The values of all ranks, one rank after the other, on rank 0; each rank comes with as many as it likes.
   template <Carried T>
   [[nodiscard]] std::vector<T> join_on_root(const std::vector<T>& values) const {
-    const std::vector<int> counts = gather_on_root(static_cast<int>(values.size()));
-    std::size_t count = 0;
-    for (const int each : counts) count += static_cast<std::size_t>(each);
-    std::vector<T> all(count);
-    join_bytes_on_root(values.data(), values.size(), sizeof(T), counts, all.data());
+    const std::vector<std::size_t> counts = gather_on_root(values.size());
+    if (rank_ != 0) {
+      send(std::span(values), 0);
+      return {};
+    }
+    std::vector<T> all = values;
+    all.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+    std::size_t begin = counts[0];
+    for (int from = 1; from < ranks_; ++from) {
+      const std::size_t count = counts[static_cast<std::size_t>(from)];
+      receive(std::span(all).subspan(begin, count), from);
+      begin += count;
+    }
     return all;
   }
 
@@ -171,17 +180,21 @@ class Communicator {
   /// rank. A rank that threw alone would leave the others waiting for it.
   /// `patience`: so many seconds after this rank has come with a message it ends all ranks with it, if the others do
   /// not come. They may wait for this one inside a library.
-  void fail_together(const std::string& message, double patience = std::numeric_limits<double>::infinity()) const;
+  /// `foreign`: where the message comes from.
+  void fail_together(const std::string& message, double patience = std::numeric_limits<double>::infinity(),
+                     Foreign foreign = Foreign::no_rank) const;
   /// Runs `work` on every rank; where it throws on any, throws CollectiveError with that message on all.
   template <class Work>
   void together(const Work& work, double patience = std::numeric_limits<double>::infinity()) const {
     std::string message;
+    Foreign foreign = Foreign::no_rank;
     try {
       work();
     } catch (const std::exception& exception) {
       message = message_of(exception);
+      foreign = foreign_of(exception);
     }
-    fail_together(message, patience);
+    fail_together(message, patience, foreign);
   }
   /// Throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
   void require_same(const std::string& text, const std::string& what) const;
@@ -194,8 +207,6 @@ class Communicator {
   void reduce(void* values, std::size_t count, MPI_Datatype type, MPI_Op operation) const;
   void gather_bytes(const void* values, std::size_t count, std::size_t bytes, void* all) const;
   void gather_bytes_on_root(const void* values, std::size_t count, std::size_t bytes, void* all) const;
-  void join_bytes_on_root(const void* values, std::size_t count, std::size_t bytes, const std::vector<int>& counts,
-                          void* all) const;
   void broadcast_bytes(void* values, std::size_t bytes, int root) const;
   void send_bytes(const void* values, std::size_t bytes, int to) const;
   void receive_bytes(void* values, std::size_t bytes, int from) const;

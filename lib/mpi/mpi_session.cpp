@@ -81,8 +81,10 @@ void MpiSession::abort(int status) {
   std::abort();
 }
 
-void MpiSession::abort(const Communicator& comm, const std::string& message) {
-  std::fprintf(stderr, "halograd: rank %d: %s\n", comm.rank(), message.c_str());
+void MpiSession::abort(const std::string& message) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::fprintf(stderr, "halograd: rank %d: %s\n", rank, message.c_str());
   std::fflush(stderr);
   abort(EXIT_FAILURE);
 }

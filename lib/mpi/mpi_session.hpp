@@ -25,7 +25,7 @@ class MpiSession {
   /// Ends all ranks with this status.
   [[noreturn]] static void abort(int status);
   /// The same with status 1, after this rank has said on stderr what it alone has met.
-  [[noreturn]] static void abort(const Communicator& comm, const std::string& message);
+  [[noreturn]] static void abort(const std::string& message);
   /// Name and version of the library, in one line; needs no session.
   [[nodiscard]] static std::string library_version();
 

@@ -38,7 +38,8 @@ HaloPlace choose_halo_place(const CommConfig& config, const Topology& topology, 
     require_device_windows(comm, topology, config, length);
   } catch (const CollectiveError& error) {
     if (!asked.required) return in_host_memory(error.what());
-    throw CollectiveError("comm.device_windows is \"on\", but " + std::string(error.what()), error.of_all_ranks());
+    throw CollectiveError("comm.device_windows is \"on\", but " + std::string(error.what()), error.of_all_ranks(),
+                          error.foreign());
   }
   return {HaloMemory::device};
 }

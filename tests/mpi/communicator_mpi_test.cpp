@@ -152,6 +152,28 @@ TEST(Communicator, FailsOnAllRanksWithTheMessageOfTheLowestThatFailed) {
   }
 }
 
+/// What is no Error, at any depth, is known as such on all ranks, and where it was.
+TEST(Communicator, TellsWhoHasMetAnExceptionThatIsNoneOfThisProgram) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const int last = comm.ranks() - 1;
+  try {
+    comm.together([&] {
+      comm.together([&] {
+        if (comm.rank() == last) throw std::bad_alloc();
+      });
+    });
+    ADD_FAILURE() << "no exception";
+  } catch (const std::exception& error) {
+    EXPECT_EQ(foreign_of(error), comm.rank() == last ? Foreign::this_rank : Foreign::another_rank);
+  }
+  try {
+    comm.together([] { fail("no"); });
+    ADD_FAILURE() << "no exception";
+  } catch (const std::exception& error) {
+    EXPECT_EQ(foreign_of(error), Foreign::no_rank);
+  }
+}
+
 /// Others may wait for the ranks of a part, so that these do not unwind as if all did.
 TEST(Communicator, ErrorsOfAPartOfTheRanksAreNotOfAll) {
   const Communicator comm(MPI_COMM_WORLD);
