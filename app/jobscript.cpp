@@ -30,11 +30,14 @@ std::string job_name(std::string name) {
 /// Whether the run file is one that this number of ranks can train: found now, and not when the job starts days from
 /// now.
 void require_trainable(const RunConfig& config, const JobDescription& job) {
-  const int ranks = job.nodes * layout_of(job).ranks_per_node;
-  HALOGRAD_REQUIRE(config.training.batch >= ranks, job.config, ": training.batch is ", config.training.batch,
-                   " images, fewer than the ", ranks, " ranks of this job");
+  const int ranks = job.nodes * layout_of(job).ranks_per_node, group = config.parallel.group_ranks();
+  HALOGRAD_REQUIRE(ranks % group == 0, job.config, ": [parallel] makes groups of ", group, " ranks, but this job has ",
+                   ranks, "; expected a multiple of ", group);
+  const int replicas = ranks / group;
+  HALOGRAD_REQUIRE(config.training.batch >= replicas, job.config, ": training.batch is ", config.training.batch,
+                   " images, fewer than the ", replicas, group == 1 ? " ranks" : " groups of ranks", " of this job");
   const AveragerRow& averager = row_of(config.averager);
-  if (averager.graphs != Graphs::none && !averager.of_nodes) make_topology(config.topology, ranks);
+  if (averager.graphs != Graphs::none && !averager.of_nodes) make_topology(config.topology, replicas);
 }
 
 void write_script(const std::string& path, const std::string& text) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 namespace halograd {
@@ -11,6 +14,11 @@ struct ParallelConfig {
   /// Ranks of a group that divide the channels of dense layers and 1x1 convolutions among themselves; 1: none
   int channels = 1;
   bool operator==(const ParallelConfig&) const = default;
+
+  /// The ranks of a group, which hold one replica together.
+  [[nodiscard]] int group_ranks() const {
+    return std::max(std::accumulate(spatial.begin(), spatial.end(), 1, std::multiplies<>()), channels);
+  }
 };
 
 }  // namespace halograd

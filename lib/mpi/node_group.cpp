@@ -8,9 +8,18 @@ namespace halograd {
 
 NodeGroup node_group(const Communicator& comm, int ranks_per_node) {
   std::vector<int> lowest = comm.node_of_rank();
+  std::string apart;
   for (int rank = 0; ranks_per_node > 0 && rank < comm.ranks(); ++rank) {
-    lowest[static_cast<std::size_t>(rank)] = rank / ranks_per_node * ranks_per_node;
+    const int first = rank / ranks_per_node * ranks_per_node;
+    const auto& node_of = comm.node_of_rank();
+    if (apart.empty() && node_of[static_cast<std::size_t>(rank)] != node_of[static_cast<std::size_t>(first)]) {
+      apart = "comm.ranks_per_node = " + std::to_string(ranks_per_node) + " makes a node of ranks " +
+              std::to_string(first) + " and " + std::to_string(rank) +
+              ", which do not share memory; expected consecutive ranks of a node";
+    }
+    lowest[static_cast<std::size_t>(rank)] = first;
   }
+  comm.fail_together(apart);
   const auto own = static_cast<std::size_t>(comm.rank());
   const auto count_of = [&](int node) { return static_cast<int>(std::count(lowest.begin(), lowest.end(), node)); };
   NodeGroup group;

@@ -10,8 +10,8 @@ struct NodeGroup {
   int ranks_per_node = 1, rank = 0;  ///< and this rank's place on its node
 };
 
-/// Collective. `ranks_per_node` consecutive ranks count as a node; 0: ranks that share memory. Throws CollectiveError
-/// where nodes differ in their number of ranks.
+/// Collective. `ranks_per_node` consecutive ranks, which share memory, count as a node; 0: all ranks that do. Throws
+/// CollectiveError where those ranks do not share memory, and where nodes differ in their number of ranks.
 NodeGroup node_group(const Communicator& comm, int ranks_per_node);
 
 }  // namespace halograd

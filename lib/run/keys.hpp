@@ -302,7 +302,8 @@ void visit(Visitor& v, CommConfig& c) {
   v("force_put", c.force_put, "halos between ranks that share memory travel as between nodes, to test that path",
     Allowed{});
   v("ranks_per_node", c.ranks_per_node,
-    "hierarchical: number of consecutive ranks that count as a node; 0: the ranks that share memory are a node",
+    "hierarchical: number of consecutive ranks that count as a node, all of which share memory; 0: all ranks that do "
+    "are a node",
     at_least(0));
   v("slots", c.slots, "versions of the weights that can be in flight on an edge", at_least(2));
   v("progress_us", c.progress_us,

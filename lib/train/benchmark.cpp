@@ -197,8 +197,8 @@ BenchmarkCase run_file_case(const RunConfig& config) {
   BenchmarkCase result;
   result.run = config;
   const auto data = open_dataset(config.data, Split::train, config.training.seed);
-  result.input = data->shape();
-  result.labels_per_image = data->labels_per_image();
+  result.input = input_of(config, data->shape());
+  result.labels_per_image = target_of(config, *data).labels_per_image;
   result.classes = std::max(data->classes(), data->target_values());
   return result;
 }

@@ -155,6 +155,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
                         [&](const NodeSpeed& one, const NodeSpeed& other) { return rate(one) < rate(other); });
   add("links", describe(transport.trial, slowest));
   if (!transport.reason.empty()) add("transport", "halos travel by messages: " + transport.reason);
+  if (setup.group.ranks() > 1) return facts;  // what the ranks of a group send each other is not counted
   const double leaving = bytes_between_nodes(setup, bytes);
   add("between nodes", human_bytes(leaving) + " leave a node per step, which takes " +
                            significant(leaving / rate(slowest)) + " s at that rate");

@@ -18,6 +18,7 @@
 #include "train/tracing.hpp"
 #include "train/training.hpp"
 #include "window/group_window.hpp"
+#include "window/shared_segment.hpp"
 
 namespace halograd {
 
@@ -61,7 +62,7 @@ void open_data(TrainingSetup& setup) {
 void make_model(TrainingSetup& setup) {
   RunConfig& config = setup.config;
   setup.network = build_model(config, *setup.train_set, setup.loader->largest_batch(),
-                              precision_named(config.training.precision), setup.group.make_space(config.comm));
+                              precision_named(config.training.precision), setup.group.make_space(setup.comm_config()));
   Network& network = *setup.network;
   HALOGRAD_REQUIRE(!config.flood_filling.on() || (config.data.pad_crop == 0 && !config.data.flip),
                    "flood_filling: data.pad_crop and data.flip would move the object from the middle of an image; "
@@ -104,7 +105,8 @@ bool trains_freely(const RunConfig& config, const Communicator& comm) {
 TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& communicator)
     : config(run_file), world(communicator), group(config, world), comm(group.replicas()) {
   world.require_same(to_toml(config), "run file");
-  const bool of_nodes = row_of(config.averager).of_nodes;
+  const AveragerRow& row = row_of(config.averager);
+  const bool of_nodes = row.of_nodes, shares = group.ranks() > 1;
   const int nodes = of_nodes ? node_group(comm, config.comm.ranks_per_node).nodes : 0;
   world.together([&] {
     require_room_for_groups(*this);
@@ -113,6 +115,15 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
                      comm.ranks());
     open_data(*this);
   });
+  if (trains_freely(config, comm)) {  // found now, and not when the run folder has changed
+    const SharedSegment what_a_deck_needs(comm, sizeof(std::int64_t), RmaReach::other_nodes);
+  }
+  transport.transport = config.comm.transport;
+  const auto choose = [&] { world.together([&] { transport = choose_transport(config.comm, transport.trial); }); };
+  if (shares) {  // edges of activations travel whatever the averager does
+    transport.trial = try_network(world);
+    choose();
+  }
   world.together([&] {  // by then no rank of a group has failed alone
     make_model(*this);
     topology = std::make_unique<Topology>(of_nodes ? make_topology(config.topology, nodes)
@@ -125,12 +136,15 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
     halos = choose_halo_place(config.comm, *topology, comm,
                               GroupWindow::shard(network->parameter_count(), group.place(), group.ranks()).length);
   }
-  transport.transport = config.comm.transport;
-  const AveragerRow& row = row_of(config.averager);
-  if (row.exchanges == Exchange::nothing) return;
+  if (shares || row.exchanges == Exchange::nothing) return;
   transport.trial = try_network(comm);
-  if (row.graphs == Graphs::none || halos.memory == HaloMemory::device) return;  // no halos, or none that it is about
-  world.together([&] { transport = choose_transport(config.comm, transport.trial); });
+  if (row.graphs != Graphs::none && halos.memory == HaloMemory::host) choose();  // else no halos that it is about
+}
+
+CommConfig TrainingSetup::comm_config() const {
+  CommConfig found = config.comm;
+  found.transport = transport.transport;
+  return found;
 }
 
 StartFacts Trainer::facts() const {

@@ -51,6 +51,9 @@ struct TrainingSetup {
   Replica mean;  ///< of all replicas, for evaluation; it has no gradients
   HaloPlace halos;
   TransportChoice transport;
+
+  /// With the transport that was chosen.
+  [[nodiscard]] CommConfig comm_config() const;
 };
 
 /// Whether each rank goes at its own pace, because the averager's ranks wait for nobody. A rank alone has nobody to

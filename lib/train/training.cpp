@@ -139,9 +139,15 @@ EpochSums Training::restore() {
                (header.step_in_epoch > 0 ? " and " + number(start_.images_of_epoch() / batch) + " steps, " : ", ") +
                number(start_.header.step) + " steps in total");
   if (header.ranks != comm_.ranks()) {
-    report_.line("NOTE: the checkpoint is from a run on " + number(header.ranks) + " ranks, but this job has " +
+    const std::string what = setup_.group.ranks() == 1 ? " ranks" : " replicas";
+    report_.line("NOTE: the checkpoint is from a run on " + number(header.ranks) + what + ", but this job has " +
                  number(comm_.ranks()) + ": all replicas start from the mean of those " + number(header.ranks) +
                  ", and the optimizer's state " + (reset ? "from zero" : "from the mean of their states"));
+    if (header.step_in_epoch > 0 && loader_.deals_by_ranks()) {
+      report_.line("NOTE: data.shuffle deals by the number of" + what +
+                   ": what is left of the epoch is dealt anew, and some of "
+                   "its images are seen twice, others not");
+    }
   }
   if (batch_before != batch) {
     report_.line("NOTE: training.batch was " + number(batch_before) + " and is " + number(batch) +
@@ -156,9 +162,8 @@ EpochSums Training::restore() {
 
 /// Collective.
 std::unique_ptr<Averager> Training::start_averager() {
-  CommConfig comm = config_.comm;
-  comm.transport = setup_.transport.transport;
-  AveragerContext context{config_.averager, comm, *setup_.topology, comm_, shards_.length(), own_steps_};
+  AveragerContext context{config_.averager, setup_.comm_config(), *setup_.topology, comm_, shards_.length(),
+                          own_steps_};
   for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.push_back(shards_.of(state));
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
     optimizer_.step(exec, rate_, own_steps_ + 1, shards_.begin(), weights, gradient);
@@ -290,7 +295,7 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
                        config_.data.path.empty() ? config_.data.format : config_.data.path, random_key);
   ++skipped_;
   if (skips_non_finite(config_.training)) return;
-  stop_.not_finite("step " + number(own_steps_ + 1) + ", rank " + number(comm_.rank()) + ": " + where +
+  stop_.not_finite("step " + number(own_steps_ + 1) + ", rank " + number(world_.rank()) + ": " + where +
                    " is not finite (a smaller optimizer.learning_rate or a longer schedule.warmup_epochs may help; "
                    "training.non_finite = \"skip\" continues without such updates)");
 }
@@ -340,7 +345,7 @@ void Training::save_state(CheckpointPlace place, const CheckpointHeader& header)
 std::optional<CheckpointPlace> Training::due_after(std::int64_t steps, std::int64_t epochs) const {
   const OutputConfig& output = config_.output;
   const auto is_due = [](std::int64_t done, int every) { return every > 0 && done > 0 && done % every == 0; };
-  const bool last = output.checkpoint_epochs > 0 && epochs == last_epoch();
+  const bool last = (output.checkpoint_epochs > 0 || options_.stop_after > 0) && epochs == last_epoch();
   if (last || is_due(epochs, output.checkpoint_epochs) || is_due(steps, output.checkpoint_steps)) {
     return CheckpointPlace::run_folder;
   }

@@ -60,6 +60,7 @@ HaloTransport::~HaloTransport() {
   PolitePause pause;
   for (Peer& peer : peers_) {
     for (; !is_idle(peer); pause()) make_progress();
+    complete(peer);
   }
 }
 

@@ -36,7 +36,12 @@ double processor_seconds() {
 
 bool progresses_by_itself(const Communicator& comm, bool force_put, HaloMemory memory) {
   if (comm.ranks() == 1) return true;
-  const int rank = comm.rank(), target = comm.ranks() - 1;
+  // The last rank of another node, if there is one.
+  const std::vector<int>& nodes = comm.node_of_rank();
+  int target = comm.ranks() - 1;
+  while (target > 0 && nodes[static_cast<std::size_t>(target)] == nodes[0]) --target;
+  if (target == 0) target = comm.ranks() - 1;
+  const int rank = comm.rank();
   constexpr std::size_t bytes = trial_floats * sizeof(float);
   SharedSegment segment(comm, bytes + sizeof(std::int64_t), force_put ? RmaReach::all : RmaReach::other_nodes);
   std::optional<DeviceWindow> device;

@@ -49,6 +49,20 @@ class Jobscript(ProgramTest):
         _, options = self.script(*CLUSTER, "--gpus-per-node", 4)
         self.assertEqual((options["gpus-per-node"], options["ntasks-per-node"], options["cpus-per-task"]), ("4", "4", "8"))
 
+    def test_groups_of_ranks_count_as_one(self):
+        """training.batch and topologies are of replicas."""
+        with open(DIGITS, encoding="utf-8") as file:
+            run = self.write("run.toml", file.read() + "\n[parallel]\nspatial = [2, 2]\n")
+        words = ["--nodes", 2, "--cores-per-node", 32, "--config", run]
+        self.script(*words, "--ranks-per-node", 32)
+        self.refuse("jobscript", *words, "--ranks-per-node", 3, words=["groups of 4 ranks", "this job has 6", "multiple of 4"], ranks=1)
+        with open(run, "r+", encoding="utf-8") as file:
+            text = re.sub(r"(?m)^batch = \d+", "batch = 15", file.read())
+            file.seek(0)
+            file.write(text)
+            file.truncate()
+        self.refuse("jobscript", *words, "--ranks-per-node", 32, words=["15 images", "16 groups of ranks"], ranks=1)
+
     def test_times_and_names(self):
         for time, warning in (("01:00:00", "120"), ("4", "60"), ("2:00", "30"), ("1-0", "120"), ("1-12:30:00", "120")):
             _, options = self.script(*CLUSTER, "--time", time)

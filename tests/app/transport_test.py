@@ -44,10 +44,9 @@ class SlowPuts(ProgramTest):
         if execute([PROGRAM, "--version"], self.folder, self.environment).status != 0:  # built with a sanitizer
             self.skipTest("the program does not start with other puts")
 
-    def train(self, *words):
+    def train(self, *words, ranks=4):
         """What it says, and how often all ranks have put."""
-        out = self.succeed("train", DIGITS, *words, "--overwrite", ranks=4,
-                           environment=self.environment)
+        out = self.succeed("train", DIGITS, *words, "--overwrite", ranks=ranks, environment=self.environment)
         names = [name for name in os.listdir(self.folder) if name.startswith("puts_")]
         puts = sum(os.path.getsize(self.path(name)) for name in names)
         for name in names:
@@ -65,10 +64,26 @@ class SlowPuts(ProgramTest):
         _, thrice = self.train(*sets(training__epochs=3, training__batch=719, comm__transport="put"))
         self.assertGreater(thrice, once)
 
+    def test_edges_within_a_replica_travel_by_messages(self):
+        group = sets(parallel__spatial=[2, 1])
+        out, once = self.train(*group, *sets(training__epochs=1), ranks=2)
+        self.assertRegex(out, r"transport +halos travel by messages: MPI_Put reaches \S+ MB/s from rank")
+        _, thrice = self.train(*group, *sets(training__epochs=3), ranks=2)
+        self.assertEqual(once, thrice, "the self-test alone puts")
+
     def test_what_sends_no_halos_says_nothing_of_them(self):
         out, _ = self.train(*sets(averager__name="allreduce", training__epochs=1))
         self.assertRegex(out, r"links +\S+ MB/s by MPI_Put, .* from the slowest of 2 nodes")
         self.assertNotIn("halos travel by messages", out)
+
+
+@unittest.skipUnless(IS_MPICH, "it is MPICH that takes ranks of one machine for those of two")
+class TwoNodes(ProgramTest):
+    def test_a_node_of_ranks_that_share_no_memory(self):
+        for ranks_per_node, which in ((4, "0 and 2"), (3, "0 and 2")):
+            self.refuse("train", DIGITS, *sets(averager__name="hierarchical", comm__ranks_per_node=ranks_per_node),
+                        words=[f"comm.ranks_per_node = {ranks_per_node}", f"ranks {which}", "do not share memory"], ranks=4,
+                        environment={"MPIR_CVAR_NUM_CLIQUES": "2"})
 
 
 if __name__ == "__main__":
