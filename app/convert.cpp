@@ -49,8 +49,8 @@ void build(Model& model, const std::string& shape, const std::string& where, int
   if (!shape.empty()) model.input = parse_shape(shape, where);
   if (shape.empty() || (classes == 0 && model.config.network.layers.empty())) {
     const auto data = open_dataset(model.config.data, Split::train, 1);
-    if (shape.empty()) model.input = data->shape();
-    if (classes == 0) classes = data->classes();
+    if (shape.empty()) model.input = input_of(model.config, data->shape());
+    if (classes == 0) classes = outputs_of(target_of(model.config, *data));
   }
   model.network = build_model(model.config, model.input, classes, 1);
   model.config.network = model.network->config();

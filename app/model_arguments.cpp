@@ -57,6 +57,7 @@ SavedModel read_model(const ModelArguments& arguments, const Communicator& comm)
     model.header = read_checkpoint_header(arguments.checkpoint);
     model.config = parse_config(model.header.config, arguments.checkpoint + ", attribute config", arguments.overrides);
     model.config.data.cache_memory = 0;  // each image is read once
+    model.config.data.cache_folder.clear();
   });
   comm.require_same(
       arguments.checkpoint + "\n" + arguments.data + "\n" + arguments.output + "\n" + to_toml(model.config),

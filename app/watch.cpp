@@ -78,6 +78,7 @@ class Watcher {
     if (there) {
       // Asked first: rows that are written between the two looks are seen, and then the next look sees the end.
       const bool writer = has_writer(folder_.metrics());
+      if (metrics_.ranks == 0) metrics_ = read_metrics(folder_.metrics(), 1);  // how many they are
       metrics_ = read_metrics(folder_.metrics(), std::max<std::int64_t>(64, most_values / std::max(1, metrics_.ranks)));
       row_of(metrics(), metrics_.metric, folder_.metrics() + ": attribute 'metric'");
       view_ = view_of(fs::path(folder_.path).filename().string(), metrics_, epochs_wanted_);

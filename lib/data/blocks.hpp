@@ -12,6 +12,9 @@
 /// Rows of equal length (images) in slow storage, read in blocks: what the cache and the read-ahead work on.
 namespace halograd {
 
+/// About as much is a block, unless a row has more.
+constexpr std::size_t block_bytes = std::size_t{1} << 20U;
+
 /// Rows first to last of a block: block b holds rows b*block_rows to (b+1)*block_rows, the last one what is left.
 struct BlockLayout {
   long rows = 0;

@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t block_bytes = std::size_t{1} << 20U;
-
 }  // namespace
 
 Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t memory_type, double megabytes_per_second,
@@ -168,7 +166,9 @@ void Hdf5Rows::read_piece(long first, long count, std::uint8_t* out) const {
 }
 
 std::string Hdf5Rows::name() const {
-  return fs::absolute(path_).lexically_normal().string() + ":" + name_;
+  const bool whole = std::equal(part_.count.begin(), part_.count.end(), extents_.begin() + 1);
+  return fs::absolute(path_).lexically_normal().string() + ":" + name_ +
+         (whole ? "" : ", " + listed(part_.count) + " from " + listed(part_.start));
 }
 
 std::string Hdf5Rows::identity() const {
@@ -178,8 +178,7 @@ std::string Hdf5Rows::identity() const {
   return name() + "\n" + std::to_string(status.st_size) + " bytes, changed at " +
          std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + ", inode " +
          std::to_string(status.st_ino) + "\n" + std::to_string(layout_.rows) + " rows of " +
-         std::to_string(layout_.row_bytes) + " bytes from " + listed(part_.start) + " on in blocks of " +
-         std::to_string(layout_.block_rows) + "\n";
+         std::to_string(layout_.row_bytes) + " bytes in blocks of " + std::to_string(layout_.block_rows) + "\n";
 }
 
 }  // namespace halograd

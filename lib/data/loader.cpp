@@ -73,6 +73,8 @@ class BatchPlan {
   [[nodiscard]] int ranks() const { return options_.ranks; }
   [[nodiscard]] bool deals_lots() const { return options_.lots; }
 
+  [[nodiscard]] bool deals_by_ranks() const { return windows_ || ring_; }
+
   /// With windows: lots whose images fill a window, but few enough that no rank holds much of an epoch.
   [[nodiscard]] long lots_at_once() const {
     if (!windows_) return 1;
@@ -400,6 +402,9 @@ long Loader::steps() const {
 }
 int Loader::ranks() const {
   return implementation_->plan().ranks();
+}
+bool Loader::deals_by_ranks() const {
+  return implementation_->plan().deals_by_ranks();
 }
 long Loader::lots_at_once() const {
   return implementation_->plan().lots_at_once();

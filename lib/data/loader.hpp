@@ -78,6 +78,8 @@ class Loader {
   /// 0).
   [[nodiscard]] long steps() const;
   [[nodiscard]] int ranks() const;
+  /// Whether the order of the images is one of the number of ranks too.
+  [[nodiscard]] bool deals_by_ranks() const;
   /// Largest Batch::size that next() returns on this rank.
   [[nodiscard]] int largest_batch() const;
   /// From the next epoch on, steps are dealt in proportion to these numbers, one per rank, as far as each rank gets an

@@ -18,10 +18,7 @@ class RowStream {
       : rows_(std::move(rows)),
         layout_(rows_->layout()),
         cache_(*rows_, memory_bytes, config.cache_folder, std::move(warn)),
-        // What is shuffled together now, and what will be after it. A share may begin and end inside a block.
-        read_ahead_(
-            cache_, config.readers,
-            all ? std::max(2L * (config.shuffle_window + 2L), layout_.blocks()) : 2L * (config.shuffle_window + 2L)) {}
+        read_ahead_(cache_, config.readers, all ? std::max(ahead(config), layout_.blocks()) : ahead(config)) {}
 
   void expect(std::span<const long> order) { read_ahead_.start(order); }
 
@@ -54,6 +51,15 @@ class RowStream {
   };
 
  private:
+  /// Blocks: what is shuffled together now, and what will be after it; a share may begin and end inside a block. Of
+  /// images that are blocks by themselves, as many bytes as that is of small ones, but one for each reader.
+  [[nodiscard]] long ahead(const DataConfig& config) const {
+    const long windows = 2L * (config.shuffle_window + 2L);
+    if (layout_.block_rows > 1) return windows;
+    const auto large = std::max<std::size_t>(1, layout_.row_bytes / block_bytes);
+    return std::max(config.readers + 1L, windows / static_cast<long>(large));
+  }
+
   std::unique_ptr<Hdf5Rows> rows_;
   BlockLayout layout_;
   BlockCache cache_;

@@ -130,6 +130,13 @@ class FloodFilling(ProgramTest):
         for name in gold:
             self.assert_same_bits(gold[name][0], silver[name][0], name)
 
+    def test_commands_know_the_field_of_view(self):
+        measured = self.succeed_json("benchmark", "--config", self.run_file, "--seconds", "0.1", ranks=0)
+        self.assertEqual(measured["networks"][0]["input"], "9x9x9x2")
+        self.succeed("train", self.run_file, *sets(data__objects_train=16, training__epochs=1))
+        self.succeed("convert", "runs/run/checkpoint.h5", "state.h5")
+        self.succeed("convert", "state.h5", "again.h5", "--run", self.run_file)
+
     def test_every_pace_trains_it(self):
         for settings in ([("averager__name", "allreduce")], [("averager__name", "ad_psgd")]):
             said = self.succeed_json("train", self.run_file, *sets(**dict(settings), data__objects_train=64, training__epochs=1),

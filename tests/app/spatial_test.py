@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """[parallel]: groups of ranks that share a replica train as single ranks do, and go on from each other's checkpoints."""
 
+import os
+import shutil
+
 import h5py
 import numpy as np
 
@@ -80,6 +83,12 @@ class Spatial(ProgramTest):
             with h5py.File(self.path(f"runs/{name}/checkpoint.h5"), "r") as file:
                 self.assertEqual(file.attrs["ranks"], 1)
             self.succeed("evaluate", self.path(f"runs/{name}/checkpoint.h5"))
+        # one folder for the blocks of all parts: also of those that begin in the same place
+        os.mkdir(self.path("cache"))
+        cache = sets(data__cache_folder=self.path("cache"))
+        for blocks in ([1, 1, 2], [1, 2, 1]):
+            self.assert_same_to_rounding(self.train(2, *cache, spatial=blocks, name="cached"), one)
+            shutil.rmtree(self.path("runs/cached"))
 
     def test_evaluates_as_one_rank(self):
         self.train(1)
