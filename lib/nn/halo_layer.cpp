@@ -18,7 +18,7 @@ class HaloLayer : public LayerOf<HaloLayer> {
   [[nodiscard]] LayerNeeds needs(int largest_batch, ValueType type) const override {
     LayerNeeds needs;
     needs.backward_reads_input = false;
-    if (needs_.holds(own_)) {
+    if (all_hold_their_own()) {
       needs.hands_on = true;
       needs.mask = Mask::sum;  // its output tells as well as its input where that was positive
       needs.backward_reads_output = true;
@@ -82,6 +82,12 @@ class HaloLayer : public LayerOf<HaloLayer> {
   }
 
  private:
+  /// Whether all ranks read all of what they have. What the layers before and behind then do with gradients, they do on
+  /// all ranks alike.
+  [[nodiscard]] bool all_hold_their_own() const {
+    return std::equal(boxes_.needs.begin(), boxes_.needs.end(), boxes_.own.begin(),
+                      [](const Box& needs, const Box& own) { return needs.holds(own); });
+  }
   /// The byte of the output from which this rank's own pixels lie in it without a gap, as those of one image do where
   /// edges lie on both sides of its first axis alone; -1: nowhere.
   [[nodiscard]] long place_of_own(std::size_t value_bytes) const {

@@ -264,7 +264,9 @@ Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) co
   Lifetime life{elsewhere ? 0 : value_bytes(value), producer, value == count ? count : producer};
   for (const int consumer : consumers) {
     const Node& node = nodes_[consumer];
-    const bool overwritten = node.needs.in_place && node.config.inputs[node.needs.in_place_input] == value;
+    const std::vector<int>& inputs = node.config.inputs;
+    const bool once = std::count(inputs.begin(), inputs.end(), value) == 1;  // else another input is still read
+    const bool overwritten = once && node.needs.in_place && inputs[node.needs.in_place_input] == value;
     const bool read_again = node.needs.backward_reads_input && !overwritten;
     life.death = std::max(life.death, read_again ? 2 * count - consumer : consumer);
   }

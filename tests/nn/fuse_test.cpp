@@ -145,6 +145,9 @@ TEST(Fuse, OddNetworksComputeTheSame) {
          {type="batch_norm", name="m"}, {type="add", name="a", inputs=["m", "r"]}, {type="relu", name="s"},
          {type="conv", name="d", channels=4, kernel=1}, {type="batch_norm", name="o"}, {type="add", name="b", inputs=["r", "o"]},
          {type="add", name="e", inputs=["b", "s"]}, {type="max_pool", kernel=3, stride=1}, {type="flatten"}, {type="dense", channels=3})",
+      R"({type="conv", name="c", channels=4, kernel=3, padding=1}, {type="batch_norm", name="n"},
+         {type="add", name="a", inputs=["n", "c"]}, {type="conv", channels=4, kernel=3, padding=1},
+         {type="conv", channels=4, kernel=3, padding=1}, {type="global_avg_pool"}, {type="dense", channels=3})",
       R"({type="batch_norm", name="n"}, {type="add", name="a", inputs=["n", "input"]}, {type="relu"},
          {type="max_pool", kernel=2, stride=2}, {type="flatten"}, {type="dense", channels=3})"};
   for (const char* list : lists) {

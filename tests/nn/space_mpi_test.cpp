@@ -334,6 +334,34 @@ TEST(Space, RandomNetworksTrainAsOnOneRank) {
   }
 }
 
+/// Of the last rectified pixels along an axis nobody reads some, of the others every rank reads its own and an edge.
+TEST(Space, WindowsThatLeaveTheLastPixelsOut) {
+  for (const char* type : {"conv", "max_pool"}) {
+    NetworkConfig config;
+    config.name = type;
+    const auto add = [&](const char* of, int channels) -> LayerConfig& {
+      LayerConfig layer;
+      layer.type = of;
+      layer.name = of + std::to_string(config.layers.size());
+      layer.channels = channels;
+      return config.layers.emplace_back(layer);
+    };
+    LayerConfig& first = add("conv", 4);
+    first.kernel = {3};
+    first.padding = {1};
+    add("relu", 0);
+    LayerConfig& window = add(type, 4);
+    window.kernel = {3};
+    window.stride = {2};
+    add("global_avg_pool", 0);
+    add("dense", 3);
+    for (const Blocks& blocks : ways_to_cut(2)) {
+      SCOPED_TRACE(std::string(type) + ", in " + listed(std::span(blocks), "x") + " blocks");
+      for (const unsigned seed : {2U, 3U}) expect_same_training(config, Shape(12, 12, 2), Target(3, 1), blocks, seed);
+    }
+  }
+}
+
 /// A reference network without kinks, at which rounding decides: of a hundred thousand rectified values some are zero
 /// to their last digits. The random networks, with fewer values, have them.
 NetworkConfig reference(const std::string& name, int outputs = 1) {
