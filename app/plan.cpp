@@ -27,7 +27,7 @@ namespace {
 
 // Without data the batch over all ranks is at most this many times the network's usual one. Shallue et al. (JMLR 2019)
 // found that steps stop being twice as useful with twice the batch between 2^9 and 2^13 images for networks like those
-// built in, whose usual batches are 32 to 128.
+// built in, whose usual batches are at most 128.
 constexpr int usual_batches = 16;
 
 struct PlanArguments {

@@ -5,9 +5,10 @@ parallel.channels), beside one rank's.
     python3 tests/performance/space_speed.py --program build/openmp/halograd unet2d:512x512 cosmoflow:128x128x128 --blocks 1 2 4 8
     python3 tests/performance/space_speed.py --program build/openmp/halograd dense:4096 --batch 64 --blocks 1 2
 
-Each rank has one thread, and a batch is one image unless --batch says more. Rounds alternate between the numbers of ranks; printed are medians of the
-steps of all rounds (but the first two of each), and the largest peak of a rank's resident memory. Where there are more
-ranks than cores only the memory means anything. Run it alone.
+Each rank has one thread, and a batch is one image unless --batch says more. Rounds alternate between the numbers of ranks;
+printed are medians of the steps of all rounds (but the first two of each), and the largest peaks of a rank's memory: what is
+resident, and what is left of it where the ranks share the pages of libraries and windows, each counted once (the proportional
+set, looked at ten times a second). Where there are more ranks than cores only the memory means anything. Run it alone.
 """
 
 import argparse
@@ -59,30 +60,32 @@ def cut(ranks, axes):
     return blocks
 
 
-def peak_megabytes(program):
-    """The largest peak of a process of the program so far."""
-    peak = 0.0
+def megabytes(program):
+    """The largest of a process of the program: resident at its peak so far, proportional now."""
+    found = [(0.0, 0.0)]
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
             if not os.path.samefile(f"/proc/{process}/exe", program):
                 continue
-            with open(f"/proc/{process}/status", encoding="utf-8") as status:
-                peak = max([peak] + [int(line.split()[1]) / 1000 for line in status if line.startswith("VmHWM")])
-        except OSError:  # ended meanwhile, or another user's
+            with open(f"/proc/{process}/status", encoding="utf-8") as status, \
+                    open(f"/proc/{process}/smaps_rollup", encoding="utf-8") as maps:
+                lines = dict(line.split(":", 1) for line in [*status, *maps] if ":" in line)
+            found.append(tuple(int(lines[name].split()[0]) / 1000 for name in ("VmHWM", "Pss")))
+        except (OSError, KeyError, ValueError):  # ended meanwhile, or another user's
             continue
-    return peak
+    return np.max(found, axis=0)
 
 
 def run(arguments, folder, ranks, axes):
-    """(seconds of each step but the first two, peak megabytes)."""
+    """(seconds of each step but the first two, peak megabytes: resident, proportional)."""
     command = [arguments.mpiexec, "-n", str(ranks), arguments.program, "train", "run.toml", "--overwrite"]
     if ranks > 1:
         command += ["--set", f"parallel.channels={ranks}" if axes == 1 else f"parallel.spatial={cut(ranks, axes)}"]
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        peak, end = 0.0, time.monotonic() + arguments.limit
+        peak, end = np.zeros(2), time.monotonic() + arguments.limit
         while process.poll() is None:
-            peak = max(peak, peak_megabytes(arguments.program))
+            peak = np.maximum(peak, megabytes(arguments.program))
             if time.monotonic() > end:
                 process.kill()
                 sys.exit(f"{command}: still running after {arguments.limit} s")
@@ -105,7 +108,8 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--limit", type=float, default=600, help="seconds for one run")
     arguments = parser.parse_args()
-    print("| network | ranks | blocks | s per step | one rank's over it | peak MB per rank | of one rank's |\n" + "|---" * 7 + "|")
+    print("| network | ranks | blocks | s per step | one rank's over it | resident MB per rank | of one rank's "
+          "| proportional MB | of one rank's |\n" + "|---" * 9 + "|")
     for word in arguments.networks:
         network, _, size = word.partition(":")
         extents = list(map(int, size.split("x")))
@@ -114,17 +118,18 @@ def main():
             with open(os.path.join(folder, "run.toml"), "w", encoding="utf-8") as file:
                 loss = "binary_cross_entropy" if network == "unet2d" else "mean_squared_error"
                 file.write(RUN_FILE.format(network=network_table(network, extents), loss=loss, batch=arguments.batch))
-            seconds, peaks = {ranks: [] for ranks in arguments.blocks}, dict.fromkeys(arguments.blocks, 0.0)
+            seconds, peaks = {ranks: [] for ranks in arguments.blocks}, {ranks: np.zeros(2) for ranks in arguments.blocks}
             for _ in range(arguments.rounds):
                 for ranks in arguments.blocks:
                     steps, peak = run(arguments, folder, ranks, len(extents))
                     seconds[ranks] += steps
-                    peaks[ranks] = max(peaks[ranks], peak)
+                    peaks[ranks] = np.maximum(peaks[ranks], peak)
         medians = {ranks: statistics.median(steps) for ranks, steps in seconds.items()}
         one = arguments.blocks[0]
         for ranks in arguments.blocks:
+            memory = " | ".join(f"{peak:.0f} | {share:.2f}" for peak, share in zip(peaks[ranks], peaks[ranks] / peaks[one]))
             print(f"| {word} | {ranks} | {'x'.join(map(str, cut(ranks, len(extents))))} | {medians[ranks]:.3f} | "
-                  f"{medians[one] / medians[ranks]:.2f} | {peaks[ranks]:.0f} | {peaks[ranks] / peaks[one]:.2f} |", flush=True)
+                  f"{medians[one] / medians[ranks]:.2f} | {memory} |", flush=True)
 
 
 if __name__ == "__main__":
