@@ -203,7 +203,9 @@ TEST_F(LocalCopies, ThatCannotBeWrittenFailOnAllRanks) {
   const bool sound = world.node_rank() == 0 && world.rank() != 0;  // the disk of another node than rank 0's
   const std::vector<std::string> before = sound ? names_of_copies() : std::vector<std::string>();
   expect_error([this] { write(20); }, {"output.local_folder: ", "halograd-", "cannot be made"});
-  if (sound) EXPECT_EQ(names_of_copies(), before);
+  if (sound) {
+    EXPECT_EQ(names_of_copies(), before);
+  }
   expect_error([this] { (void)local_folder(world, "$HALOGRAD_NO_SUCH_NAME/x", run); },
                {"output.local_folder is \"$HALOGRAD_NO_SUCH_NAME/x\"", "HALOGRAD_NO_SUCH_NAME is not set"});
 }
