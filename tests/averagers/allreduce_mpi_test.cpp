@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <thread>
@@ -12,6 +10,7 @@
 
 #include "averagers/averager.hpp"
 #include "mpi/wait.hpp"
+#include "tests/kernels/differences.hpp"
 #include "tests/mpi/ranks.hpp"
 
 namespace halograd::allreduce_mpi_test {
@@ -81,11 +80,7 @@ double largest_error(const std::vector<float>& sum, int left_out) {
     for (std::size_t i = 0; i < period; ++i) expected[i] += static_cast<double>(gradient_of(rank, i)) / all_ranks();
   }
   double error = 0;
-  for (std::size_t i = 0; i < length; ++i) {
-    const double difference = std::abs(static_cast<double>(sum[i]) - expected[i % period]);
-    if (!std::isfinite(difference)) return difference;
-    error = std::max(error, difference);
-  }
+  for (std::size_t i = 0; i < length; ++i) error = larger_error(error, sum[i] - expected[i % period]);
   return error;
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/spectral_gap.hpp"
 #include "tests/averagers/replicas.hpp"
+#include "tests/kernels/differences.hpp"
 
 namespace halograd::compressed_mpi_test {
 namespace {
@@ -48,7 +49,7 @@ std::vector<double> by_hand(std::size_t length, double gamma, const std::functio
 
 double largest_difference(const std::vector<double>& expected, const std::vector<float>& found) {
   double largest = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) largest = std::max(largest, std::abs(expected[i] - found[i]));
+  for (std::size_t i = 0; i < found.size(); ++i) largest = larger_error(largest, expected[i] - found[i]);
   return largest;
 }
 

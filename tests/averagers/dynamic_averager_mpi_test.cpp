@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <cmath>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "averagers/averager.hpp"
 #include "kernels/error.hpp"
 #include "tests/averagers/replicas.hpp"
+#include "tests/kernels/differences.hpp"
 #include "tests/mpi/ranks.hpp"
 
 namespace halograd::dynamic_averager_mpi_test {
@@ -85,7 +85,7 @@ TEST_P(DynamicNeighbour, FollowsItsRuleAsSimulatedInOneProcess) {
   const std::vector<float> x = trained(choice_, length, 12);
   const std::vector<double> expected = simulated(choice_, length, 12)[static_cast<std::size_t>(this_rank())];
   double error = 0;
-  for (std::size_t i = 0; i < length; ++i) error = std::max(error, std::abs(x[i] - expected[i]));
+  for (std::size_t i = 0; i < length; ++i) error = larger_error(error, x[i] - expected[i]);
   EXPECT_LT(error, 2e-6);
 }
 

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -13,6 +12,7 @@
 
 #include "kernels/error.hpp"
 #include "tests/averagers/replicas.hpp"
+#include "tests/kernels/differences.hpp"
 
 namespace halograd::free_averagers_mpi_test {
 namespace {
@@ -39,7 +39,7 @@ double sum_of(const std::vector<float>& values) {
 /// The largest difference of a value from that of `start` moved by `move`.
 double error_of(const std::vector<float>& found, const std::vector<float>& start, double move) {
   double error = 0;
-  for (std::size_t i = 0; i < start.size(); ++i) error = std::max(error, std::abs(found[i] - (start[i] + move)));
+  for (std::size_t i = 0; i < start.size(); ++i) error = larger_error(error, found[i] - (start[i] + move));
   return error;
 }
 

@@ -12,6 +12,7 @@
 #include "averagers/averager.hpp"
 #include "kernels/random.hpp"
 #include "mpi/communicator.hpp"
+#include "tests/kernels/differences.hpp"
 #include "tests/mpi/ranks.hpp"
 
 /// Replicas of a problem whose steps can be followed in double by one process, for tests of averagers.
@@ -139,8 +140,7 @@ struct Simulation {
   [[nodiscard]] double error(const std::vector<double>& values, const std::vector<float>& found) const {
     double largest = 0;
     for (std::size_t k = 0; k < length; ++k) {
-      const double difference = std::abs(values[this_rank() * length + k] - found[k]);
-      largest = std::isfinite(difference) ? std::max(largest, difference) : INFINITY;
+      largest = larger_error(largest, values[this_rank() * length + k] - found[k]);
     }
     return largest;
   }

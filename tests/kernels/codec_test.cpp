@@ -9,6 +9,7 @@
 
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
+#include "tests/kernels/differences.hpp"
 
 namespace halograd::codec_test {
 namespace {
@@ -121,9 +122,7 @@ TEST(CodecTest, RepeatedDifferencesLeaveNoError) {
     std::vector<float> estimate(x.size());
     for (int i = 0; i < times; ++i) estimate = coded(codec, x, estimate).values;
     double error = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      error = std::max(error, std::abs(static_cast<double>(x[i]) - estimate[i]));
-    }
+    for (std::size_t i = 0; i < x.size(); ++i) error = larger_error(error, static_cast<double>(x[i]) - estimate[i]);
     return error;
   };
   EXPECT_LT(left_after({CodecKind::bf16}, 4), 2e-7);

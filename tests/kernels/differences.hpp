@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
 
 namespace halograd {
+
+/// The larger of `error` and |difference|; infinity where that is no number, which std::max would leave out.
+inline double larger_error(double error, double difference) {
+  return std::isfinite(difference) ? std::max(error, std::abs(difference)) : INFINITY;
+}
 
 /// Holds `gradient` against central differences of `objective`, a smooth function of `values`, at about 60 of them.
 inline void expect_gradient(const std::function<double(const std::vector<double>&)>& objective,

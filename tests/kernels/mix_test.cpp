@@ -6,6 +6,7 @@
 
 #include "kernels/error.hpp"
 #include "tests/kernels/buffers.hpp"
+#include "tests/kernels/differences.hpp"
 
 namespace halograd::mix_test {
 namespace {
@@ -34,7 +35,7 @@ TEST(MixTest, AveragesKeepTheMean) {
       const auto found = to_host(mixed);
       for (std::size_t i = 0; i < n; ++i) {
         const double expected = (1 - 2 * weight) * x[i] + weight * a[i] + weight * b[i];
-        error = std::max(error, std::abs(found[i] - expected));
+        error = larger_error(error, found[i] - expected);
         drift += (found[i] - static_cast<double>(x[i])) / (3 * n);
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/kernels/conv_reference.hpp"
+#include "tests/kernels/differences.hpp"
 #include "tests/kernels/thread_bits.hpp"
 
 namespace halograd::winograd_test {
@@ -165,7 +166,7 @@ std::vector<double> normal_values(long count, double deviation, bool rectified, 
 double relative_error(const std::vector<double>& expected, const std::vector<float>& found) {
   double error = 0, scale = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    error = std::max(error, std::abs(expected[i] - static_cast<double>(found[i])));
+    error = larger_error(error, expected[i] - found[i]);
     scale = std::max(scale, std::abs(expected[i]));
   }
   return error / scale;

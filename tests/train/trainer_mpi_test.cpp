@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "kernels/error.hpp"
 #include "mpi/communicator.hpp"
 #include "run/read.hpp"
+#include "tests/kernels/differences.hpp"
 
 namespace halograd::trainer_mpi_test {
 namespace {
@@ -91,7 +91,7 @@ Trained train(const RunConfig& config, const Communicator& comm) {
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) largest = larger_error(largest, static_cast<double>(a[i]) - b[i]);
   return largest;
 }
 
