@@ -153,6 +153,12 @@ class Heal(unittest.TestCase):
         self.assertIn("rank 2 on b, rank 3 on b died", said)
         self.assertIn("attempt 2 of 3 from step 2: 2 ranks on 1 of 2 nodes\n", said)
 
+    def test_a_refusal_after_failures_is_not_the_users(self):
+        """The ranks that are left may be too few for the run file: the queue may give all of them again."""
+        status, said, ran, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "1,error")
+        self.assertEqual((status, ran[2:], calls), (75, ["2 ranks on a a a "], ["requeue 7"]))
+        self.assertIn("failed twice from step 2, back into the queue", said)
+
     def test_the_queue_is_asked_for_other_nodes(self):
         self.write("partition", "a,b,c\n")
         status, said, _, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "75,checkpoint 3")
