@@ -1,6 +1,7 @@
 #include "support/job_notes.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,8 +19,7 @@ std::string text_of(const std::string& path) {
 }
 
 TEST(JobNotes, AreAppendedToTheFileThatIsNamed) {
-  const std::string path = ::testing::TempDir() + "halograd_job_notes";
-  std::filesystem::remove(path);
+  const std::string path = ::testing::TempDir() + "halograd_job_notes_" + std::to_string(getpid());
   setenv("HALOGRAD_JOB_NOTES", path.c_str(), 1);
   note_for_job("checkpoint 40");
   note_for_job("died 3 node7");

@@ -1,6 +1,7 @@
 #include "support/text_file.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -19,7 +20,8 @@ std::string refusal_of(void (*action)()) {
 }
 
 TEST(TextFile, ComesBackByteForByte) {
-  const std::string path = ::testing::TempDir() + "halograd_text_file", text("a\r\n\0b\n", 6);
+  const std::string path = ::testing::TempDir() + "halograd_text_file_" + std::to_string(getpid());
+  const std::string text("a\r\n\0b\n", 6);
   write_text(path, "longer than what follows");
   write_text(path, text);
   EXPECT_EQ(read_text(path), text);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,34 +10,11 @@
 #include "kernels/error.hpp"
 #include "mpi/communicator.hpp"
 #include "run/read.hpp"
+#include "tests/io/mpi_helpers.hpp"
 #include "tests/kernels/differences.hpp"
 
 namespace halograd::trainer_mpi_test {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// A folder that all ranks agree on and this rank 0 removes.
-class SharedFolder {
- public:
-  explicit SharedFolder(const Communicator& comm) : comm_(comm) {
-    const std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    path_ = fs::path(::testing::TempDir()) / ("halograd_trainer_" + test + "_" + std::to_string(comm.ranks()));
-    if (comm_.rank() == 0) fs::remove_all(path_);
-    comm_.barrier();
-  }
-  ~SharedFolder() {
-    comm_.barrier();
-    if (comm_.rank() == 0) fs::remove_all(path_);
-  }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  const Communicator& comm_;
-  fs::path path_;
-};
 
 /// A small network without batch-norm on synthetic images; 26 of them are left for each epoch's last step.
 RunConfig small_run(const std::string& folder, const std::string& name, const std::vector<std::string>& keys) {
@@ -100,7 +76,7 @@ constexpr double rounding = 2e-5;
 
 TEST(Trainer, AllreduceEqualsOneRankAtTheSameGlobalBatch) {
   const Communicator comm(MPI_COMM_WORLD), self(MPI_COMM_SELF);
-  const SharedFolder folder(comm);
+  const test::Folder folder;
   const Trained together = train(small_run(folder.path(), "together", {"averager.name=allreduce"}), comm);
   const Trained alone =
       train(small_run(folder.path(), "alone" + std::to_string(comm.rank()), {"averager.name=allreduce"}), self);
@@ -115,7 +91,7 @@ TEST(Trainer, AllreduceEqualsOneRankAtTheSameGlobalBatch) {
 
 TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
   const Communicator comm(MPI_COMM_WORLD);
-  const SharedFolder folder(comm);
+  const test::Folder folder;
   // Equal shares in every step: replicas weigh the same in the mean of weights as their images do in the mean gradient.
   const std::vector<std::string> plain{"optimizer.momentum=0", "data.synthetic_train=192", "training.epochs=3"};
   const auto with = [&](std::vector<std::string> keys) {
@@ -140,7 +116,7 @@ TEST(Trainer, CompleteGraphAfterPlainSgdEqualsAllreduce) {
 TEST(Trainer, RanksWithDifferentNumbersOfTestBatchesAgreeAsOften) {
   // 10 images per step: shares of 3 and 4 images at 3 ranks, and so 14 and 10 batches of the 40 test images.
   const Communicator comm(MPI_COMM_WORLD);
-  const SharedFolder folder(comm);
+  const test::Folder folder;
   const Trained trained =
       train(small_run(folder.path(), "unequal",
                       {"training.batch=10", "data.synthetic_train=50", "data.synthetic_test=41", "training.epochs=4"}),
