@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from program import IS_MPICH, IS_OPEN_MPI, MPIEXEC, TIMEOUT, ProgramTest, launched, main, ranks_below, sets
+from program import ASLEEP, IS_MPICH, IS_OPEN_MPI, MPIEXEC, TIMEOUT, ProgramTest, launched, main, ranks_below, sets
 from inject_test import RUN_FILE
 
 RANKS = 3
@@ -31,9 +31,9 @@ def rank_of(process):
 @unittest.skipUnless(IS_MPICH or IS_OPEN_MPI, "needs a launcher that lets the other ranks live: MPICH's or Open MPI's")
 class Death(ProgramTest):
     def start(self, environment=None, **settings):
-        """A job that trains, with its first epoch behind it."""
+        """A job that trains, mostly asleep, once it has begun."""
         run = self.write("run.toml", RUN_FILE)
-        words = launched(["train", run, "--overwrite", *sets(training__epochs=1000000, **settings)], 0)
+        words = launched(["train", run, "--overwrite", *ASLEEP, *sets(training__epochs=1000000, **settings)], 0)
         script = self.write("rank.sh", f'trap : USR1 TERM\n"$@"\necho $? > status.${RANK}\n')
         launch = [*MPIEXEC, LET_LIVE, "-n", str(RANKS), "bash", script, *words]
         with open(self.path("log"), "w", encoding="utf-8") as log:

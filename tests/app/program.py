@@ -92,6 +92,10 @@ def sets(**values):
     return words
 
 
+# For a training that goes on beside its test: its steps are mostly asleep, which leaves the cores to others.
+ASLEEP = sets(comm__inject__compute_us=20000)
+
+
 def contents(folder):
     """Every file below a folder with its bytes, every link with where it leads."""
     found = {}

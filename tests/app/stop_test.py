@@ -14,7 +14,7 @@ import unittest
 import h5py
 import numpy as np
 
-from program import (MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, execute, launched, main, ranks_below, read_metrics,
+from program import (ASLEEP, MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, execute, launched, main, ranks_below, read_metrics,
                      sets)
 from resume_test import ADAM, RUN_FILE, SGD
 
@@ -116,7 +116,7 @@ class Stopped(ProgramTest):
     def test_the_time_limit(self):
         """The stop comes 5 s and two checkpoints before the limit."""
         run = self.write("run.toml", RUN_FILE + SGD)
-        words = ["train", run, *sets(training__epochs=100000, output__print_steps=0)]
+        words = ["train", run, *ASLEEP, *sets(training__epochs=100000, output__print_steps=0)]
         for resume in ([], ["--resume"]):
             begin = time.monotonic()
             result = self.run_program(*words, "--time-limit", 7, *resume, ranks=2)
@@ -131,7 +131,7 @@ class Stopped(ProgramTest):
         """What is pasted into a shell resumes this run, and no other: words with spaces and quotes, and all settings."""
         run = self.write("a run's file.toml", RUN_FILE + SGD)
         layers = "network.layer=[{type = 'flatten'}, {type = \"dense\", channels = 4}]"
-        words = [os.path.basename(run), "--set", layers, *sets(name="other", output__print_steps=0)]
+        words = [os.path.basename(run), "--set", layers, *ASLEEP, *sets(name="other", output__print_steps=0)]
         result = self.run_program("train", *words, *sets(training__epochs=100000), "--time-limit", 6.5, "--trace", ranks=2)
         self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
         printed = re.search(r"continues the run:\n  (halograd .*)\n", result.out).group(1)

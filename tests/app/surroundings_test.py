@@ -13,7 +13,7 @@ import numpy as np
 
 from faults import FaultTest
 from image_files import write_classes
-from program import (INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, kill_ranks, launched, main,
+from program import (ASLEEP, INPUTS, IS_OPEN_MPI, PROGRAM, SYNTHETIC, ProgramTest, execute, kill_ranks, launched, main,
                      read_metrics, sets)
 from resume_test import RUN_FILE, SGD
 
@@ -246,7 +246,7 @@ class Clock(ProgramTest):
                 self.assertLess(values.max(), wall, name)
         self.assertLess(metrics["epoch/seconds"].sum(), wall)
         self.assertRegex(out, r"  time +0:\d\d,")
-        limited = ["train", run, *sets(name="limited", training__epochs=1000000, output__print_steps=0)]
+        limited = ["train", run, *ASLEEP, *sets(name="limited", training__epochs=1000000, output__print_steps=0)]
         begin = time.monotonic()
         result = execute(launched([*limited, "--time-limit", 7], 2), self.folder, preload)
         self.assertEqual(result.status, 75, result.out + result.err)
@@ -272,7 +272,7 @@ class Clock(ProgramTest):
 class Crash(FaultTest):
     def test_metrics_that_a_kill_left_open(self):
         run = self.write("run.toml", RUN_FILE + SGD)
-        words = ["train", run, *sets(training__epochs=100000, output__print_steps=0)]
+        words = ["train", run, *ASLEEP, *sets(training__epochs=100000, output__print_steps=0)]
         process = self.start(words, 2)
         self.until(process, "^ *4/100000 ")  # each epoch waits until that before the last is written
         self.assertIsNone(process.poll(), self.log())

@@ -13,7 +13,7 @@ import unittest
 import h5py
 import numpy as np
 
-from program import PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
+from program import ASLEEP, PROGRAM, SYNTHETIC, TIMEOUT, ProgramTest, launched, main, read_metrics, sets
 
 ROW = re.compile(r"^ +(\d+)/(\d+) +([0-9.]+) +([0-9.]+) +([0-9.]+)-([0-9.]+) +([0-9.]+) ")
 
@@ -120,13 +120,13 @@ class Watch(ProgramTest):
         self.check_rows(out, 6)
 
     def test_a_dead_run(self):
-        self.end(self.train(1000000, ranks=1))
+        self.end(self.train(1000000, *ASLEEP, ranks=1))
         result = self.run_program("watch", "runs/synthetic", "--interval", 0.1, "--patience", 1)
         self.assertEqual(result.status, 1)
         self.assertRegex(result.err, r"^halograd: runs/synthetic/metrics.h5: nothing new for .*the run has died")
 
     def test_a_terminal(self):
-        training = self.train(100)
+        training = self.train(60, *sets(comm__inject__compute_us=2000))  # 2 s at least: longer than the first view takes
         controller, terminal = pty.openpty()
         watching = self.start([PROGRAM, "watch", "runs/synthetic", "--interval", "0.1"], stdout=terminal)
         os.close(terminal)
@@ -143,7 +143,7 @@ class Watch(ProgramTest):
         views = re.split("\033\\[\\d+A\033\\[J", text)  # each replaces the one before
         self.assertGreater(len(views), 2)
         self.assertIn("synthetic: finished, 2 ranks", views[-1])
-        self.assertTrue(views[-1].endswith("Finished: 100 epochs\r\n"), views[-1])
+        self.assertTrue(views[-1].endswith("Finished: 60 epochs\r\n"), views[-1])
         moved = [int(lines) for lines in re.findall("\033\\[(\\d+)A\033\\[J", text)]
         self.assertEqual(moved, [view.count("\n") for view in views[:-1]])
 
