@@ -7,13 +7,13 @@ from program import main
 
 class Kills(FaultTest):
     def test_two_ranks(self):
-        self.check_kills(kills=40, ranks=2, seed=11, epochs=24)
+        self.check_kills(kills=40, ranks=2, seed=11)
 
     def test_four_ranks(self):
-        self.check_kills(kills=30, ranks=4, seed=12, epochs=20)
+        self.check_kills(kills=30, ranks=4, seed=12)
 
     def test_five_hundred(self):
-        self.check_kills(kills=500, ranks=2, seed=13, epochs=700, every=5)
+        self.check_kills(kills=500, ranks=2, seed=13, every=5)
 
 
 if __name__ == "__main__":

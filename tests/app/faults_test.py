@@ -8,19 +8,17 @@ import unittest
 
 import h5py
 
-from faults import FaultTest
-from program import contents, kill_ranks, main, sets
+from faults import EPOCH, FaultTest
+from program import ASLEEP, contents, kill_ranks, main, sets
 from resume_test import RUN_FILE, SGD
-
-STEPS = 9  # an epoch of RUN_FILE
 
 
 class Kills(FaultTest):
     def test_at_random_moments(self):
-        self.check_kills(kills=6, ranks=2, seed=1, epochs=6)
+        self.check_kills(kills=6, ranks=2, seed=1)
 
     def test_with_a_checkpoint_every_five_steps(self):
-        self.check_kills(kills=5, ranks=2, seed=2, epochs=12, every=5)
+        self.check_kills(kills=5, ranks=2, seed=2, every=5)
 
 
 class Damage(FaultTest):
@@ -29,8 +27,8 @@ class Damage(FaultTest):
         self.run_file = self.write("run.toml", RUN_FILE + SGD)
         self.words = ["train", self.run_file, *sets(name="silver")]
         self.succeed(*self.words, "--stop-after", 2, ranks=2)
-        self.newest = f"runs/silver/checkpoints/step_{2 * STEPS:08d}.h5"
-        self.before = f"runs/silver/checkpoints/step_{STEPS:08d}.h5"
+        self.newest = f"runs/silver/checkpoints/step_{2 * EPOCH:08d}.h5"
+        self.before = f"runs/silver/checkpoints/step_{EPOCH:08d}.h5"
 
     def resume_without_the_newest(self, *words):
         out = self.succeed(*self.words, "--resume", ranks=2)
@@ -82,7 +80,7 @@ class Damage(FaultTest):
 class Folder(FaultTest):
     def test_a_second_job_is_refused(self):
         run = self.write("run.toml", RUN_FILE + SGD)
-        words = ["train", run, *sets(training__epochs=100000, output__print_steps=0)]
+        words = ["train", run, *ASLEEP, *sets(training__epochs=100000, output__print_steps=0)]
         process = self.start(words, 2)
         self.until(process, "consensus")
         for switch in ([], ["--resume"], ["--overwrite"]):
@@ -128,7 +126,7 @@ class Folder(FaultTest):
         for name in kept[:-1]:
             os.remove(os.path.join(disk, "run/checkpoints", name))
         last = int(kept[-1][5:-3])
-        out = self.succeed(*words, "--resume", *sets(output__keep=1, training__epochs=last // STEPS + 2), ranks=2)
+        out = self.succeed(*words, "--resume", *sets(output__keep=1, training__epochs=last // EPOCH + 2), ranks=2)
         self.assertIn(f" {last} steps in total", out)
         self.assertIn(os.path.join("run/checkpoints", kept[-1]), before)
         shutil.rmtree(os.path.join(disk, "run"))
