@@ -17,8 +17,10 @@ class Limits(StoppedJobs):
         def resumed(records):
             return records[0]["Restarts"] != "0" and "Resumed from" in self.read(f"halograd-cpu-{job}.out")
         self.cluster.wait(job, resumed)
-        self.cluster.command("scancel", job)
+        self.cluster.command("scancel", job, attempts=20)
         record, = self.cluster.wait(job)
+        self.assertEqual(record["JobState"], "CANCELLED", self.outputs())
+        self.assertTrue(os.path.exists(self.path(f".halograd-job-{job}")), "the notes stay, as docs/slurm.md says")
         self.check_log(self.read(f"halograd-cpu-{job}.out"), reason, record["Restarts"])
         self.assertTrue(os.path.exists(self.path(folder, "checkpoint.h5")))
 

@@ -12,10 +12,10 @@ import numpy as np
 from cluster import DIGITS, LAUNCHER_SITE, TIMEOUT, main, read_metrics
 from stopped_jobs import ENDLESS, StoppedJobs
 
-# Few steps per epoch, since ranks that share a core wait for each other at each of them. They take 5 s at least, so that the
+# Few steps per epoch, since ranks that share a core wait for each other at each of them. They take 9 s at least: the
 # signal that follows the first checkpoint comes before the end.
 EPOCHS, STEPS = 40, 4
-LONG = ["--set", f"training.epochs={EPOCHS}", "--set", "training.batch=360", "--set", "comm.inject.compute_us=30000"]
+LONG = ["--set", f"training.epochs={EPOCHS}", "--set", "training.batch=360", "--set", "comm.inject.compute_us=60000"]
 
 
 class Resume(StoppedJobs):
@@ -38,7 +38,7 @@ class Resume(StoppedJobs):
         jobs = {name: self.train("cpu.sbatch", *LONG, "--set", f"name={name}") for name in names}
         for signal in ("USR1", "TERM"):
             self.wait_for_checkpoint(jobs[signal], f"runs/{signal}")
-            self.cluster.command("scancel", f"--signal={signal}", jobs[signal])
+            self.cluster.command("scancel", f"--signal={signal}", jobs[signal], attempts=20)
         records = {name: self.ends(job)[0] for name, job in jobs.items()}
         runs = {name: self.check_rows(f"runs/{name}") for name in names}
         straight = runs.pop("straight")
@@ -53,7 +53,7 @@ class Resume(StoppedJobs):
     def test_a_launcher_of_mpi_passes_signals_on(self):
         job = self.train("cpu.sbatch", *LONG, HALOGRAD_SITE=LAUNCHER_SITE)
         self.wait_for_checkpoint(job, "runs/digits")
-        self.cluster.command("scancel", "--signal=USR1", job)
+        self.cluster.command("scancel", "--signal=USR1", job, attempts=20)
         record, = self.ends(job)
         self.check_log(self.read(f"halograd-cpu-{job}.out"), "SIGUSR1", record["Restarts"])
         self.check_rows("runs/digits")
@@ -62,7 +62,7 @@ class Resume(StoppedJobs):
         job = self.submit("--ntasks-per-node=2", "--cpus-per-task=1", ":", "--ntasks-per-node=1", "--cpus-per-task=1",
                           "--gpus-per-node=1", self.script("heterogeneous.sbatch"), DIGITS, *LONG)
         self.wait_for_checkpoint(job, "runs/digits")
-        self.cluster.command("scancel", "--signal=USR1", job)
+        self.cluster.command("scancel", "--signal=USR1", job, attempts=20)
         records = self.ends(job)
         for record in records:
             self.check_log(self.read(f"halograd-heterogeneous-{job}.out"), "SIGUSR1", record["Restarts"])
@@ -73,7 +73,7 @@ class Resume(StoppedJobs):
         # the last job of an array has the array's own number: it alone must be queued again
         last = f"runs/sweep-{array}/allreduce"
         self.wait_for_checkpoint(array, last)
-        self.cluster.command("scancel", "--signal=USR1", f"{array}_1")
+        self.cluster.command("scancel", "--signal=USR1", f"{array}_1", attempts=20)
         records = {record["ArrayTaskId"]: record for record in self.ends(array)}
         self.assertEqual(records["0"]["Restarts"], "0")
         self.check_log(self.read(f"halograd-sweep-{array}_1.out"), "SIGUSR1", records["1"]["Restarts"])
@@ -87,7 +87,7 @@ class Resume(StoppedJobs):
     def test_not_for_ever(self):
         job = self.train("cpu.sbatch", *ENDLESS, HALOGRAD_MOST_STARTS="1")
         self.wait_for_checkpoint(job, "runs/digits")
-        self.cluster.command("scancel", "--signal=USR1", job)
+        self.cluster.command("scancel", "--signal=USR1", job, attempts=20)
         self.ends(job, "FAILED", "1:0")
         self.assertIn("HALOGRAD_MOST_STARTS is 1", self.read(f"halograd-cpu-{job}.out"))
 
