@@ -147,27 +147,35 @@ channels = 3
         self.refuse("import", "photos", "--output", "x.h5", "--size", "3", words=["--size", "HEIGHTxWIDTH"], ranks=0)
         self.refuse("import", "photos", "--output", "nowhere/x.h5", words=["nowhere/x.h5.partial"], ranks=0)
 
-    def interrupt(self, output, signal_number):
-        """Starts the import and sends the signal after the first tenth; the exit status and what it said."""
-        process = subprocess.Popen([PROGRAM, "import", "many", "--output", output, "--threads", "1"], cwd=self.folder,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
-        line = process.stdout.readline()
-        self.assertIn("of 240 images", line)
-        process.send_signal(signal_number)
-        _, err = process.communicate(timeout=60)
-        return process.returncode, err
+    def write_many(self, of_class):
+        self.of_class = of_class
+        write_classes(self.path("many"), {"ant": of_class, "bee": of_class}, shape=(256, 256, 3))
+
+    def interrupt(self, signal_number):
+        """Sends the signal after the first tenth of an import, of more images where that was faster; its status and errors."""
+        while self.of_class < 2000:
+            process = subprocess.Popen([PROGRAM, "import", "many", "--output", "many.h5", "--threads", "1"], cwd=self.folder,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+            self.assertIn(f"of {2 * self.of_class} images", process.stdout.readline())
+            process.send_signal(signal_number)
+            _, err = process.communicate(timeout=60)
+            if process.returncode != 0:
+                return process.returncode, err
+            os.remove(self.path("many.h5"))
+            self.write_many(2 * self.of_class)
+        return self.fail("every import ended before its signal")
 
     def test_goes_on_where_it_was_stopped(self):
-        write_classes(self.path("many"), {"ant": 120, "bee": 120}, shape=(256, 256, 3))
-        self.succeed("import", "many", "--output", "whole.h5")
+        self.write_many(120)
         for signal_number in (signal.SIGINT, signal.SIGKILL):
-            status, err = self.interrupt("many.h5", signal_number)
+            status, err = self.interrupt(signal_number)
             if signal_number == signal.SIGINT:
                 self.assertEqual(status, 1, err)
                 self.assertIn("many.h5: stopped; many.h5.partial keeps what is done", err)
             else:
                 self.assertEqual(status, -signal.SIGKILL)
             self.assertFalse(os.path.exists(self.path("many.h5")))
+            self.succeed("import", "many", "--output", "whole.h5", "--overwrite")
             out = self.succeed_json("import", "many", "--output", "many.h5")
             self.assertGreater(out["resumed"], 0)
             self.assertFalse(out["restarted"])
@@ -175,11 +183,11 @@ channels = 3
                 for first, second in zip(read_set(self.path("many.h5"), split), read_set(self.path("whole.h5"), split)):
                     self.assert_same_bits(first, second, split)
             os.remove(self.path("many.h5"))
-        self.interrupt("many.h5", signal.SIGKILL)
+        self.assertEqual(self.interrupt(signal.SIGKILL)[0], -signal.SIGKILL)
         write_png(self.path("many", "bee", "new.png"), np.zeros((256, 256, 3), np.uint8))
         out = self.succeed_json("import", "many", "--output", "many.h5")
         self.assertTrue(out["restarted"])
-        self.assertEqual((out["resumed"], out["train_images"] + out["test_images"]), (0, 241))
+        self.assertEqual((out["resumed"], out["train_images"] + out["test_images"]), (0, 2 * self.of_class + 1))
         self.assertEqual([name for name in contents(self.folder) if name.endswith(".partial")], [])
 
     def test_cifar_and_idx(self):
