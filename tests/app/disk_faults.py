@@ -195,8 +195,8 @@ class DiskFaultTest(ProgramTest):
         return self.succeed_json("inspect", os.path.join(self.silver, "metrics.h5"))["steps"]
 
     def check_power_cuts(self, epochs, seed, stride=1, share=1.0, **settings):
-        """The power is cut after every `stride`-th call of a run and each fsync: what is left is whole, and `share` of it
-        is continued from."""
+        """The power is cut after every `stride`-th call of a run and each fsync: what is left is whole, and `share` of it,
+        but some at least, is continued from."""
         chance = random.Random(seed)
         self.train += sets(**settings)
         self.begin(epochs)
@@ -216,12 +216,13 @@ class DiskFaultTest(ProgramTest):
                 lay_out(image)
                 steps = self.check_folder(label)
                 self.assertGreaterEqual(steps, safe, f"a checkpoint is lost: {label}")
-                if kind == "all is lost" and synced == "checkpoints":
+                checkpointed = kind == "all is lost" and synced == "checkpoints"
+                if checkpointed:
                     safe = steps
                 if kind == "all is lost" and synced == "metrics.h5":
                     flushed = self.steps_of_metrics()
                 key = hash(tuple(sorted(image.items(), key=lambda item: item[0])))
-                if key in looked_at or chance.random() >= share:
+                if key in looked_at or (chance.random() >= share and not (checkpointed and continued < 3)):
                     continue
                 looked_at.add(key)
                 if flushed > 0 and kind != "pages are mixed":
@@ -229,6 +230,7 @@ class DiskFaultTest(ProgramTest):
                 self.go_on(label)
                 continued += 1
         self.assertEqual((safe, flushed), (2 * EPOCH, 2 * EPOCH))
+        self.assertGreater(continued, 0)
         print(f"the power was cut in {len(notes)} calls after {epochs} epochs, {continued} states of the disk were continued")
 
     def check_failures(self, call, epochs, rank=0, stride=1, first=1, for_good=False):
