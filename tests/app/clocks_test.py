@@ -3,7 +3,7 @@
 
 import time
 
-from free_pace_test import RANKS, STALE, slow_rank
+from free_pace_test import RANKS, STALE, STEPS, slow_rank
 from program import DIGITS, ProgramTest, main, read_metrics, sets
 
 
@@ -18,26 +18,22 @@ def booked_seconds(metrics, rank):
 
 class Clocks(ProgramTest):
     def test_whatever_waits_is_booked_as_waiting(self):
-        """Times inside against the clock outside; injected computing makes both long against all that is not booked."""
-        for label, words, waits in [("lockstep", sets(averager__name="allreduce"), (0.5, 0.95)), ("free", STALE, (0, 0.4))]:
-            words = [*words, *slow_rank(1, 40000), *sets(training__epochs=2)]
-            begin = time.monotonic()
-            self.succeed("train", DIGITS, *words, "--check", ranks=RANKS)
-            starting = time.monotonic() - begin
+        """Rank 1 sleeps 0.12 s longer than the others in each step: in lockstep these wait for it."""
+        epochs = 2
+        longer = epochs * STEPS * 0.12
+        for label, words, least in (("lockstep", sets(averager__name="allreduce"), 0.9 * longer), ("free", STALE, 0)):
+            words = [*words, *slow_rank(1, 40000, factor=4), *sets(training__epochs=epochs)]
             begin = time.monotonic()
             self.succeed("train", DIGITS, *words, "--overwrite", ranks=RANKS)
             wall = time.monotonic() - begin
             metrics = read_metrics(self.path("runs/digits/metrics.h5"))
             for rank in range(RANKS):
                 kinds = booked_seconds(metrics, rank)
-                booked = sum(kinds.values())
-                shown = f"{label}, rank {rank}: {kinds}; outside {wall:.2f} s, of which {starting:.2f} s to start"
-                self.assertLess(booked, wall, shown)
-                self.assertGreater(booked, wall - 3 * starting - 0.2 * wall, shown)
-                share = kinds["wait"] / booked
+                shown = f"{label}, rank {rank}: {kinds}; outside {wall:.2f} s"
+                self.assertLess(sum(kinds.values()), wall, shown)
                 if rank != 1:
-                    self.assertTrue(waits[0] <= share <= waits[1], shown)
-            print(f"{label}: wall {wall:.2f} s, booked {booked:.2f} s, start {starting:.2f} s")
+                    self.assertGreaterEqual(kinds["wait"], least, shown)
+                print(shown)
 
 
 if __name__ == "__main__":
