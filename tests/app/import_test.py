@@ -152,10 +152,10 @@ channels = 3
         write_classes(self.path("many"), {"ant": of_class, "bee": of_class}, shape=(256, 256, 3))
 
     def interrupt(self, signal_number):
-        """Sends the signal after the first tenth of an import, of more images where that was faster; its status and errors."""
+        """Sends the signal after an import's first tenth, with more images where it ended before: its status and errors."""
         while self.of_class < 2000:
-            process = subprocess.Popen([PROGRAM, "import", "many", "--output", "many.h5", "--threads", "1"], cwd=self.folder,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+            process = subprocess.Popen([PROGRAM, "import", "many", "--output", "many.h5", "--threads", "1"],
+                                       cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
             self.assertIn(f"of {2 * self.of_class} images", process.stdout.readline())
             process.send_signal(signal_number)
             _, err = process.communicate(timeout=60)

@@ -55,21 +55,26 @@ class LocalCopies(ProgramTest):
 
     @contextlib.contextmanager
     def running(self, *words, step=12):
-        """A run on two nodes, after all copies of this step or a later one."""
+        """A run on two nodes, after all copies of this step or a later one; killed at the end where it still runs."""
+        newest = lambda: max([int(name.split("_")[1]) for node in (0, 1) for name in self.copies(node)], default=0)
         with open(self.path("running.txt"), "w", encoding="utf-8") as out, \
                 subprocess.Popen(self.command(*SLOW, *words), cwd=self.folder, env=self.environment(), stdout=out, stderr=out,
                                  stdin=subprocess.DEVNULL, start_new_session=True) as process:
-            end = time.monotonic() + 60
-            newest = lambda: max([int(name.split("_")[1]) for node in (0, 1) for name in self.copies(node)], default=0)
-            while newest() < step + 2 and process.poll() is None and time.monotonic() < end:
-                time.sleep(0.02)
-            self.assertIsNone(process.poll(), "the run ended by itself")
-            yield process
+            try:
+                end = time.monotonic() + 60
+                while newest() < step + 2 and process.poll() is None:
+                    self.assertLess(time.monotonic(), end, "no copies")
+                    time.sleep(0.02)
+                self.assertIsNone(process.poll(), "the run ended by itself")
+                yield process
+            finally:
+                if process.poll() is None:
+                    kill_ranks(process.pid)
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def killed(self, *words, step=12):
-        with self.running(*words, step=step) as process:
-            kill_ranks(process.pid)
-            os.killpg(process.pid, signal.SIGKILL)
+        with self.running(*words, step=step):
+            pass
 
     def check_resumed(self, out):
         step = int(re.search(r"Made \S*step_(\d+)\.h5 of copies on the nodes \(output\.local_steps\), later than any checkpoint\n", out).group(1))

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 import unittest
@@ -194,6 +195,7 @@ class Resume(ProgramTest):
         with open(self.path("log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen(launched(["train", *words, *sets(name="silver")], 2), cwd=self.folder, stdout=log,
                                        stderr=log, start_new_session=True)
+        self.addCleanup(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
         end = time.monotonic() + TIMEOUT
         while not os.path.exists(checkpoint) and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
