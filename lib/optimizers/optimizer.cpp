@@ -74,11 +74,12 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config, std::size_t
 const std::vector<OptimizerType>& optimizers() {
   using Keys = SectionKeys;
   static const std::vector<OptimizerType> types{
-      {"sgd", "stochastic gradient descent, optionally with momentum", Keys{"momentum", "nesterov"}, true, make<Sgd>},
-      {"adam", "Adam (Kingma and Ba, 2015)", Keys{"beta1", "beta2", "epsilon"}, false, make_adam},
+      {"sgd", "stochastic gradient descent, optionally with momentum", Keys{"momentum", "nesterov"}, true, false,
+       make<Sgd>},
+      {"adam", "Adam (Kingma and Ba, 2015)", Keys{"beta1", "beta2", "epsilon"}, false, true, make_adam},
       {"adamw", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)", Keys{"beta1", "beta2", "epsilon"},
-       false, make_adamw},
-      {"adagrad", "AdaGrad (Duchi et al., 2011)", Keys{"epsilon"}, false, make<Adagrad>}};
+       false, true, make_adamw},
+      {"adagrad", "AdaGrad (Duchi et al., 2011)", Keys{"epsilon"}, false, true, make<Adagrad>}};
   return types;
 }
 

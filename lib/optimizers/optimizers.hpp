@@ -22,6 +22,7 @@ struct OptimizerType {
   Fact<const char*> meaning;
   Fact<SectionKeys> keys;             ///< of [optimizer] that it reads beside learning_rate and weight_decay
   Fact<bool> state_only_of_momentum;  ///< without momentum it has no state
+  Fact<bool> keeps_squares;           ///< of gradients in its state, which must not become negative
   Fact<std::unique_ptr<Optimizer> (*)(const OptimizerConfig& config, std::size_t parameters)> make;
 };
 const std::vector<OptimizerType>& optimizers();

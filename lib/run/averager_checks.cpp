@@ -261,15 +261,25 @@ Conflict pace_conflict(const Checked& run) {
            "leave it out: the ranks' shares follow their speed by themselves", "training"}};
 }
 
-/// Averaged buffers of an optimizer that has none.
+/// Averaged buffers of an optimizer that has none, or whose buffers no codec must touch.
 Conflict momentum_conflict(const Checked& run) {
+  if (!averages_momentum(run.averager)) return std::nullopt;
   const OptimizerConfig& optimizer = run.config.optimizer;
-  const bool has_state =
-      optimizer.momentum != 0 || !row_of(optimizers(), optimizer.name, "optimizer.name").state_only_of_momentum;
-  if (!averages_momentum(run.averager) || has_state) return std::nullopt;
-  return {{"momentum",
-           "averager.momentum = \"averaged\" averages the optimizer's buffers, but " + optimizer.name + " has none",
-           "set optimizer.momentum, or leave averager.momentum out"}};
+  const OptimizerType& type = row_of(optimizers(), optimizer.name, "optimizer.name");
+  if (type.state_only_of_momentum && optimizer.momentum == 0) {
+    return {{"momentum",
+             "averager.momentum = \"averaged\" averages the optimizer's buffers, but " + optimizer.name + " has none",
+             "set optimizer.momentum, or leave averager.momentum out"}};
+  }
+  // An exchange adds differences of estimates, which may be larger than the value that they are added to. Clamping what
+  // comes out at 0 would make steps of Adam far too long.
+  if (type.keeps_squares && is_coded(run.averager)) {
+    return {{"momentum",
+             "averager.momentum = \"averaged\" with averager.codec = " + quoted(run.averager.codec) +
+                 " may take buffers below 0, but those of " + optimizer.name + " hold squares of gradients",
+             "leave one of the two out, or choose optimizer.name = \"sgd\""}};
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -62,6 +62,17 @@ TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
   expect_refused("momentum = \"averaged\"", {"averager.momentum", "sgd"}, "name = \"sgd\"");
 }
 
+TEST(AveragerConfigTest, SquaresOfGradientsAreNotAveragedByACodec) {
+  for (const std::string codec : {"bf16", "int8", "top_k"}) {
+    const std::string averaged = "codec = \"" + codec + "\"\nmomentum = \"averaged\"";
+    for (const std::string optimizer : {"adam", "adamw", "adagrad"}) {
+      expect_refused(averaged, {"averager.codec = \"" + codec + "\"", optimizer + " hold squares", "run.toml:10"},
+                     "name = \"" + optimizer + "\"");
+    }
+    EXPECT_EQ(message_of(averaged), "") << "sgd";
+  }
+}
+
 TEST(AveragerConfigTest, NamesAreSuggested) {
   expect_refused("codec = \"int9\"", {"did you mean \"int8\"?", "\"fp32\", \"bf16\", \"int8\", \"top_k\""});
   expect_refused("name = \"heirarchical\"", {"did you mean \"hierarchical\"?"});
