@@ -29,6 +29,8 @@ struct AveragerContext {
   std::vector<Vector<float>> optimizer_state{};
   /// Makes one more step of the optimizer at the current learning rate, with another gradient than the rank's own.
   std::function<void(const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient)> optimizer_step{};
+  /// Sets the optimizer's buffers to zero, and lets its steps count from 1 again.
+  std::function<void(const ExecutionSpace&)> restart_optimizer{};
 
   /// Where the halos of neighbour averaging lie (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;

@@ -24,8 +24,8 @@ class FastAverager : public Averager {
  public:
   explicit FastAverager(const AveragerContext& context)
       : sync_epochs_(context.averager.sync_epochs),
-        optimizer_state_(context.optimizer_state),
-        optimizer_step_(context.optimizer_step) {
+        optimizer_step_(context.optimizer_step),
+        restart_optimizer_(context.restart_optimizer) {
     if constexpr (!runs_on_host) received_.emplace("halograd::gradient", context.length);
   }
 
@@ -36,7 +36,7 @@ class FastAverager : public Averager {
     exec.fence();
   }
   void restart_optimizer(const ExecutionSpace& exec) {
-    for (const Vector<float>& state : optimizer_state_) Kokkos::deep_copy(exec, state, 0.0F);
+    restart_optimizer_(exec);
     exec.fence();
   }
   /// What is compared: a replica whose score is not a number is worse than any other.
@@ -56,8 +56,8 @@ class FastAverager : public Averager {
     }
   }
 
-  std::vector<Vector<float>> optimizer_state_;
   std::function<void(const ExecutionSpace&, Vector<float>, Vector<const float>)> optimizer_step_;
+  std::function<void(const ExecutionSpace&)> restart_optimizer_;
   std::optional<Buffer<float>> received_;
 };
 
@@ -260,7 +260,7 @@ class AsynchronousFastAverager final : public FastAverager {
 };
 
 std::unique_ptr<Averager> make_fast(const AveragerContext& context) {
-  HALOGRAD_REQUIRE(context.optimizer_step, "the averager fast needs an optimizer");
+  HALOGRAD_REQUIRE(context.optimizer_step && context.restart_optimizer, "the averager fast needs an optimizer");
   if (lockstep_or_free(context.averager) == Pace::free) return std::make_unique<AsynchronousFastAverager>(context);
   return std::make_unique<SynchronousFastAverager>(context);
 }

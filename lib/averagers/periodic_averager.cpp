@@ -29,6 +29,7 @@ class PeriodicAverager final : public Averager {
                  context.first_step / config_.every,
                  context.optimizer_state,
                  context.optimizer_step,
+                 context.restart_optimizer,
                  context.halo_memory},
         comm_(context.comm),
         staging_(context.length),

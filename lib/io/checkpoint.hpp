@@ -28,6 +28,7 @@ struct CheckpointHeader {
   std::string metric = "accuracy";  ///< what the score is: accuracy, iou, error
   double mean_model_score = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not evaluated at this step
   double mean_model_loss = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t optimizer_steps = 0;  ///< since the optimizer's state was zero; the fewest of any rank
 };
 
 /// What one rank has added up in an epoch that is not finished.

@@ -122,6 +122,8 @@ CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {
   header.topology = read_string_attribute(file, "topology", path);
   header.config = read_string_attribute(file, "config", path);
   header.versions = read_string_attribute(file, "versions", path);
+  const bool counted = has_attribute(file, "optimizer_steps", path);  // a file of before: as if it never started anew
+  header.optimizer_steps = counted ? read_integer_attribute(file, "optimizer_steps", path) : header.step;
   if (has_attribute(file, "input", path)) header.input = read_string_attribute(file, "input", path);
   if (has_attribute(file, "mean_model_loss", path)) {
     if (has_attribute(file, "metric", path)) header.metric = read_string_attribute(file, "metric", path);

@@ -84,6 +84,7 @@ void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int
   write_attribute(file, "step", header.step, path);
   write_attribute(file, "epoch", header.epoch, path);
   write_attribute(file, "step_in_epoch", header.step_in_epoch, path);
+  write_attribute(file, "optimizer_steps", header.optimizer_steps, path);
   write_attribute(file, "ranks", ranks, path);
   if (!std::isnan(header.mean_model_loss)) {
     write_attribute(file, "metric", header.metric, path);

@@ -14,8 +14,8 @@ namespace halograd {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One step of the weights from number `begin` on, as many as are given; `count` = 1, 2, ... is its number over the
-  /// whole training.
+  /// One step of the weights from number `begin` on, as many as are given; `count` = 1, 2, ... is its number since the
+  /// state was zero.
   virtual void step(const ExecutionSpace& exec, double rate, std::int64_t count, std::size_t begin,
                     Vector<float> weights, Vector<const float> gradient) = 0;
   [[nodiscard]] const std::vector<Buffer<float>>& state() const { return state_; }

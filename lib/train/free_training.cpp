@@ -57,7 +57,8 @@ class FreeTraining final : public Training {
  private:
   /// What a rank comes to the end of an epoch with.
   struct EpochEnd {
-    std::int64_t epochs = 0;  ///< done with it
+    std::int64_t epochs = 0;           ///< done with it
+    std::int64_t optimizer_steps = 0;  ///< of this rank, as its copied state has made them
     std::shared_ptr<const StateCopy> state;
     std::vector<StepRow> steps;
     std::vector<EdgeRecord> edges;
@@ -202,7 +203,7 @@ void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
   const double begin = seconds_now();
   const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
   files_.post([this, lot, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
-               steps = files_.take_steps(), header = header_of(step, epoch_, of_epoch, nullptr),
+               steps = files_.take_steps(), header = header_of(step, epoch_, of_epoch, optimizer_steps_, nullptr),
                failure = stop_.failure()] {
     files_.write_checkpoint(place, header, *copy, steps, failure);
     concluded_ = lot;
@@ -226,6 +227,7 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
   end->saves = due_at(lot, end->epochs);
   if (end->saves) checkpoint_begins(*end->saves);
   end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
+  end->optimizer_steps = optimizer_steps_;
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
   end->sums = sums_;
@@ -259,8 +261,10 @@ void FreeTraining::conclude(EpochEnd& end) {
   end.row.seconds = files_.comm().largest(end.row.seconds);
   hand_over(end);  // before the disk has its turn
   files_.write_epoch(end.steps, end.row, end.edges);
-  if (end.saves)
-    files_.write_checkpoint(*end.saves, header_of(end.row.steps, end.epochs, 0, &end.row), *end.state, {}, "");
+  if (end.saves) {
+    const CheckpointHeader header = header_of(end.row.steps, end.epochs, 0, end.optimizer_steps, &end.row);
+    files_.write_checkpoint(*end.saves, header, *end.state, {}, "");
+  }
   concluded_ = end.epochs * lots_;
 }
 

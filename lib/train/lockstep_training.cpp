@@ -160,7 +160,7 @@ void LockstepTraining::finish_epoch(EpochMetrics& row, TrainingResult& result) {
 }
 
 void LockstepTraining::save(CheckpointPlace place, const EpochMetrics* scores) {
-  save_state(place, header_of(own_steps_, epoch_, step_in_epoch_, scores));
+  save_state(place, header_of(own_steps_, epoch_, step_in_epoch_, optimizer_steps_, scores));
 }
 
 TrainingResult LockstepTraining::run() {

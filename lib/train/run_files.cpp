@@ -277,6 +277,7 @@ void RunFiles::write_checkpoint(CheckpointPlace place, CheckpointHeader header, 
   add_to_metrics(steps);
   metrics_->flush(header.step);
   header.ranks = comm().ranks();
+  header.optimizer_steps = comm().smallest(header.optimizer_steps);  // which differ at a free pace
   header.config = to_toml(config_);
   if (place == CheckpointPlace::nodes) return write_on_nodes(header, copy);
   const std::string path = folder_.checkpoint(header.step);

@@ -95,6 +95,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       folder_(world_, config_, report),
       start_(start_of(setup, folder_.folder(), options, report)),
       own_steps_(start_.header.step),
+      optimizer_steps_(start_.header.optimizer_steps),
       epoch_(start_.header.epoch),
       sums_(restore()),
       // Epochs are dealt in the same order on every number of ranks: only the size of a step can move the position.
@@ -134,6 +135,7 @@ EpochSums Training::restore() {
   });
   const bool reset = resets_optimizer(config_.training);
   const EpochSums sums = read_state(comm_, start_, reset, replica_, optimizer_);
+  if (reset && header.ranks != comm_.ranks()) optimizer_steps_ = 0;
   const std::int64_t batch = config_.training.batch, batch_before = start_.before.training.batch;
   report_.line("Resumed from " + checkpoint + ": " + number(epoch_) + " epochs" +
                (header.step_in_epoch > 0 ? " and " + number(start_.images_of_epoch() / batch) + " steps, " : ", ") +
@@ -166,7 +168,12 @@ std::unique_ptr<Averager> Training::start_averager() {
                           own_steps_};
   for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.push_back(shards_.of(state));
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
-    optimizer_.step(exec, rate_, own_steps_ + 1, shards_.begin(), weights, gradient);
+    const std::int64_t count = std::max<std::int64_t>(1, optimizer_steps_);  // 0: between a restart and a step
+    optimizer_.step(exec, rate_, count, shards_.begin(), weights, gradient);
+  };
+  context.restart_optimizer = [this](const ExecutionSpace& exec) {
+    for (const Buffer<float>& state : optimizer_.state()) Kokkos::deep_copy(exec, state, 0.0F);
+    optimizer_steps_ = 0;
   };
   context.halo_memory = setup_.halos.memory;
   std::unique_ptr<Averager> averager = make_averager(context);
@@ -233,6 +240,7 @@ StepMetrics Training::train_step(const Batch& batch, const StepPlace& place) {
   const bool finite = guard_.finite(exec_, loss.loss);
   if (!finite) leave_out(batch, random_key);
   const double computed = seconds_now(), waited_computing = group_waits() - waited_in_group;
+  ++optimizer_steps_;
   update(own_rate, finite, share);
   const double updated = seconds_now();
   ++own_steps_;
@@ -309,7 +317,7 @@ void Training::update(double rate, bool finite, double share) {
     if (!steps) return;
     const Region optimizer("update");
     begin += shards_.begin();
-    optimizer_.step(exec_, rate, own_steps_ + 1, begin, slice(replica_.parameters, begin, length),
+    optimizer_.step(exec_, rate, optimizer_steps_, begin, slice(replica_.parameters, begin, length),
                     slice(replica_.gradients, begin, length));
   };
   averager_->update(exec_, own_steps_, shards_.of(replica_.parameters), shards_.of(replica_.gradients),
@@ -363,7 +371,7 @@ void Training::checkpoint_begins(CheckpointPlace place) {
 }
 
 CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
-                                     const EpochMetrics* scores) const {
+                                     std::int64_t optimizer_steps, const EpochMetrics* scores) const {
   CheckpointHeader header;
   if (scores != nullptr) {
     header.metric = metric_of(config_.loss.name).name;
@@ -373,6 +381,7 @@ CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std:
   header.step = step;
   header.epoch = epoch;
   header.step_in_epoch = step_in_epoch;
+  header.optimizer_steps = optimizer_steps;
   header.network = config_.network.name;
   header.averager = title_of(config_.averager);
   header.topology = setup_.topology->kind();

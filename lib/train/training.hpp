@@ -61,9 +61,9 @@ class Training {
   /// Collective. Copies the state, and has it written.
   void save_state(CheckpointPlace place, const CheckpointHeader& header);
   /// The header of a checkpoint after so many steps of all ranks, `step_in_epoch` of them in the unfinished epoch.
-  /// `scores`: of an epoch's end; null within one.
+  /// `optimizer_steps`: this rank's, as below. `scores`: of an epoch's end; null within one.
   [[nodiscard]] CheckpointHeader header_of(std::int64_t step, std::int64_t epoch, std::int64_t step_in_epoch,
-                                           const EpochMetrics* scores) const;
+                                           std::int64_t optimizer_steps, const EpochMetrics* scores) const;
   /// Where the run file asks for the state to be kept after so many steps, and `epochs` that are just done; 0: within
   /// one.
   [[nodiscard]] std::optional<CheckpointPlace> due_after(std::int64_t steps, std::int64_t epochs = 0) const;
@@ -103,10 +103,11 @@ class Training {
 
   ClaimedFolder folder_;
   RunStart start_;
-  std::int64_t own_steps_;      ///< steps of this rank, those before the checkpoint counted as all ranks' are
-  std::int64_t epoch_;          ///< whole epochs done
-  EpochSums sums_;              ///< of the epoch after these
-  std::int64_t step_in_epoch_;  ///< steps done of it
+  std::int64_t own_steps_;        ///< steps of this rank, those before the checkpoint counted as all ranks' are
+  std::int64_t optimizer_steps_;  ///< steps of this rank since its optimizer's state was zero, the current one included
+  std::int64_t epoch_;            ///< whole epochs done
+  EpochSums sums_;                ///< of the epoch after these
+  std::int64_t step_in_epoch_;    ///< steps done of it
   std::unique_ptr<Averager> averager_;
   std::unique_ptr<ProgressThread> progress_;  ///< null where none is needed
   RunFiles files_;

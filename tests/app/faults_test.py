@@ -154,10 +154,16 @@ class OtherRanks(FaultTest):
             self.assertEqual(file["epoch/steps"][()].tolist(), [9, 18, 27, 36])
         return out
 
+    def optimizer_steps(self):
+        with h5py.File(self.path("runs/run/checkpoint.h5"), "r") as file:
+            return int(file.attrs["optimizer_steps"])
+
     def test_fewer_and_more(self):
         note = "NOTE: the checkpoint is from a run on {} ranks, but this job has {}: all replicas start from the mean of those {}"
         self.check(4, 2, note.format(4, 2, 4), "the optimizer's state from the mean of their states")
+        self.assertEqual(self.optimizer_steps(), 36)
         self.check(2, 3, note.format(2, 3, 2), "from zero", training__resumed_optimizer="reset")
+        self.assertEqual(self.optimizer_steps(), 12)
 
     def test_allreduce_goes_on_as_if_nothing_had_happened(self):
         """Replicas that are all the same are their mean: only the order of sums is another."""

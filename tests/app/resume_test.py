@@ -131,6 +131,7 @@ class GoldSilver(ProgramTest):
     def test_averagers_with_a_state(self):
         self.check(2, ADAM, averager__name="easgd", kept=["averager/centre", "averager/started"])
         self.check(2, SGD, averager__name="fast", averager__sync_epochs=2, optimizer__learning_rate=0.02, stops=(1, 2))
+        self.check(2, ADAM, averager__name="fast", averager__sync_epochs=2, stops=(1, 2))
         self.check(3, SGD, averager__codec="int8", averager__every=2, kept=["averager/estimate"])
 
     def test_graphs_that_change(self):

@@ -39,6 +39,7 @@ class EveryAverager : public testing::TestWithParam<Case> {
   [[nodiscard]] std::unique_ptr<Averager> make() const {
     AveragerContext context{config_, transport_, topology_, MPI_COMM_WORLD, length};
     context.optimizer_step = [](const ExecutionSpace&, Vector<float>, Vector<const float>) {};
+    context.restart_optimizer = [](const ExecutionSpace&) {};
     return make_averager(context);
   }
   /// Steps of an optimizer that changes nothing.

@@ -14,10 +14,10 @@ std::unique_ptr<Averager> make(const Descent& descent, int sync_epochs = 1, bool
   config.name = "fast";
   config.sync_epochs = sync_epochs;
   AveragerContext context{config, CommConfig{.force_put = force_put}, topology_of("torus2d"), MPI_COMM_WORLD, length};
-  context.optimizer_state = {descent.velocity.device()};
   context.optimizer_step = [&descent](const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient) {
     descent.step(weights, gradient);
   };
+  context.restart_optimizer = [&descent](const ExecutionSpace&) { descent.velocity.set(std::vector<float>(length)); };
   return make_averager(context);
 }
 

@@ -186,10 +186,10 @@ class FreeFast : public testing::TestWithParam<bool> {
     AveragerConfig config = free("fast");
     config.sync_epochs = sync_epochs;
     AveragerContext context{config, CommConfig{.force_put = GetParam()}, topology_, MPI_COMM_WORLD, length};
-    context.optimizer_state = {descent_.velocity.device()};
     context.optimizer_step = [this](const ExecutionSpace&, Vector<float> weights, Vector<const float> gradient) {
       descent_.step(weights, gradient);
     };
+    context.restart_optimizer = [this](const ExecutionSpace&) { descent_.velocity.set(std::vector<float>(length)); };
     return make_averager(context);
   }
   /// Steps of which all gradients are left out, so that nothing but replicas is sent, until `ranks` ranks have these

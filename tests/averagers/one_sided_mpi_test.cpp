@@ -218,6 +218,7 @@ TEST_P(OneSided, FreeAveragersSynchroniseWithNobodyInStepsSnapshotsAndEndsOfEpoc
     config.staleness = -1;
     AveragerContext context{config, transport, topology, MPI_COMM_WORLD, 1000};
     context.optimizer_step = [](const ExecutionSpace&, Vector<float>, Vector<const float>) {};
+    context.restart_optimizer = [](const ExecutionSpace&) {};
     const auto averager = make_averager(context);
     const ExecutionSpace exec;
     const Buffer<float> weights("weights", 1000), gradient("gradient", 1000);

@@ -46,6 +46,7 @@ TEST(Checkpoint, HeaderComesBack) {
   EXPECT_EQ(read.config, header.config);
   EXPECT_EQ(read.versions, header.versions);
   EXPECT_EQ(read.input, header.input);
+  EXPECT_EQ(read.optimizer_steps, 45);
 }
 
 TEST(Checkpoint, MeanIsThatOfTheReplicas) {

@@ -47,16 +47,17 @@ inline const std::vector<NamedTensor> statistic_tensors{{"norm", "running_mean",
                                                         {"norm", "running_variance", {4}, 4}};
 
 inline CheckpointHeader example_header() {
-  return {120,
-          3,
-          17,
-          ranks_of(),
-          "lenet5",
-          "neighbour combine_then_adapt",
-          "ring",
-          "name = \"Zürich\"\n",
-          "halograd 0.1",
-          "28x28x1"};
+  return {.step = 120,
+          .epoch = 3,
+          .step_in_epoch = 17,
+          .ranks = ranks_of(),
+          .network = "lenet5",
+          .averager = "neighbour combine_then_adapt",
+          .topology = "ring",
+          .config = "name = \"Zürich\"\n",
+          .versions = "halograd 0.1",
+          .input = "28x28x1",
+          .optimizer_steps = 45};
 }
 
 inline void write(const std::string& path, Replica& replica) {

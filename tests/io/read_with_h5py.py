@@ -15,6 +15,7 @@ import numpy as np
 CHECKPOINT_ATTRIBUTES = {
     "format": str, "format_version": np.integer, "step": np.integer, "epoch": np.integer, "step_in_epoch": np.integer,
     "ranks": np.integer, "network": str, "averager": str, "topology": str, "config": str, "versions": str, "input": str,
+    "optimizer_steps": np.integer,
 }
 AVERAGER_STATE = {"/replica/averager/weight": "<f8", "/replica/averager/period": "<i8"}
 STEP = {

@@ -125,6 +125,27 @@ TEST(Trainer, RanksWithDifferentNumbersOfTestBatchesAgreeAsOften) {
   EXPECT_EQ(trained.result.stopped, "");
 }
 
+/// Adam's first step moves a weight by the rate, whatever its gradient; with a count that went on it would be shorter.
+TEST(Trainer, TheOptimizerCountsItsStepsFromItsRestart) {
+  const Communicator comm(MPI_COMM_WORLD), self(MPI_COMM_SELF);
+  const SharedFolder folder(comm);
+  const std::string name = "fast" + std::to_string(comm.rank());
+  const RunConfig config =
+      small_run(folder.path(), name,
+                {"averager.name=fast", "training.batch=170", "training.epochs=3", "optimizer.name=adam",
+                 "optimizer.learning_rate=0.01", "optimizer.weight_decay=0", "output.keep=3"});
+  const std::vector<float> last = train(config, self).mean;
+  const auto after = [&](int steps) {
+    const std::string path = folder.path() + "/" + name + "/checkpoints/step_0000000" + std::to_string(steps) + ".h5";
+    EXPECT_EQ(read_checkpoint_header(path).optimizer_steps, 0) << "each epoch, of one step, ends with a restart";
+    std::vector<float> mean(last.size());
+    read_checkpoint_mean(path, HostVector<float>(mean.data(), mean.size()), HostVector<float>());
+    return mean;
+  };
+  EXPECT_NEAR(largest_difference(after(1), after(2)), 0.01, 1e-5);
+  EXPECT_NEAR(largest_difference(after(2), last), 0.01, 1e-5);
+}
+
 TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
   const Communicator comm(MPI_COMM_WORLD);
   if (comm.ranks() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
