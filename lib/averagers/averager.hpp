@@ -34,6 +34,7 @@ struct AveragerContext {
 
   /// Where the halos of neighbour averaging lie (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;
+  std::int64_t first_epoch = 0;  ///< epochs done
 };
 
 /// The optimizer's step of `length` weights from number `begin` on.

@@ -134,7 +134,9 @@ class AsynchronousFastAverager final : public FastAverager {
         window_(context.comm, step_graph(context.topology.graph()), context.length,
                 transport_options(context.transport)),
         passes_on_(window_.out_edges(), false) {
-    if (sync_epochs_ > 0) best_weights_.resize(length_);
+    if (sync_epochs_ == 0) return;
+    best_weights_.resize(length_);
+    own_.round = context.first_epoch / sync_epochs_;
   }
 
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> /*weights*/,

@@ -176,6 +176,7 @@ std::unique_ptr<Averager> Training::start_averager() {
     optimizer_steps_ = 0;
   };
   context.halo_memory = setup_.halos.memory;
+  context.first_epoch = epoch_;
   std::unique_ptr<Averager> averager = make_averager(context);
   if (start_.checkpoint.empty()) return averager;
   const std::string dropped = restore_averager(*averager);

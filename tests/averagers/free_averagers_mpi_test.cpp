@@ -182,7 +182,7 @@ constexpr std::size_t length = 101;
 
 class FreeFast : public testing::TestWithParam<bool> {
  protected:
-  [[nodiscard]] std::unique_ptr<Averager> make(int sync_epochs = 1) const {
+  [[nodiscard]] std::unique_ptr<Averager> make(int sync_epochs = 1, std::int64_t first_epoch = 0) const {
     AveragerConfig config = free("fast");
     config.sync_epochs = sync_epochs;
     AveragerContext context{config, CommConfig{.force_put = GetParam()}, topology_, MPI_COMM_WORLD, length};
@@ -190,6 +190,7 @@ class FreeFast : public testing::TestWithParam<bool> {
       descent_.step(weights, gradient);
     };
     context.restart_optimizer = [this](const ExecutionSpace&) { descent_.velocity.set(std::vector<float>(length)); };
+    context.first_epoch = first_epoch;
     return make_averager(context);
   }
   /// Steps of which all gradients are left out, so that nothing but replicas is sent, until `ranks` ranks have these
@@ -287,6 +288,20 @@ TEST_P(FreeFast, TheBestReplicaOfARoundSpreadsToAllThatHaveEndedIt) {
   }
   EXPECT_TRUE(pass_on(*averager, start_of(late + 100, length), ranks));
   EXPECT_EQ(velocity(), std::vector<float>(length));
+}
+
+TEST_P(FreeFast, AResumedRunEndsTheRoundThatItIsIn) {
+  const auto averager = make(3, 4);
+  const std::vector<float> moving = start_of(this_rank() + 50, length);
+  descent_.velocity.set(moving);
+  averager->after_epoch(exec_, 5, weights_.device(), 0.5);
+  averager->settle(exec_, weights_.device());
+  EXPECT_EQ(velocity(), moving);
+  EXPECT_EQ(weights_.get(), start_);
+  averager->after_epoch(exec_, 6, weights_.device(), 0.5);
+  averager->settle(exec_, weights_.device());
+  EXPECT_EQ(velocity(), std::vector<float>(length));
+  EXPECT_EQ(weights_.get(), start_of(0, length));
 }
 
 TEST_P(FreeFast, SettlingBringsTheBestReplicaToAllAtOnce) {
