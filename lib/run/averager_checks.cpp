@@ -261,6 +261,18 @@ Conflict pace_conflict(const Checked& run) {
            "leave it out: the ranks' shares follow their speed by themselves", "training"}};
 }
 
+/// Uneven shares, where a rank steps with others' gradients at its own rate. Gradients that are averaged go with every
+/// step: only those that each make a step of their own may be left out of some.
+Conflict shares_conflict(const Checked& run) {
+  const bool steps_with_each = run.row.exchanges == Exchange::gradients && run.row.local_steps;
+  if (!steps_with_each || !shares_by_speed(run.config.training)) return std::nullopt;
+  return {{"shares",
+           "training.shares = \"measured\" multiplies a rank's rate by its share, but with this averager it steps with "
+           "its neighbours' gradients too" +
+               run.found(),
+           "leave it out, or choose another averager", "training"}};
+}
+
 /// Averaged buffers of an optimizer that has none, or whose buffers no codec must touch.
 Conflict momentum_conflict(const Checked& run) {
   if (!averages_momentum(run.averager)) return std::nullopt;
@@ -287,7 +299,8 @@ Conflict momentum_conflict(const Checked& run) {
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const Checked run{config};
   for (const auto check : {loss_conflict, foreign_option, codec_conflict, option_conflict, device_conflict,
-                           transport_conflict, graph_conflict, period_conflict, pace_conflict, momentum_conflict}) {
+                           transport_conflict, graph_conflict, period_conflict, pace_conflict, shares_conflict,
+                           momentum_conflict}) {
     if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;

@@ -73,6 +73,16 @@ TEST(AveragerConfigTest, SquaresOfGradientsAreNotAveragedByACodec) {
   }
 }
 
+TEST(AveragerConfigTest, SharesAreNotMeasuredWhereNeighboursGradientsMakeSteps) {
+  const std::string measured = "\n[training]\nshares = \"measured\"";
+  expect_refused("name = \"fast\"" + measured, {"training.shares", "(found \"fast\")", "run.toml:11"});
+  expect_refused("name = \"fast\"\nstaleness = -1" + measured, {"takes its next images"});
+  for (const char* name : {"neighbour", "allreduce", "none", "easgd", "push_sum", "hierarchical"}) {
+    EXPECT_EQ(message_of("name = \"" + std::string(name) + "\"" + measured), "");
+  }
+  EXPECT_EQ(message_of("name = \"gossip_grad\"\n[topology]\nkind = \"random_matching\"" + measured), "");
+}
+
 TEST(AveragerConfigTest, NamesAreSuggested) {
   expect_refused("codec = \"int9\"", {"did you mean \"int8\"?", "\"fp32\", \"bf16\", \"int8\", \"top_k\""});
   expect_refused("name = \"heirarchical\"", {"did you mean \"hierarchical\"?"});
