@@ -163,7 +163,7 @@ void add_simulate(CLI::App& app, Session& session) {
   command->add_option("--tolerance", simulation.tolerance, "Consensus: distance to the mean, relative to the start")
       ->check(CLI::Range(1e-12, 0.99))
       ->capture_default_str();
-  command->add_option("--steps", simulation.most_steps, "Largest number of mixing steps to simulate")
+  command->add_option("--steps", simulation.most_exchanges, "Largest number of exchanges to simulate")
       ->check(CLI::Range(1, 10000000))
       ->capture_default_str();
   command

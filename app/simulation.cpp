@@ -1,10 +1,13 @@
 #include "app/simulation.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <sstream>
+#include <utility>
 
 #include "averagers/averager_table.hpp"
+#include "averagers/codec_table.hpp"
 #include "averagers/exchange_model.hpp"
 #include "graph/mixing.hpp"
 #include "graph/spectral_gap.hpp"
@@ -22,10 +25,29 @@ TopologyConfig config_of(const SimulationOptions& options, const std::string& ki
   return config;
 }
 
-long steps_to_tolerance(const SimulationOptions& options, const std::vector<SparseMatrix>& matrices) {
+/// With an exchange, by the matrices in turn, in every `period`-th step.
+long steps_to_tolerance(const SimulationOptions& options, const std::vector<SparseMatrix>& matrices, double period) {
   const std::vector<double> distances =
-      simulate_mixing(ExecutionSpace(), matrices, {8, options.tolerance, options.most_steps});
-  return distances.back() <= options.tolerance ? static_cast<long>(distances.size()) : -1;
+      simulate_mixing(ExecutionSpace(), matrices, {8, options.tolerance, options.most_exchanges});
+  return distances.back() <= options.tolerance ? std::lround(period * static_cast<double>(distances.size())) : -1;
+}
+
+/// The mixing of exchanges that go only this share of the way to the neighbours.
+Topology part_way(const Topology& topology, double share) {
+  std::vector<std::vector<Neighbour>> rows;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    for (Neighbour& each : rows.emplace_back(topology.in_neighbours(rank))) each.weight *= share;
+  }
+  return {topology.kind(), std::move(rows)};
+}
+
+/// Whether push-sum's weights are no doubly stochastic ones: a sender splits evenly what it has.
+bool has_uneven_degrees(const Topology& topology) {
+  const auto degree = [&](int rank) { return topology.out_neighbours(rank).size(); };
+  for (int rank = 1; rank < topology.ranks(); ++rank) {
+    if (degree(rank) != degree(0)) return true;
+  }
+  return false;
 }
 
 ModelledJob job_of(const SimulationOptions& options, int ranks) {
@@ -36,30 +58,36 @@ ModelledJob job_of(const SimulationOptions& options, int ranks) {
 SimulatedRow averager_row(const SimulationOptions& options, int ranks, const std::string& kind) {
   const TopologyConfig config = config_of(options, kind);
   const int node_ranks = options.machine.ranks_per_node;
-  const bool of_nodes = row_of(options.averager).of_nodes;
-  const Topology topology = of_nodes ? make_topology(config, (ranks + node_ranks - 1) / node_ranks)
-                                     : make_topology(config, ranks, nodes_of_consecutive(ranks, node_ranks));
+  const AveragerRow& row = row_of(options.averager);
+  const Topology graph = row.of_nodes ? make_topology(config, (ranks + node_ranks - 1) / node_ranks)
+                                      : make_topology(config, ranks, nodes_of_consecutive(ranks, node_ranks));
   const ExchangeModel model(options.averager, config, job_of(options, ranks), options.coding);
+  const StepEstimate step = model.step(options.work, options.averager.every);
+  const bool splits = row.out_degree && has_uneven_degrees(graph);
+  const Topology topology = part_way(graph, consensus_step_of(options.averager));
+  const std::vector<SparseMatrix> matrices = splits ? sparse_mixing_matrices(DynamicTopology(kind, graph.graph()))
+                                                    : std::vector<SparseMatrix>{sparse_mixing_matrix(topology)};
   return {ranks,
           options.averager.name,
           kind,
           model.most_neighbours(),
-          spectral_gap(topology),
-          steps_to_tolerance(options, {sparse_mixing_matrix(topology)}),
-          model.step(options.work, options.averager.every)};
+          splits ? -1 : spectral_gap(topology),
+          steps_to_tolerance(options, matrices, step.period),
+          step};
 }
 
 /// The neighbour averager with another peer in each step.
 SimulatedRow gossip_row(const SimulationOptions& options, int ranks) {
   const TopologyConfig config = config_of(options, "one_peer_exponential");
   const ExchangeModel model({}, config, job_of(options, ranks));
+  const StepEstimate step = model.step(options.work, options.averager.every);
   return {ranks,
           "gossip",
           config.kind,
           model.most_neighbours(),
           -1,
-          steps_to_tolerance(options, sparse_mixing_matrices({config, ranks})),
-          model.step(options.work, options.averager.every)};
+          steps_to_tolerance(options, sparse_mixing_matrices({config, ranks}), step.period),
+          step};
 }
 
 void print(const SimulatedRow& row) {
@@ -75,9 +103,13 @@ void print(const SimulatedRow& row) {
 }  // namespace
 
 void require_possible(const SimulationOptions& options) {
-  HALOGRAD_REQUIRE(row_of(options.averager).exchanges == Exchange::weights, "--set averager.name is \"",
-                   options.averager.name,
-                   "\"; expected an averager that exchanges weights (the all-reduces always have rows of their own)");
+  const AveragerRow& averager = row_of(options.averager);
+  HALOGRAD_REQUIRE(averager.exchanges == Exchange::weights && averager.graphs != Graphs::none,
+                   "--set averager.name is \"", options.averager.name,
+                   "\"; expected an averager that exchanges weights along the edges of a graph (the all-reduces always "
+                   "have rows of their own)");
+  HALOGRAD_REQUIRE(options.averager.global_every == 0, "--set averager.global_every is ", options.averager.global_every,
+                   ", but exact averages are not simulated; expected 0");
   for (const std::string& kind : options.topologies) {
     const TopologyRow& row = row_of(topologies(), kind, "--topology");
     HALOGRAD_REQUIRE(!row.from_file, "--topology ", kind,
@@ -116,8 +148,9 @@ std::vector<SimulatedRow> simulate_all(const SimulationOptions& options) {
     add({ranks, "tree_allreduce", "", ranks - 1, 1, 1, tree_allreduce_step(options.machine, options.work, sum, ranks)});
   }
   std::printf(
-      "steps: until the distance to the mean is %g of its start, \"more\" than %ld; MB sent: per rank and step\n",
-      options.tolerance, options.most_steps);
+      "steps: until the distance to the mean is %g of its start, \"more\" than %ld exchanges; MB sent: per rank and "
+      "step\n",
+      options.tolerance, options.most_exchanges);
   return rows;
 }
 

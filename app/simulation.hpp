@@ -17,7 +17,7 @@ struct SimulationOptions {
   std::vector<std::string> topologies{"ring", "torus2d", "torus3d", "hypercube", "exponential", "random_regular"};
   int degree = 4;
   double tolerance = 0.01;
-  long most_steps = 2000;
+  long most_exchanges = 2000;
   AveragerConfig averager;  ///< of the rows with a topology; its period is that of all rows but the all-reduces
   CodecSpeed coding;        ///< of its codec
   Machine machine;
@@ -31,13 +31,13 @@ struct SimulatedRow {
   std::string averager;  ///< as asked for, or gossip, ring_allreduce, tree_allreduce
   std::string topology;  ///< of the averager; one_peer_exponential of gossip; else empty
   int neighbours = 0;    ///< at most
-  double gap = 0;        ///< -1: a dynamic graph has none
+  double gap = 0;        ///< -1: a dynamic graph has none, nor push-sum's weights where degrees are uneven
   long steps = 0;        ///< to the tolerance; -1: more than were simulated
   StepEstimate step;
 };
 
-/// Throws Error for a topology that there is not, or not for that number of ranks, and for an averager that is none of
-/// weights or does not take one of the topologies.
+/// Throws Error for a topology that there is not, or not for that number of ranks, and for an averager that exchanges
+/// no weights along edges, does not take one of the topologies or has exact averages besides.
 void require_possible(const SimulationOptions& options);
 
 /// Prints the table as it grows and returns it.

@@ -58,12 +58,18 @@ const char* sparse_product_maker() {
 #endif
 }
 
-double frobenius_norm(const ExecutionSpace& exec, const Matrix& matrix) {
-  const double* const values = matrix.data();
+double norm_by_last(const ExecutionSpace& exec, const Matrix& matrix) {
+  const int last = static_cast<int>(matrix.extent(1)) - 1;
   double sum = 0;
   Kokkos::parallel_reduce(
-      "halograd::frobenius_norm", Range(exec, 0, static_cast<long>(matrix.size())),
-      KOKKOS_LAMBDA(const long i, double& partial) { partial += values[i] * values[i]; }, sum);
+      "halograd::norm_by_last", Range(exec, 0, static_cast<long>(matrix.extent(0))),
+      KOKKOS_LAMBDA(const long row, double& partial) {
+        for (int k = 0; k < last; ++k) {
+          const double value = matrix(row, k) / matrix(row, last);
+          partial += value * value;
+        }
+      },
+      sum);
   return std::sqrt(sum);
 }
 

@@ -21,8 +21,8 @@ void sparse_product(const ExecutionSpace& exec, const SparseMatrix& matrix, cons
 /// What sparse_product is made of: "Kokkos Kernels" or "a plain kernel, built without Kokkos Kernels".
 const char* sparse_product_maker();
 
-/// The square root of the sum of all squares.
-double frobenius_norm(const ExecutionSpace& exec, const Matrix& matrix);
+/// The square root of the sum of all squares, each row divided by its last value, which does not count itself.
+double norm_by_last(const ExecutionSpace& exec, const Matrix& matrix);
 
 /// Subtracts from each column its mean.
 void subtract_column_means(const ExecutionSpace& exec, const Matrix& matrix);

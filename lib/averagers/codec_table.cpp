@@ -54,4 +54,9 @@ bool is_coded(const AveragerConfig& averager) {
   return *codec_row_of(averager).codec != nullptr;
 }
 
+double consensus_step_of(const AveragerConfig& averager) {
+  if (!is_coded(averager)) return 1;
+  return averager.consensus_step > 0 ? averager.consensus_step : codec_row_of(averager).consensus_step(averager);
+}
+
 }  // namespace halograd

@@ -27,5 +27,7 @@ const std::vector<CodecRow>& codecs();
 const CodecRow& codec_row_of(const AveragerConfig& averager);
 /// Whether something else is sent than the floats.
 bool is_coded(const AveragerConfig& averager);
+/// Share of the way to the neighbours that an exchange goes; 1 without a codec.
+double consensus_step_of(const AveragerConfig& averager);
 
 }  // namespace halograd

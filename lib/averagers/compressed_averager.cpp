@@ -19,10 +19,6 @@ std::size_t words_of(std::size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
-double step_of(const AveragerConfig& averager) {
-  return averager.consensus_step > 0 ? averager.consensus_step : codec_row_of(averager).consensus_step(averager);
-}
-
 /// CHOCO-SGD (Koloskova, Stich, Jaggi, 2019). Every rank keeps an estimate of its own replica and of each neighbour's.
 /// It sends the code of the difference between replica and estimate, and all who hold that estimate add what the code
 /// stands for. Replicas move towards each other by the differences of estimates, which cancel in the sum: the mean of
@@ -32,7 +28,7 @@ class CompressedNeighbourAverager final : public WeightAverager {
   explicit CompressedNeighbourAverager(const AveragerContext& context)
       : WeightAverager(context),
         codec_(codec_row_of(context.averager).codec(context.averager)),
-        consensus_step_(step_of(context.averager)),
+        consensus_step_(consensus_step_of(context.averager)),
         length_(context.length),
         code_bytes_(codec_.bytes(length_)),
         neighbours_(context.topology.in_neighbours(context.comm.rank())),

@@ -77,15 +77,16 @@ std::vector<double> simulate_mixing(const ExecutionSpace& exec, const std::vecto
   HALOGRAD_REQUIRE(!matrices.empty(), "simulate_mixing: no mixing matrix");
   const int ranks = static_cast<int>(matrices.front().row_begin.extent(0)) - 1;
   if (ranks == 1) return {0};
-  Matrix now = independent_replicas(ranks, options.columns);
-  Matrix next("replicas", ranks, options.columns);
+  Matrix now = independent_replicas(ranks, options.columns + 1);
+  Matrix next("replicas", ranks, options.columns + 1);
   subtract_column_means(exec, now);  // mixing keeps the means, so that what is left is the distance to them
-  const double start = frobenius_norm(exec, now);
+  Kokkos::deep_copy(exec, Kokkos::subview(now, Kokkos::ALL, options.columns), 1.0);  // w
+  const double start = norm_by_last(exec, now);
   std::vector<double> distances;
   for (long step = 0; step < options.most_steps; ++step) {
     sparse_product(exec, matrices[static_cast<std::size_t>(step) % matrices.size()], now, next);
     std::swap(now, next);
-    distances.push_back(frobenius_norm(exec, now) / start);
+    distances.push_back(norm_by_last(exec, now) / start);
     if (distances.back() <= options.tolerance) break;
   }
   return distances;

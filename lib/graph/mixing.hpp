@@ -23,7 +23,8 @@ struct MixingOptions {
 
 /// Replicas that start as independent random numbers are mixed with the matrices in turn until their consensus distance
 /// (root mean square over ranks of ||x_i - mean||) is at most `tolerance` times its start, or after `most_steps`. The
-/// distance after each step, relative to the start; one 0 for one rank.
+/// distance after each step, relative to the start; one 0 for one rank. The columns of the matrices sum to 1. Where
+/// their rows do not, replicas are x_i / w_i with numbers w that start as 1 and are mixed as well (push-sum).
 std::vector<double> simulate_mixing(const ExecutionSpace& exec, const std::vector<SparseMatrix>& matrices,
                                     const MixingOptions& options);
 

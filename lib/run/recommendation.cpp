@@ -117,9 +117,7 @@ class Planner {
       config.averager = candidate.averager;
       config.topology = graph.topology;
       if (averager_conflict(config)) continue;
-      const double way_to_go =
-          is_coded(candidate.averager) ? codec_row_of(candidate.averager).consensus_step(candidate.averager) : 1.0;
-      add_model(candidate, graph.mixing * way_to_go, coding);
+      add_model(candidate, graph.mixing * consensus_step_of(candidate.averager), coding);
     }
   }
 

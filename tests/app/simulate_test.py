@@ -47,6 +47,23 @@ class Simulate(ProgramTest):
         words += ("--set", "averager.overlap=true")
         self.assertAlmostEqual(float(self.simulate(*words)[1][8, "push_sum", "ring"]["step_seconds"]), 0.020, delta=1e-4)
 
+    def test_mixing_by_hand(self):
+        """Steps between exchanges, exchanges that go part of the way, push-sum's shares where degrees are uneven."""
+        words = ("--ranks", "8", "--topology", "ring")
+        ring = self.simulate(*words)[1][8, "neighbour", "ring"]
+        _, rows = self.simulate(*words, "--every", "4")
+        self.assertEqual(int(rows[8, "neighbour", "ring"]["steps_to_consensus"]), 4 * int(ring["steps_to_consensus"]))
+        self.assertEqual(rows[8, "gossip", "one_peer_exponential"]["steps_to_consensus"], "12")
+        _, rows = self.simulate(*words, "--set", "averager.codec=top_k", "--set", "averager.kept_share=0.1")
+        sparse = rows[8, "neighbour", "ring"]
+        self.assertAlmostEqual(float(sparse["spectral_gap"]), 0.2 * float(ring["spectral_gap"]), places=6)
+        self.assertGreater(int(sparse["steps_to_consensus"]), 4 * int(ring["steps_to_consensus"]))
+        words = ("--ranks", "64", "--topology", "star,exponential", "--set", "averager.name=push_sum")
+        _, rows = self.simulate(*words)
+        self.assertEqual(rows[64, "push_sum", "star"]["spectral_gap"], "")
+        self.assertLess(int(rows[64, "push_sum", "star"]["steps_to_consensus"]), 20)  # each halves the distance
+        self.assertNotEqual(rows[64, "push_sum", "exponential"]["spectral_gap"], "")
+
     def test_uneven_ranks(self):
         fast = ("--latency-us", "1", "--bandwidth-gb", "1000", "--memory-gb", "1e6", "--compute-ms", "10", "--parameters", "25e6")
         words = ("--ranks", "8", "--topology", "ring", "--slowest", "3")
@@ -84,6 +101,8 @@ class Simulate(ProgramTest):
                 (("--topology", "random_regular", "--degree", "3"), "expected an even number"),
                 (("--set", "averager.name=ad_psgd"), "expected an averager that exchanges weights"),
                 (("--set", "averager.name=allreduce"), "expected an averager that exchanges weights"),
+                (("--set", "averager.name=easgd"), "expected an averager that exchanges weights"),
+                (("--set", "averager.global_every=8"), "exact averages are not simulated"),
                 (("--set", "averager.codecs=int8"), 'did you mean "codec"?'),
                 (("--network", "lenet"), 'did you mean "lenet5"?')):
             self.refuse("simulate", "--threads", "1", *words, words=[message], ranks=0)

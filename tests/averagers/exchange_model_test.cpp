@@ -149,6 +149,17 @@ TEST(ExchangeModel, PushSumAtAFreePaceHoldsAMailboxPerNeighbour) {
   EXPECT_NEAR(traffic(), 2 + 7, 1e-9);
 }
 
+TEST(ExchangeModel, OnlyWhatIsMixedBeforeTheUpdateSharesTheOptimizersPass) {
+  AveragerConfig averager;
+  const auto traffic = [&](int every) {
+    return ExchangeModel(averager, kind("ring"), job_of(8)).work(every).memory_bytes / model_bytes;
+  };
+  EXPECT_NEAR(traffic(1), 2, 1e-9);
+  EXPECT_NEAR(traffic(2), 2 + 2, 1e-9);
+  averager.order = "adapt_then_combine";
+  EXPECT_NEAR(traffic(1), 2 + 2, 1e-9);
+}
+
 TEST(ExchangeModel, PairsAreNotModelled) {
   EXPECT_THROW(ExchangeModel(named("ad_psgd"), kind("ring"), job_of(8)), Error);
   EXPECT_THROW(ExchangeModel(named("gossip"), kind("ring"), job_of(8)), Error);

@@ -52,6 +52,15 @@ TEST(Mixing, ConsensusDecaysAtTheSpectralRateOnEveryTopology) {
   }
 }
 
+/// Shares of 1 / (out-degree of the sender + 1) have the eigenvalues 1/2, of the leaves, and 1/P - 1/2 on a star, where
+/// doubly stochastic weights have 1 - 1/P.
+TEST(Mixing, PushSumGoesToTheMeanByItsOwnWeights) {
+  for (const int ranks : {4, 16, 64}) {
+    const auto matrices = sparse_mixing_matrices(DynamicTopology("star", topology_of("star", ranks).graph()));
+    EXPECT_NEAR(measured_rate(simulate_mixing(ExecutionSpace(), matrices, {16, 1e-11, 1000})), 0.5, 0.01) << ranks;
+  }
+}
+
 TEST(Mixing, EndsAtTheToleranceOrAfterTheMostSteps) {
   const Topology ring = topology_of("ring", 64);
   const std::vector<double> all = mix(ring, {16, 0.01, 100000});

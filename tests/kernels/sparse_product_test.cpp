@@ -88,18 +88,21 @@ TEST(SparseProduct, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(sparse_product(ExecutionSpace(), matrix, numbers(3, 2, 1), numbers(3, 1, 1)), Error);
 }
 
-TEST(FrobeniusNorm, OfACenteredMatrix) {
+TEST(NormByLast, OfACenteredMatrix) {
   const Matrix matrix = numbers(50, 4, 9);
   const auto host = Kokkos::create_mirror_view(matrix);
   Kokkos::deep_copy(host, matrix);
   double squares = 0;
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < 3; ++k) {
     double mean = 0;
     for (int i = 0; i < 50; ++i) mean += host(i, k) / 50;
-    for (int i = 0; i < 50; ++i) squares += (host(i, k) - mean) * (host(i, k) - mean);
+    for (int i = 0; i < 50; ++i) squares += (host(i, k) - mean) * (host(i, k) - mean) / ((1.0 + i) * (1.0 + i));
   }
   subtract_column_means(ExecutionSpace(), matrix);
-  EXPECT_NEAR(frobenius_norm(ExecutionSpace(), matrix), std::sqrt(squares), 1e-12);
+  Kokkos::deep_copy(host, matrix);
+  for (int i = 0; i < 50; ++i) host(i, 3) = 1.0 + i;
+  Kokkos::deep_copy(matrix, host);
+  EXPECT_NEAR(norm_by_last(ExecutionSpace(), matrix), std::sqrt(squares), 1e-12);
 }
 
 }  // namespace
