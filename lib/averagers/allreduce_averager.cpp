@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -42,19 +43,22 @@ class AllreduceAverager final : public Averager {
     update(exec, step, weights, gradient, share, [](std::size_t /*begin*/, std::size_t /*length*/) {});
   }
 
-  /// Updates the weights of the first buckets while the others are still under way.
+  /// Updates the weights of the first buckets while the others are still under way. Where all ranks leave their
+  /// gradients out, no rank makes a step: momentum and weight decay would move the weights all the same.
   void update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> /*weights*/, Vector<float> gradient,
               double share, const OptimizeSlice& optimize) override {
     HALOGRAD_REQUIRE(gradient.extent(0) == length_, "allreduce: ", gradient.extent(0), " gradients; expected ",
                      length_);
     if (comm_.ranks() == 1) {
       scale(exec, share, gradient);
-      return optimize(0, length_);
+      if (share > 0) optimize(0, length_);
+      return;
     }
     // Where a rank leaves its gradient out, what has left of it must not count: all sum anew.
-    int left_out = open_ < length_ && share != early_share_ ? 1 : 0;
+    std::array<int, 2> of_any_rank{open_ < length_ && share != early_share_ ? 1 : 0, share > 0 ? 1 : 0};
+    const auto& [left_out, counts] = of_any_rank;
     OwnedRequest agreed;
-    MPI_Iallreduce(MPI_IN_PLACE, &left_out, 1, MPI_INT, MPI_MAX, comm_.handle(), agreed.start());
+    MPI_Iallreduce(MPI_IN_PLACE, of_any_rank.data(), 2, MPI_INT, MPI_MAX, comm_.handle(), agreed.start());
     start(exec, gradient, 0, share);
     wait_until([&] {
       all_reduce_->move_on();
@@ -71,7 +75,7 @@ class AllreduceAverager final : public Averager {
       const Vector<float> part = slice(sum_, bucket.begin, bucket.length);
       Kokkos::deep_copy(exec, part, slice(host_sum_, bucket.begin, bucket.length));
       Kokkos::deep_copy(exec, slice(gradient, bucket.begin, bucket.length), part);
-      optimize(bucket.begin, bucket.length);
+      if (counts != 0) optimize(bucket.begin, bucket.length);
     }
     buckets_.clear();
     open_ = length_;

@@ -312,7 +312,7 @@ void Training::leave_out(const Batch& batch, std::uint64_t random_key) {
 void Training::update(double rate, bool finite, double share) {
   const trace::Span span("update", "train");
   const Region region("exchange");  // what the averager does around the optimizer's step
-  // With shared gradients all ranks make the same step, whoever's part is missing.
+  // With shared gradients all ranks make the same step, whoever's part is missing, or none where all are.
   const bool steps = finite || row_of(config_.averager).shares_gradients;
   const auto optimize = [&](std::size_t begin, std::size_t length) {
     if (!steps) return;

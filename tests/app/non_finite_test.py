@@ -95,6 +95,20 @@ class NonFinite(ProgramTest):
                 self.assertTrue(np.isfinite(metrics["epoch/train_loss"]).all())
                 self.checkpoint()
 
+    def test_without_any_gradient_no_weight_moves(self):
+        """Every image is broken: momentum and weight decay would move what the checkpoint of the start has."""
+        words = sets(training__non_finite="skip", training__epochs=1, optimizer__momentum=0.9, optimizer__weight_decay=0.1)
+        for ranks, averager in ((1, "allreduce"), (2, "allreduce"), (2, "none")):
+            path = self.run_file(averager, True)
+            with h5py.File(self.path("set.h5"), "r+") as file:
+                file["train/images"][:, 2, 3, 0] = np.nan
+            result = self.succeed_json("train", path, "--overwrite", *words, ranks=ranks)
+            self.assertEqual(result["skipped_updates"], 8 * ranks, averager)
+            norms = [self.checkpoint()["norm"]]
+            self.succeed("train", path, "--resume", *words, *sets(training__epochs=2), ranks=ranks)
+            norms.append(self.checkpoint()["norm"])
+            self.assertEqual(norms[0], norms[1], averager)
+
     def test_an_exploding_learning_rate(self):
         explode = sets(optimizer__learning_rate=1e30)
         for ranks, averager in ((1, "none"), (3, "neighbour"), (3, "allreduce")):

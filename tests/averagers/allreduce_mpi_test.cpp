@@ -116,6 +116,20 @@ TEST_P(AllreduceBuckets, OfAGradientThatIsLeftOutDoNotCount) {
   EXPECT_LT(largest_error(summed(*averager, places), -1), most_error()) << "the step after it";
 }
 
+TEST_P(AllreduceBuckets, WithoutAnyGradientNobodyMakesAStep) {
+  const auto averager = make();
+  const Buffer<float> gradient("gradient", length), weights("weights", length);
+  const auto values_updated = [&](double share) {
+    std::size_t values = 0;
+    averager->gradient_ready(ExecutionSpace(), gradient, 0, 1.0 / all_ranks());  // has left before it is found broken
+    averager->update(ExecutionSpace(), 0, weights, gradient, share,
+                     [&](std::size_t /*begin*/, std::size_t count) { values += count; });
+    return values;
+  };
+  EXPECT_EQ(values_updated(0), 0U);
+  EXPECT_EQ(values_updated(this_rank() == 0 ? 1.0 / all_ranks() : 0), length) << "one gradient is enough";
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs, AllreduceBuckets, testing::Values(Case{"fp32", 4, 0}, Case{"bf16", 2, 1.0 / 256}),
                          [](const auto& instance) { return std::string(instance.param.codec); });
 
