@@ -332,8 +332,7 @@ void visit(Visitor& v, OutputConfig& c) {
   v("checkpoint_steps", c.checkpoint_steps,
     "steps between two checkpoints, in addition to those of checkpoint_epochs; 0: none", at_least(0));
   v("checkpoint_minutes", c.checkpoint_minutes,
-    "minutes without a checkpoint after which one is written; the clock decides at which step, so that push_sum with "
-    "overlap, which a checkpoint brings to an end, is not the same to the bit when it is repeated; 0: no limit",
+    "minutes without a checkpoint after which one is written, at the step that the clock decides; 0: no limit",
     at_least(0));
   v("local_steps", c.local_steps,
     "steps between copies of the state on the nodes' own disks, each rank's on its node and, where there are several, "
