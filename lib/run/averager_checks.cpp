@@ -140,6 +140,11 @@ Conflict option_conflict(const Checked& run) {
                  quoted(run.averager.name) + " either keep step or wait for nobody",
              "expected 0 or -1"}};
   }
+  if (run.averager.staleness < 0 && run.averager.patience > 0) {
+    return {{"patience",
+             "averager.patience is how long a late neighbour is waited for, but with averager.staleness = -1 none is",
+             "leave averager.patience out, or set averager.staleness to 0 or a bound"}};
+  }
   if (apart != nullptr && !run.waiting_key().empty()) {
     return {{apart->key,
              apart->text() + " lets ranks run apart, but averager." + run.waiting_key() + " waits for all of them",

@@ -60,6 +60,9 @@ TEST(AveragerConfigTest, WhatWouldHaveNoEffectIsRefused) {
     expect_refused("name = \"" + name + "\"\nmomentum = \"averaged\"", {"averager.momentum", "\"" + name + "\""});
   }
   expect_refused("momentum = \"averaged\"", {"averager.momentum", "sgd"}, "name = \"sgd\"");
+  expect_refused("staleness = -1\npatience = 0.5",
+                 {"averager.patience", "averager.staleness = -1 none is", "run.toml:10"});
+  EXPECT_EQ(message_of("staleness = 2\npatience = 0.5"), "");
 }
 
 TEST(AveragerConfigTest, SquaresOfGradientsAreNotAveragedByACodec) {
