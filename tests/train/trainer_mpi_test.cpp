@@ -128,7 +128,7 @@ TEST(Trainer, RanksWithDifferentNumbersOfTestBatchesAgreeAsOften) {
 /// Adam's first step moves a weight by the rate, whatever its gradient; with a count that went on it would be shorter.
 TEST(Trainer, TheOptimizerCountsItsStepsFromItsRestart) {
   const Communicator comm(MPI_COMM_WORLD), self(MPI_COMM_SELF);
-  const SharedFolder folder(comm);
+  const test::Folder folder;
   const std::string name = "fast" + std::to_string(comm.rank());
   const RunConfig config =
       small_run(folder.path(), name,
