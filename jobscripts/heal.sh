@@ -47,7 +47,7 @@ asked_for() { scontrol show job --oneliner "$(slurm_job)" | sed -n "1 s/.* $1=\(
 
 # Whether the partition has as many nodes as the job needs without the bad ones and those that the user does not want.
 others_suffice() {
-  local node good=0 list unwanted= states=idle,mixed,allocated,completing
+  local node good=0 list states=idle,mixed,allocated,completing unwanted=
   [[ -z $(asked_for ReqNodeList) ]] || return 1
   list=$(asked_for ExcNodeList)
   [[ -z $list ]] || unwanted=$(scontrol show hostnames "$list")

@@ -27,7 +27,7 @@ class ComparePytorch(unittest.TestCase):
 
     def test_networks_are_the_same(self):
         # the script ends with status 1 where numbers of parameters differ
-        for network in ("vgg_small", "resnet18", "resnet50", "ffn3d"):
+        for network in ("vgg_small", "ffn3d"):  # the others in torch_step_long_test.py
             row, = json.loads(self.compare("--networks", network, "--batches", "2", "--variants", "eager", "--json").stdout)
             self.assertEqual((row["network"], row["batch"], row["precision"], len(row["pytorch"])), (network, 2, "fp32", 2))
             best = max(row["pytorch"].values())
