@@ -10,10 +10,10 @@ install(DIRECTORY kernels DESTINATION ${halograd_header_dir} FILES_MATCHING PATT
 install(DIRECTORY lib/ DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp)
 install(FILES ${halograd_generated_dir}/version.hpp DESTINATION ${halograd_header_dir})
 
-install(CODE "set(SOURCE ${PROJECT_SOURCE_DIR})
-set(PREFIX \${CMAKE_INSTALL_PREFIX})
-set(BINDIR ${CMAKE_INSTALL_BINDIR})
-include(${PROJECT_SOURCE_DIR}/cmake/HalogradInstallJobscripts.cmake)")
+install(CODE "set(SOURCE \"${PROJECT_SOURCE_DIR}\")
+set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
+set(BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+include(\"${PROJECT_SOURCE_DIR}/cmake/HalogradInstallJobscripts.cmake\")")
 
 install(EXPORT halogradTargets NAMESPACE halograd:: DESTINATION ${halograd_package_dir})
 configure_package_config_file(cmake/halogradConfig.cmake.in ${PROJECT_BINARY_DIR}/halogradConfig.cmake
