@@ -22,6 +22,12 @@ set(HDF5_NO_FIND_PACKAGE_CONFIG_FILE ON)
 set(HDF5_C_LIBRARY hdf5)
 set(HDF5_PREFER_PARALLEL ON)
 halograd_need(HDF5 "name its wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>" COMPONENTS C)
+# FindHDF5 asks the wrapper, and does not know how one built by CMake says it ("Parallel HDF5: ON").
+foreach(folder IN LISTS HDF5_C_INCLUDE_DIRS)
+  if(NOT HDF5_IS_PARALLEL AND EXISTS "${folder}/H5pubconf.h")
+    file(STRINGS "${folder}/H5pubconf.h" HDF5_IS_PARALLEL REGEX "define H5_HAVE_PARALLEL 1")
+  endif()
+endforeach()
 if(NOT HDF5_IS_PARALLEL)
   halograd_refuse("needs a parallel HDF5, found a serial one (${HDF5_C_INCLUDE_DIRS}); "
     "name a parallel one's wrapper with -DHDF5_C_COMPILER_EXECUTABLE=<h5pcc>")

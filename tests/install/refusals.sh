@@ -66,9 +66,19 @@ refuses 'needs an MPI with MPI-3 one-sided communication .*' -DCMAKE_CXX_FLAGS="
 mkdir -p "$work/hdf5"
 printf '#define H5_VERSION "1.10.8"\n' >"$work/hdf5/H5pubconf.h"
 touch "$work/hdf5/hdf5.h" "$work/hdf5/libhdf5.so"
-printf '#!/bin/sh\necho "cc -I%s -L%s -lhdf5"\n' "$work/hdf5" "$work/hdf5" >"$work/h5cc"
+printf '#!/bin/sh\necho "cc -I%s -L%s -lhdf5"\necho "HDF5 Version: 1.10.8"\n' "$work/hdf5" "$work/hdf5" >"$work/h5cc"
 chmod +x "$work/h5cc"
 refuses 'needs a parallel HDF5, found a serial one .*' -DHDF5_C_COMPILER_EXECUTABLE="$work/h5cc"
+
+# What is taken: a parallel HDF5 whose header alone says so, as where CMake has built it, and a LAPACK that the compiler adds.
+echo '#define H5_HAVE_PARALLEL 1' >>"$work/hdf5/H5pubconf.h"
+printf 'set(LAPACK_FOUND ON)\nadd_library(LAPACK::LAPACK INTERFACE IMPORTED)\n' >"$work/FindLAPACK.cmake"
+if ! configure -DHDF5_C_COMPILER_EXECUTABLE="$work/h5cc" -DCMAKE_MODULE_PATH="$work" ||
+  ! grep -qE '^-- +HDF5 +1\.10\.8, parallel ' "$work/output" || ! grep -qE '^-- +LAPACK +by the compiler$' "$work/output"; then
+  cat "$work/output"
+  echo "FAILED: not taken: an HDF5 built by CMake, a compiler with LAPACK"
+  failures=$((failures + 1))
+fi
 
 refuses 'toml11 not found; .*' -DCMAKE_DISABLE_FIND_PACKAGE_toml11=ON
 refuses 'nlohmann_json not found; .*' -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
