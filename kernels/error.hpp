@@ -42,7 +42,7 @@ class CollectiveError : public Error {
   Foreign foreign_;
 };
 
-/// Of any exception: no rank where it is an Error.
+/// Which rank an exception comes from; no_rank for an Error of this program.
 Foreign foreign_of(const std::exception& error);
 
 /// What went wrong, for a user: a library's exception may say little where memory or threads have run out.
