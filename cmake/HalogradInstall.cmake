@@ -7,7 +7,11 @@ set(halograd_header_dir ${CMAKE_INSTALL_INCLUDEDIR}/halograd)
 install(TARGETS halograd_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS halograd_kernels halograd EXPORT halogradTargets)
 install(DIRECTORY kernels DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp)
-install(DIRECTORY lib/ DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp)
+# Not those that lead to headers of HDF5, toml11 or nlohmann-json, which the package does not ask for.
+install(DIRECTORY lib/ DESTINATION ${halograd_header_dir} FILES_MATCHING PATTERN *.hpp
+  REGEX "/(hdf5|config/toml11.hpp|convert/import_file.hpp|support/json.hpp)$" EXCLUDE
+  REGEX "/data/(hdf5_fields|hdf5_labels|hdf5_rows|row_stream).hpp$" EXCLUDE
+  REGEX "/io/(checkpoint_layout|edge_metrics|origin_attributes|parallel_file|row_chunks).hpp$" EXCLUDE)
 install(FILES ${halograd_generated_dir}/version.hpp DESTINATION ${halograd_header_dir})
 
 install(CODE "set(SOURCE \"${PROJECT_SOURCE_DIR}\")
