@@ -12,6 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 definition=site/halograd.def
 host_mpi=$PWD/.deps/mpich5/lib
 work=${HALOGRAD_SUITES:-$PWD/build}/container
+# Programs of the image find themselves in a Slurm job, whose srun it lacks.
+job=(SLURM_JOB_ID=1 "SLURM_NODELIST=$(uname -n)" SLURM_NNODES=1 SLURM_TASKS_PER_NODE=2)
 
 say() { printf 'container: %s\n' "$*"; }
 skip() {
@@ -60,7 +62,7 @@ copy_files() {
 
 # in_image SCRIPT: runs a script in the finished root with the image's environment, as Apptainer would.
 in_image() {
-  in_root "$work/final" sh -ec "LD_LIBRARY_PATH=
+  in_root "$work/final" sh -ec "export ${job[*]} LD_LIBRARY_PATH=
 $(section final environment)
 $1"
 }
@@ -101,7 +103,7 @@ by_chroot() {
 
 by_apptainer() {
   apptainer build --force "$work/halograd.sif" "$definition"
-  apptainer test "$work/halograd.sif"
+  env "${job[@]}" apptainer test "$work/halograd.sif"
   if [[ -e $host_mpi/libmpi.so.12 ]]; then
     apptainer exec --bind "$host_mpi:/host-mpi" "$work/halograd.sif" halograd --version | grep 'MPICH Version: 5' ||
       fail "the host's MPI is not the one that runs"
