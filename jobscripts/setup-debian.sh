@@ -95,11 +95,12 @@ cmake_minimum_required(VERSION 3.22)
 project(probe CXX)
 find_package(Threads REQUIRED)
 set(HALOGRAD_BACKEND openmp)
-include($root/cmake/HalogradKokkos.cmake)
+include("$root/cmake/HalogradKokkos.cmake")
 file(WRITE found "Kokkos \${Kokkos_VERSION} in \${Kokkos_DIR}")
 EOF
-  cmake -G Ninja -S "$probe" -B "$probe/build" -DHALOGRAD_KOKKOS_KERNELS="$1" "${@:2}" >"$deps/probe.log" 2>&1 || true
-  grep -vF "$prefix/" "$probe/found" 2>/dev/null || true
+  if cmake -G Ninja -S "$probe" -B "$probe/build" -DHALOGRAD_KOKKOS_KERNELS="$1" "${@:2}" >"$deps/probe.log" 2>&1; then
+    grep -vF "$prefix/" "$probe/found" || true
+  fi
   rm -rf "$probe"
 }
 
@@ -198,7 +199,7 @@ build_openmp_kokkos() {
   local start
   fetch_sources
   start=$SECONDS
-  say "building Kokkos $kokkos_version with OpenMP, and Kokkos Kernels"
+  say "building Kokkos $kokkos_version with OpenMP, and Kokkos Kernels; $deps/probe.log says why none was found"
   build_package "$prefix" kokkos -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_SERIAL=ON
   build_package "$prefix" kokkos-kernels -DKokkos_ROOT="$prefix" -DKokkosKernels_ADD_DEFAULT_ETI=OFF
   complete "$prefix" "$start"
