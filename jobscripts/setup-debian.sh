@@ -12,7 +12,8 @@
 # Packages come from apt, as root or through sudo, libkokkos-dev among them where the release has it. Where CMake finds
 # no Kokkos with OpenMP, Kokkos and Kokkos Kernels are built into .deps/ of this checkout, once, from the trilinos source
 # package of the machine's own Debian mirror. apt's configuration is left as it is. The script ends by writing
-# .deps/debian.cmake, which names Debian's MPICH and its parallel HDF5 to CMake: cmake --preset openmp -C .deps/debian.cmake
+# .deps/debian.cmake, which names Debian's MPICH and its parallel HDF5 to CMake; without --tests the program alone can be built:
+#   cmake --preset openmp -C .deps/debian.cmake -DHALOGRAD_BUILD_TESTS=OFF
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
