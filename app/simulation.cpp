@@ -81,13 +81,8 @@ SimulatedRow gossip_row(const SimulationOptions& options, int ranks) {
   const TopologyConfig config = config_of(options, "one_peer_exponential");
   const ExchangeModel model({}, config, job_of(options, ranks));
   const StepEstimate step = model.step(options.work, options.averager.every);
-  return {ranks,
-          "gossip",
-          config.kind,
-          model.most_neighbours(),
-          -1,
-          steps_to_tolerance(options, sparse_mixing_matrices({config, ranks}), step.period),
-          step};
+  const long steps = steps_to_tolerance(options, sparse_mixing_matrices({config, ranks}), step.period);
+  return {ranks, "gossip", config.kind, model.most_neighbours(), -1, steps, step};
 }
 
 void print(const SimulatedRow& row) {

@@ -303,9 +303,9 @@ Conflict momentum_conflict(const Checked& run) {
 
 std::optional<AveragerConflict> averager_conflict(const RunConfig& config) {
   const Checked run{config};
-  for (const auto check : {loss_conflict, foreign_option, codec_conflict, option_conflict, device_conflict,
-                           transport_conflict, graph_conflict, period_conflict, pace_conflict, shares_conflict,
-                           momentum_conflict}) {
+  for (const auto check :
+       {loss_conflict, foreign_option, codec_conflict, option_conflict, device_conflict, transport_conflict,
+        graph_conflict, period_conflict, pace_conflict, shares_conflict, momentum_conflict}) {
     if (auto conflict = check(run)) return conflict;
   }
   return std::nullopt;

@@ -58,7 +58,7 @@ class FreeTraining final : public Training {
   /// What a rank comes to the end of an epoch with.
   struct EpochEnd {
     std::int64_t epochs = 0;           ///< done with it
-    std::int64_t optimizer_steps = 0;  ///< of this rank, as its copied state has made them
+    std::int64_t optimizer_steps = 0;  ///< that its optimizer's state has made
     std::shared_ptr<const StateCopy> state;
     std::vector<StepRow> steps;
     std::vector<EdgeRecord> edges;
