@@ -165,7 +165,8 @@ if [[ $sources == true ]]; then
     ((${#failed[@]} == 0))
   ) >"$beside" 2>&1 &
 fi
-check tests ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel $(($(nproc) + 1)) "$@"
+check tests ctest --test-dir "$build" --output-log "$build/tests.log" \
+  --output-on-failure --no-tests=error --parallel $(($(nproc) + 1)) "$@"
 if $long; then
   check clang bash tests/run.sh --clang
   check avx2 bash tests/run.sh --avx2
@@ -177,6 +178,8 @@ if [[ $sources == true ]]; then
   rm "$beside"
 fi
 
+skipped=$(sed -nE 's/^\s*[0-9]+ - (.*) \(Skipped\).*/  \1/p' "$build/tests.log")
+[[ -z $skipped ]] || printf '\nrun.sh: SKIPPED, which ctest -V -R NAME explains:\n%s\n' "$skipped"
 if ((${#failed[@]} > 0)); then
   printf '\nrun.sh: FAILED: %s (%s s)\n' "${failed[*]}" $SECONDS
   exit 1
