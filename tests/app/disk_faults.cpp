@@ -8,7 +8,7 @@
 //                           fail: failed CALL PATH
 // HALOGRAD_TEST_DISK_FAULT  RANK CALL FIRST LAST ERRNO: these calls of that rank fail, counted from 1. CALL is write
 //                           (and ftruncate), room (fallocate), sync, name (rename, link, mkdir, and removing what is
-//                           there), open, or memory, which is counted from the first file on.
+//                           there), open, lock, or memory, which is counted from the first file on.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -111,11 +111,11 @@ class Turn {
   explicit Turn(bool inside) : inside_(inside) {
     if (!inside) return;
     mutex.lock();
-    ::flock(notes, LOCK_EX);
+    syscall(SYS_flock, notes, LOCK_EX);
   }
   ~Turn() {
     if (!inside_) return;
-    ::flock(notes, LOCK_UN);
+    syscall(SYS_flock, notes, LOCK_UN);
     mutex.unlock();
   }
   Turn(const Turn&) = delete;
@@ -281,6 +281,12 @@ int fsync(int descriptor) {
   return performed(
       "sync", path, [&] { return static_cast<int>(syscall(SYS_fsync, descriptor)); },
       [&](int) { note("sync %lu %s\n", inode_of(descriptor), path.data()); });
+}
+
+// Not performed() in a turn, which ends only when the call does: a lock may be waited for.
+int flock(int descriptor, int operation) {
+  if (const Path path = path_of(descriptor); lies_below(path) && is_of("lock") && next_fails(path.data())) return -1;
+  return static_cast<int>(syscall(SYS_flock, descriptor, operation));
 }
 
 int rename(const char* from, const char* to) {

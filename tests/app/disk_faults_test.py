@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """A disk that fails, and power cuts, at some of the calls of a run."""
 
-from disk_faults import COMPRESSED, GROUPS, DiskFaultTest
+import errno
+
+from disk_faults import COMPRESSED, FOR_GOOD, GROUPS, DiskFaultTest
 from program import main
 
 
@@ -26,6 +28,17 @@ class Failures(DiskFaultTest):
 
     def test_of_memory(self):
         self.check_failures("memory", epochs=1, stride=19001, first=29)
+
+
+class NoLocks(DiskFaultTest):
+    def test_a_run_says_so_once_and_goes_on(self):
+        self.begin(0)
+        for words in (["--stop-after", 1], []):
+            fault = self.disk(f"0 lock 1 {FOR_GOOD} {errno.ENOSYS}")  # as on Lustre
+            out = self.succeed(*self.train, *words, ranks=2, environment=fault)
+            self.assertEqual(out.count("The file system of runs/silver has no locks: "), 1, out)
+        self.assertIn("Resumed from", out)
+        self.assert_same_runs("without locks")
 
 
 class FailuresOfCompression(DiskFaultTest):
