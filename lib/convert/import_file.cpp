@@ -31,7 +31,7 @@ ImportFile::ImportFile(std::string path, Hdf5File file) : path_(std::move(path))
 
 ImportFile ImportFile::create(const std::string& path, const ImportPlan& plan, const ImportShape& shape) {
   const Hdf5Session session;
-  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18);
+  const Hdf5PropertyList access = serial_file_access(path, H5F_LIBVER_V18);
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte / 4, mebibyte), path, "file access");
   // without times, the same source gives the same bytes
   const Hdf5PropertyList root(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_CREATE), path, "file"));

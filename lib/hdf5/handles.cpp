@@ -1,6 +1,11 @@
 #include "hdf5/handles.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -20,6 +25,16 @@ std::recursive_mutex& mutex() {
 herr_t keep_first(unsigned position, const H5E_error2_t* error, void* text) {
   if (position == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
   return 0;
+}
+
+/// HDF5 goes on without locks where there are none (ENOSYS), but not where nobody serves them (ENOLCK), as on some NFS.
+[[maybe_unused]] bool may_have_locks(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return true;
+  const bool none = ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == ENOLCK;
+  ::close(descriptor);
+  return !none;
 }
 
 /// HDF5's own errors for "not a file", "locked" and "cut short" are much alike, so this tells apart what it can.
@@ -60,13 +75,14 @@ void fail_hdf5(std::string_view file, std::string_view object, std::string_view 
   fail(file, ": ", object, ": ", call.substr(0, call.find('(')), " failed: ", hdf5_reason());
 }
 
-Hdf5PropertyList serial_file_access(H5F_libver_t low, bool locked) {
+Hdf5PropertyList serial_file_access(const std::string& path, H5F_libver_t low, bool locked) {
   Hdf5PropertyList access(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_ACCESS), "HDF5", "file access"));
   HALOGRAD_HDF5(H5Pset_libver_bounds(access, low, H5F_LIBVER_V110), "HDF5", "file access");
-  (void)locked;  // unused where HDF5 cannot be told
+  (void)path;  // unused where HDF5 cannot be told
+  (void)locked;
 #if H5_VERSION_GE(1, 10, 7) && (H5_VERS_MINOR != 12 || H5_VERS_RELEASE > 0)
   // parallel file systems are often mounted without locks; that must not keep anybody from reading
-  HALOGRAD_HDF5(H5Pset_file_locking(access, locked, true), "HDF5", "file access");
+  HALOGRAD_HDF5(H5Pset_file_locking(access, locked && may_have_locks(path), true), "HDF5", "file access");
 #endif
   return access;
 }
@@ -75,7 +91,7 @@ Hdf5File open_hdf5(const std::string& path, unsigned flags) {
   require_signature(path);
   // a writer beside readers takes no lock, or a plot drawn at the wrong moment would end a run; the flags that HDF5
   // keeps in the file still refuse a second writer
-  const Hdf5PropertyList access = serial_file_access(H5F_LIBVER_V18, (flags & H5F_ACC_SWMR_WRITE) == 0);
+  const Hdf5PropertyList access = serial_file_access(path, H5F_LIBVER_V18, (flags & H5F_ACC_SWMR_WRITE) == 0);
   // Beside a writer, HDF5 reads what has a wrong checksum again, up to 100 times by default, and each time sleeps twice
   // as long, from a nanosecond on: a damaged file would be read forever. This many sleeps add up to a quarter of a
   // second.
@@ -97,7 +113,7 @@ Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, u
 }
 
 Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes) {
-  const Hdf5PropertyList access = serial_file_access(low);
+  const Hdf5PropertyList access = serial_file_access(path, low);
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "file access");
   // creating truncates and gives the reserved blocks back: hence an empty file first, then its room, then the open
   reserve_file(path, bytes);

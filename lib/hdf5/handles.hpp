@@ -74,8 +74,8 @@ using Hdf5Attribute = Hdf5Handle<H5Aclose>;
 using Hdf5Type = Hdf5Handle<H5Tclose>;
 
 /// File-access properties for one process: a format that every HDF5 from `low` on can read, and file locks if `locked`
-/// and if the file system has them.
-Hdf5PropertyList serial_file_access(H5F_libver_t low, bool locked = true);
+/// and if the file system has them where the file is.
+Hdf5PropertyList serial_file_access(const std::string& path, H5F_libver_t low, bool locked = true);
 
 /// Opens an existing file with one process. Throws Error saying whether it is missing, no HDF5 file, or cut short.
 Hdf5File open_hdf5(const std::string& path, unsigned flags);
