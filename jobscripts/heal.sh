@@ -10,7 +10,7 @@
 #   checkpoint STEP, died RANK NODE, error     by halograd (lib/support/job_notes.hpp)
 #   start, failed, stopped, lost NODE, forgiven     by this script
 
-# Of an array this task alone: the number of its last job would mean the whole array.
+# The number of this job: in an array its task's, since that of the array's last job would mean the whole array.
 slurm_job() { printf '%s' "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_JOB_ID:+_$SLURM_ARRAY_TASK_ID}"; }
 say() { printf 'job %s: %s\n' "$SLURM_JOB_ID" "$*"; }
 note() { printf '%s\n' "$*" >>"$notes"; }

@@ -171,14 +171,6 @@ void send_to_keepers(const Communicator& comm, const std::string& own, const Use
   }
 }
 
-/// For one process of a node: a step of which not all copies could be written.
-void remove_copies_of(const std::string& folder, std::int64_t step) {
-  for (const std::string& name : names_in(folder)) {
-    const std::optional<Copy> copy = copy_named(name);
-    if (!copy || copy->step == step) clear_away(folder + "/" + name);
-  }
-}
-
 /// For one process of a node: leaves the copies of `rows` ranks of the newest steps up to `step`, and nothing else.
 void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
   std::set<std::int64_t, std::greater<>> steps;
@@ -318,7 +310,7 @@ void write_local_copies(const Communicator& comm, const std::string& folder, con
                       [&](int sender, const std::string& received) { write_file(path_of_rank(sender), received); });
     }
   } catch (const CollectiveError&) {
-    if (comm.node_rank() == 0) remove_copies_of(folder, header.step);
+    if (comm.node_rank() == 0) remove_old_copies(folder, header.step - 1, comm.ranks());
     throw;
   }
   if (comm.node_rank() == 0) remove_old_copies(folder, header.step, comm.ranks());

@@ -9,7 +9,7 @@
 namespace halograd {
 
 ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world)
-    : world_(world), channels_(config.parallel.channels) {
+    : world_(world), channels_(config.parallel.channels), ranks_(config.parallel.group_ranks()) {
   const std::vector<int>& spatial = config.parallel.spatial;
   world.require_same(listed(spatial), "parallel.spatial");
   world.require_same(std::to_string(channels_), "parallel.channels");

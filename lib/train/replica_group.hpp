@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
 
 #include "config/config.hpp"
@@ -19,7 +18,7 @@ class ReplicaGroup {
   /// and parallel.channels make different groups, and for groups of several ranks with a flood-filling network.
   ReplicaGroup(const RunConfig& config, const Communicator& world);
 
-  [[nodiscard]] int ranks() const { return std::max(blocks(), channels_); }
+  [[nodiscard]] int ranks() const { return ranks_; }
   /// Whether each rank has a part of every image.
   [[nodiscard]] bool cuts_images() const { return blocks() > 1; }
   /// This rank's place in its group.
@@ -39,7 +38,7 @@ class ReplicaGroup {
 
   const Communicator& world_;
   Blocks blocks_{1, 1, 1};
-  int channels_;
+  int channels_, ranks_;
   struct Comms {
     Comms(const Communicator& world, int ranks)
         : group(world.split(world.rank() / ranks)), replicas(world.split(world.rank() % ranks)) {}

@@ -147,8 +147,8 @@ EpochSums Training::restore() {
                  ", and the optimizer's state " + (reset ? "from zero" : "from the mean of their states"));
     if (header.step_in_epoch > 0 && loader_.deals_by_ranks()) {
       report_.line("NOTE: data.shuffle deals by the number of" + what +
-                   ": what is left of the epoch is dealt anew, and some of "
-                   "its images are seen twice, others not");
+                   ": what is left of the epoch is dealt anew, "
+                   "and some of its images are seen twice, others not");
     }
   }
   if (batch_before != batch) {

@@ -334,7 +334,7 @@ TEST(Space, RandomNetworksTrainAsOnOneRank) {
   }
 }
 
-/// Of the last rectified pixels along an axis nobody reads some, of the others every rank reads its own and an edge.
+/// No window reads the last rectified pixels, so that one rank reads all of its own pixels and another one does not.
 TEST(Space, WindowsThatLeaveTheLastPixelsOut) {
   for (const char* type : {"conv", "max_pool"}) {
     NetworkConfig config;
