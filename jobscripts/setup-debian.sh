@@ -163,25 +163,23 @@ download_trilinos() {
   (cd "$deps/apt" && logged kokkos.log "${apt[@]}" source --download-only --tar-only trilinos)
 }
 
-# Puts the sources of Kokkos and Kokkos Kernels into .deps/source, for all that are built in one call.
+# Puts the sources of Kokkos and Kokkos Kernels into .deps/source, once.
 fetch_sources() {
   local tarball
-  [[ -z $kokkos_version ]] || return 0
-  : >"$deps/kokkos.log"
-  say "fetching the trilinos source package, which holds Kokkos"
-  download_trilinos
-  tarball=$(find "$deps/apt" -maxdepth 1 -name 'trilinos_*.orig.tar.*' ! -name '*.asc' | head -n 1)
-  [[ -n $tarball ]] || die "apt fetched no trilinos_*.orig.tar; see $deps/kokkos.log"
-  rm -rf "$deps/source"
-  mkdir -p "$deps/source"
-  logged kokkos.log tar -xf "$tarball" -C "$deps/source" --strip-components=2 --wildcards \
-    '*/packages/kokkos/*' '*/packages/kokkos-kernels/*'
-  rm -rf "$deps/apt"
-  kokkos_version=$(sed -nE 's/^set\(Kokkos_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)\).*/\2/Ip' "$deps/source/kokkos/CMakeLists.txt" | paste -sd. -)
-  # Kokkos 3.4 knows no device after gfx908; architectures differ in nothing else to it.
-  if [[ $hip_architecture != gfx908 ]]; then
-    sed -i "s/gfx908/$hip_architecture/" "$deps/source/kokkos/cmake/kokkos_arch.cmake"
+  if [[ ! -e $deps/source/.complete ]]; then
+    : >"$deps/kokkos.log"
+    say "fetching the trilinos source package, which holds Kokkos"
+    download_trilinos
+    tarball=$(find "$deps/apt" -maxdepth 1 -name 'trilinos_*.orig.tar.*' ! -name '*.asc' | head -n 1)
+    [[ -n $tarball ]] || die "apt fetched no trilinos_*.orig.tar; see $deps/kokkos.log"
+    rm -rf "$deps/source"
+    mkdir -p "$deps/source"
+    logged kokkos.log tar -xf "$tarball" -C "$deps/source" --strip-components=2 --wildcards \
+      '*/packages/kokkos/*' '*/packages/kokkos-kernels/*'
+    rm -rf "$deps/apt"
+    touch "$deps/source/.complete"
   fi
+  kokkos_version=$(sed -nE 's/^set\(Kokkos_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)\).*/\2/Ip' "$deps/source/kokkos/CMakeLists.txt" | paste -sd. -)
 }
 
 # build_package PREFIX SOURCE OPTIONS...: configures, builds and installs a CMake project. Kokkos 3.4 uses uint32_t without
@@ -207,9 +205,12 @@ build_openmp_kokkos() {
 }
 
 build_hip_kokkos() {
-  local start
+  local start architectures=$deps/source/kokkos/cmake/kokkos_arch.cmake
   fetch_sources
   start=$SECONDS
+  # Kokkos 3.4 knows no device after gfx908; architectures differ in nothing else to it.
+  [[ -e $architectures.debian ]] || cp "$architectures" "$architectures.debian"
+  sed "s/gfx908/$hip_architecture/" "$architectures.debian" >"$architectures"
   say "building Kokkos $kokkos_version with HIP for $hip_architecture"
   build_package "$hip_prefix" kokkos -DCMAKE_CXX_COMPILER=hipcc -DKokkos_ENABLE_HIP=ON -DKokkos_ENABLE_SERIAL=ON \
     -DKokkos_ARCH_VEGA908=ON
@@ -346,7 +347,7 @@ provide_kokkos
 if $hip; then provide_hip_kokkos; fi
 if $clang; then provide_clang_kokkos; fi
 if $mpich5; then provide_mpich5; fi
-rm -rf "$deps/source"
+rm -rf "$deps"/source/*-build-*
 write_cmake_choices mpich "$deps/debian.cmake" "$kokkos_root" $kokkos_kernels
 if $openmpi; then write_cmake_choices openmpi "$deps/openmpi.cmake" "$kokkos_root" $kokkos_kernels; fi
 if $clang; then
