@@ -83,6 +83,10 @@ Json json_of(const BenchmarkResult& result) {
   object["arena_bytes"] = result.arena_bytes;
   object["peak_memory_bytes"] = result.peak_memory;
   if (!runs_on_host) object["device_memory_bytes"] = result.device_memory;
+  if (result.group.exchanges > 0) {
+    object["group_bytes"] = result.group.bytes;
+    object["group_exchanges"] = result.group.exchanges;
+  }
   if (!result.replay_refusal.empty()) object["replay_refusal"] = result.replay_refusal;
   if (result.passes.empty()) return object;
   object["timed_step_seconds"] = result.timed_seconds;
@@ -110,6 +114,10 @@ void BenchmarkTable::print(const BenchmarkResult& result) const {
   std::printf("  memory: %s at most, including %s for activations and gradients\n",
               human_bytes(result.peak_memory).c_str(), human_bytes(result.arena_bytes).c_str());
   if (!runs_on_host) std::printf("  memory of the device: %s\n", human_bytes(result.device_memory).c_str());
+  if (result.group.exchanges > 0) {
+    std::printf("  one rank of a group, which would send %s in %g exchanges per step to the others\n",
+                human_bytes(result.group.bytes).c_str(), result.group.exchanges);
+  }
   if (!result.replay_refusal.empty()) {
     std::printf("  steps could not be recorded and ran kernel by kernel: %s\n", result.replay_refusal.c_str());
   }

@@ -70,7 +70,9 @@ BenchmarkCase case_of(const PlanArguments& arguments) {
                                 : run_file_case(read_config(arguments.file, arguments.overrides));
 }
 
+/// Steps of a replica: of a group's rank, with what its messages take on the machine.
 void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, PlannedJob& job) {
+  const int group = job.group_ranks, on_a_node = std::min(group, job.machine.ranks_per_node);
   if (!arguments.json) std::printf("\n%8s %10s %10s %12s\n", "batch", "step ms", "images/s", "memory");
   for (const int batch : arguments.batches) {
     BenchmarkCase each = benchmark;
@@ -79,12 +81,17 @@ void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, Pla
     const BenchmarkResult result = run_benchmark(each);
     const double model_bytes = sizeof(float) * static_cast<double>(result.parameters);
     job.parameters = result.parameters;
-    const double seconds = std::max(result.seconds, 1e-6 * benchmark.run.comm.inject.compute_us);
-    // Weights, gradients, two buffers of an optimizer and the mean model, and what lies between layers.
-    job.batches.push_back({batch, seconds, 5 * model_bytes + result.arena_bytes});
+    const double seconds = std::max(result.seconds, 1e-6 * benchmark.run.comm.inject.compute_us) +
+                           group_seconds(job.machine, result.group, group);
+    // Weights, gradients and the mean model, two buffers of an optimizer, and what lies between layers.
+    job.batches.push_back({batch, seconds, on_a_node * ((3 + 2.0 / group) * model_bytes + result.arena_bytes)});
+    job.batches.back().group = result.group;
     if (arguments.json) continue;
-    std::printf("%8d %10.3f %10.0f %12s\n", batch, 1e3 * seconds, batch / seconds,
+    std::printf("%8d %10.3f %10.0f %12s", batch, 1e3 * seconds, batch / seconds,
                 human_bytes(job.batches.back().memory_bytes).c_str());
+    if (group > 1)
+      std::printf("  a rank sends %s in %g exchanges", human_bytes(result.group.bytes).c_str(), result.group.exchanges);
+    std::printf("\n");
     std::fflush(stdout);
   }
 }
@@ -109,8 +116,8 @@ std::optional<CheckpointPlan> checkpoints_of(const PlanArguments& arguments, con
   if (!arguments.mttf_hours) return {};
   CheckpointPlan plan;
   plan.mttf = 3600 * *arguments.mttf_hours;
-  // Weights and the two buffers that an optimizer has at most, of all ranks.
-  plan.bytes = 3 * sizeof(float) * static_cast<double>(job.parameters) * job.ranks;
+  // Weights and the two buffers that an optimizer has at most, of all replicas.
+  plan.bytes = 3 * sizeof(float) * static_cast<double>(job.parameters) * job.replicas();
   plan.cost = arguments.checkpoint_seconds.value_or(plan.bytes / (1e9 * arguments.storage_gb));
   plan.young = young_interval(plan.cost, plan.mttf);
   plan.daly = daly_interval(plan.cost, plan.mttf);
@@ -120,10 +127,15 @@ std::optional<CheckpointPlan> checkpoints_of(const PlanArguments& arguments, con
   return plan;
 }
 
-void describe(const std::string& network, const ClusterConfig& cluster) {
-  std::printf("%s on %s of %s, latency %g us, %g GB/s per node\n", network.c_str(),
+void describe(const RunConfig& run, const ClusterConfig& cluster) {
+  std::printf("%s on %s of %s, latency %g us, %g GB/s per node\n", run.network.name.c_str(),
               counted(cluster.nodes, "node").c_str(), counted(cluster.ranks_per_node, "rank").c_str(),
               cluster.latency_us, cluster.bandwidth_gb);
+  if (const ParallelConfig& parallel = run.parallel; parallel.group_ranks() > 1) {
+    std::printf(
+        "groups of %d ranks share a replica; one of them is measured, and what they send to each other is added\n",
+        parallel.group_ranks());
+  }
   if (cluster.spread > 0 || cluster.slowest > 1) {
     std::printf("computing of a step: spread %g %% from step to step, the slowest rank takes %g times as long\n",
                 100 * cluster.spread, cluster.slowest);
@@ -139,18 +151,23 @@ void plan(const PlanArguments& arguments, Session& session) {
                      " were started; the cluster is described by --nodes and --ranks-per-node");
     cluster = described(arguments);
     benchmark = case_of(arguments);
+    const int ranks = cluster.ranks_per_node, group = benchmark.run.parallel.group_ranks();
+    HALOGRAD_REQUIRE(cluster.nodes * ranks % group == 0 && (ranks % group == 0 || group % ranks == 0),
+                     "plan: ", counted(cluster.nodes, "node"), " of ", counted(ranks, "rank"), " for groups of ", group,
+                     " ranks; expected whole groups, and whole nodes in a group or whole groups on a node");
   });
   session.start_kokkos(arguments.threads);
-  if (!arguments.json) describe(benchmark.run.network.name, cluster);
+  if (!arguments.json) describe(benchmark.run, cluster);
   const BatchBound bound = bound_of(arguments, benchmark);
   PlannedJob job;
   job.ranks = cluster.nodes * cluster.ranks_per_node;
+  job.group_ranks = benchmark.run.parallel.group_ranks();
   job.node_memory = 1e9 * cluster.memory_gb;
   job.uneven = {cluster.spread, cluster.slowest};
   job.most_batch = bound.images;
+  job.machine = {1e-6 * cluster.latency_us, 1e9 * cluster.bandwidth_gb, 0, cluster.ranks_per_node};
   measure(arguments, benchmark, job);
-  job.machine = {1e-6 * cluster.latency_us, 1e9 * cluster.bandwidth_gb, measure_memory_bandwidth(ExecutionSpace()),
-                 cluster.ranks_per_node};
+  job.machine.memory_bandwidth = measure_memory_bandwidth(ExecutionSpace());
   const std::vector<Candidate> all = candidates(job, [](const AveragerConfig& averager) {
     return measure_codec_speed(ExecutionSpace(), codec_row_of(averager).codec(averager));
   });

@@ -33,12 +33,12 @@ void print_row(const Candidate& each, bool is_pick) {
               each.refusal == nullptr ? "" : each.refusal);
 }
 
-Json json_of(const Candidate& candidate, int ranks) {
+Json json_of(const Candidate& candidate, int replicas) {
   Json object;
   object["averager"] = candidate.averager.name;
   object["topology"] = graph_of(candidate);
   object["way"] = way_of(candidate);
-  object["batch_per_rank"] = candidate.batch;
+  object["batch_per_replica"] = candidate.batch;
   object["period"] = candidate.step.period;
   object["mixing"] = candidate.mixing;
   object["bytes_per_step"] = candidate.step.bytes;
@@ -49,7 +49,7 @@ Json json_of(const Candidate& candidate, int ranks) {
   object["node_memory_bytes"] = candidate.node_memory;
   object["refused"] = candidate.refusal == nullptr ? Json() : Json(candidate.refusal);
   Json keys;
-  for (const KeyValue& each : keys_of(candidate, ranks)) keys[each.key] = each.value;
+  for (const KeyValue& each : keys_of(candidate, replicas)) keys[each.key] = each.value;
   object["keys"] = keys;
   return object;
 }
@@ -72,22 +72,24 @@ void PlanOutput::print(bool all) const {
               "H", "mixing", "MB sent/step", "step ms", "efficiency", "images/s", "memory/node");
   for (const Candidate* each : rows) print_row(*each, each == &pick);
   if (rows.size() < found) {
-    std::printf("%zu of %zu ways to average with a batch of %d per rank; --all shows all, and why some are not taken\n",
-                rows.size(), found, pick.batch);
+    std::printf(
+        "%zu of %zu ways to average with a batch of %d per replica; --all shows all, and why some are not taken\n",
+        rows.size(), found, pick.batch);
   }
   double allreduce = 0;
   for (const Candidate& each : candidates) {
     if (each.price == Price::none && each.batch == pick.batch) allreduce = each.images_per_second;
   }
   std::printf("\nRecommended (* above)\n");
-  for (const KeyValue& each : keys_of(pick, job.ranks))
+  for (const KeyValue& each : keys_of(pick, job.replicas()))
     std::printf("  %s = %s\n", each.key.c_str(), each.value.c_str());
   std::printf(
       "The model predicts %.0f images/s, %.1f %% of what the ranks compute alone, and %+.1f %% beside allreduce.\n",
       pick.images_per_second, 100 * pick.step.efficiency, 100 * (pick.images_per_second / allreduce - 1));
   std::printf("training.batch is at most %d: %s\n", bound.images, bound.reason.c_str());
-  if (pick.batch * job.ranks > bound.images) {
-    std::printf("NOTE: even the smallest batch measured is more than that over %d ranks\n", job.ranks);
+  if (pick.batch * job.replicas() > bound.images) {
+    std::printf("NOTE: even the smallest batch measured is more than that over %s\n",
+                counted(job.replicas(), "replica").c_str());
   }
   if (!checkpoints) return;
   std::printf(
@@ -103,6 +105,7 @@ void PlanOutput::print_json() const {
   Json object;
   object["ranks"] = job.ranks;
   object["ranks_per_node"] = job.machine.ranks_per_node;
+  object["group_ranks"] = job.group_ranks;
   object["latency_seconds"] = job.machine.latency;
   object["bandwidth_bytes"] = job.machine.bandwidth;
   object["memory_bandwidth_bytes"] = job.machine.memory_bandwidth;
@@ -114,12 +117,16 @@ void PlanOutput::print_json() const {
   std::vector<Json> batches, rows;
   for (const MeasuredBatch& each : job.batches) {
     Json batch;
-    batch["batch_per_rank"] = each.batch;
+    batch["batch_per_replica"] = each.batch;
     batch["step_seconds"] = each.step_seconds;
     batch["memory_bytes"] = each.memory_bytes;
+    if (job.group_ranks > 1) {
+      batch["group_bytes"] = each.group.bytes;
+      batch["group_exchanges"] = each.group.exchanges;
+    }
     batches.push_back(batch);
   }
-  for (const Candidate& each : candidates) rows.push_back(json_of(each, job.ranks));
+  for (const Candidate& each : candidates) rows.push_back(json_of(each, job.replicas()));
   if (checkpoints) {
     Json plan;
     plan["mttf_seconds"] = checkpoints->mttf;
@@ -133,7 +140,7 @@ void PlanOutput::print_json() const {
   }
   object["batches"] = batches;
   object["candidates"] = rows;
-  object["recommended"] = json_of(pick, job.ranks);
+  object["recommended"] = json_of(pick, job.replicas());
   std::printf("%s\n", json_text(object).c_str());
 }
 

@@ -69,6 +69,11 @@ StepEstimate allreduce_step(const Machine& machine, const StepWork& work, const 
 
 }  // namespace
 
+double group_seconds(const Machine& machine, const GroupTraffic& traffic, int group_ranks) {
+  if (machine.ranks_per_node % group_ranks == 0) return 0;
+  return 2 * machine.latency * traffic.exchanges + machine.ranks_per_node * traffic.bytes / machine.bandwidth;
+}
+
 std::vector<EdgeLoad> edge_loads(const Topology& topology, const std::vector<int>& node_of_rank) {
   std::vector<EdgeLoad> loads;
   const DynamicTopology* const changing = topology.dynamic();

@@ -24,6 +24,14 @@ struct StepWork {
   Unevenness uneven{};
 };
 
+/// What a rank of a group that shares a replica sends to the others in a step. Each exchange is waited for where it is.
+struct GroupTraffic {
+  double exchanges = 0, bytes = 0;
+};
+
+/// What a group of so many consecutive ranks adds to the computing of a step, in seconds; inside a node nothing.
+double group_seconds(const Machine& machine, const GroupTraffic& traffic, int group_ranks);
+
 /// What a rank does for an exchange.
 struct ExchangeWork {
   double message_bytes = 0;   ///< to each neighbour; of an all-reduce: the gradient's

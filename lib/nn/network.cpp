@@ -61,7 +61,7 @@ Network::Network(const NetworkConfig& config, const Shape& input, const Target& 
     return;
   }
   GroupWindow& window = space_->window();
-  window.group().together(build);
+  window.together(build);
   for (const Node& node : nodes_) window.expect_sum(node.needs.summed);
   window.expect_sum(LossMemory::count);
   window.expect_shards(parameter_count_);

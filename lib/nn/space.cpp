@@ -35,7 +35,7 @@ Box box_of(const Blocks& blocks, const Division& division, const Shape& shape, i
 Space::Space(std::unique_ptr<GroupWindow> window, const Blocks& blocks, bool divides_channels)
     : window_(std::move(window)), blocks_(blocks), divides_channels_(divides_channels) {
   const int count = blocks[0] * blocks[1] * blocks[2];
-  window_->group().together([&] {
+  window_->together([&] {
     HALOGRAD_REQUIRE(count == 1 || count == ranks(), count, " blocks for a group of ", ranks(),
                      " ranks; expected one per rank");
   });

@@ -83,10 +83,21 @@ std::vector<PlannedGraph> planned_graphs(int vertices, const std::vector<int>& n
   return planned;
 }
 
+/// The same job as one of replicas, each of which is on a node as far as averaging goes: every rank of a group
+/// exchanges its shard with those in its place, so that a node sends what its ranks have of a replica.
+PlannedJob of_replicas(PlannedJob job) {
+  const int on_a_node = std::min(job.machine.ranks_per_node, job.group_ranks);
+  job.parameters = job.parameters * static_cast<std::size_t>(on_a_node) / static_cast<std::size_t>(job.group_ranks);
+  job.machine.ranks_per_node = std::max(1, job.machine.ranks_per_node / job.group_ranks);
+  job.ranks = job.replicas();
+  return job;
+}
+
 class Planner {
  public:
-  Planner(const PlannedJob& job, const std::function<CodecSpeed(const AveragerConfig&)>& speed_of)
-      : job_(job), speed_of_(speed_of) {
+  Planner(const PlannedJob& measured, const std::function<CodecSpeed(const AveragerConfig&)>& speed_of)
+      : job_(of_replicas(measured)), speed_of_(speed_of) {
+    const PlannedJob& job = job_;
     const auto smallest = std::min_element(job.batches.begin(), job.batches.end(),
                                            [](const auto& a, const auto& b) { return a.batch < b.batch; });
     const bool one_is_in_bound = static_cast<long>(smallest->batch) * job.ranks <= job.most_batch;
@@ -106,6 +117,7 @@ class Planner {
     candidate.price = way.price;
     const AveragerRow& row = row_of(candidate.averager);
     candidate.free = row.pace(candidate.averager) == Pace::free;
+    if (candidate.free && job_.group_ranks > 1) return;  // a group's ranks go on together
     candidate.has_graph = row.graphs != Graphs::none;
     const CodecSpeed coding = is_coded(candidate.averager) ? speed_of_(candidate.averager) : CodecSpeed();
     if (!candidate.has_graph) return add_model(candidate, 1, coding);
@@ -166,7 +178,7 @@ class Planner {
     return nullptr;
   }
 
-  const PlannedJob& job_;
+  const PlannedJob job_;
   const std::function<CodecSpeed(const AveragerConfig&)>& speed_of_;
   int most_per_rank_;  ///< images of a batch per rank; the smallest batch where all are above the bound
   std::map<bool, std::vector<PlannedGraph>> graphs_;  ///< graphs on ranks (false) and on nodes (true)
@@ -207,9 +219,9 @@ const Candidate& recommended(const std::vector<Candidate>& candidates, const Une
   return *pick;
 }
 
-std::vector<KeyValue> keys_of(const Candidate& candidate, int ranks) {
+std::vector<KeyValue> keys_of(const Candidate& candidate, int replicas) {
   RunConfig config, other;
-  config.training.batch = candidate.batch * ranks;
+  config.training.batch = candidate.batch * replicas;
   config.averager = candidate.averager;
   config.topology = candidate.topology;
   other.training.batch = 0;

@@ -12,22 +12,25 @@
 /// What `halograd plan` recommends, by the step model and how fast replicas agree (docs/scaling.md, "Planning a job").
 namespace halograd {
 
-/// What one rank alone takes with `batch` images per step.
+/// What a replica takes with `batch` images per step: one rank alone, or a group of ranks with what it sends to itself.
 struct MeasuredBatch {
   int batch = 0;
   double step_seconds = 0;
-  double memory_bytes = 0;  ///< without what averaging takes
+  double memory_bytes = 0;  ///< of those of its ranks that are on a node, without what averaging takes
+  GroupTraffic group{};     ///< of a rank; in step_seconds already
 };
 
 /// What is planned for.
 struct PlannedJob {
   int ranks = 1;
+  int group_ranks = 1;  ///< that share a replica: whole groups on a node, or a group on whole nodes
   Machine machine;
   double node_memory = 0;  ///< bytes of a node; 0: not checked
   std::size_t parameters = 0;
   Unevenness uneven;
-  int most_batch = 0;  ///< images per step over all ranks; 0: no bound
+  int most_batch = 0;  ///< images per step over all replicas; 0: no bound
   std::vector<MeasuredBatch> batches;
+  [[nodiscard]] int replicas() const { return ranks / group_ranks; }
 };
 
 /// What a way to average may cost in accuracy, the least first. Ways that are as fast are preferred in this order.
@@ -42,7 +45,7 @@ enum class Price {
 
 /// A way to average, for one batch.
 struct Candidate {
-  int batch = 0;              ///< images per rank and step
+  int batch = 0;              ///< images per replica and step
   AveragerConfig averager{};  ///< with its period H, averager.every
   TopologyConfig topology{};
   bool has_graph = false;  ///< whether the averager exchanges along the topology
@@ -78,8 +81,8 @@ std::vector<Candidate> candidates(const PlannedJob& job,
 /// fewest bytes, with the fastest mixing. Throws Error where every candidate is refused.
 const Candidate& recommended(const std::vector<Candidate>& candidates, const Unevenness& uneven);
 
-/// The keys with which a run file asks for a candidate: training.batch for all `ranks`, averager.name and every,
+/// The keys with which a run file asks for a candidate: training.batch for all `replicas`, averager.name and every,
 /// topology.kind where the averager has a graph, and what else is not at its default.
-std::vector<KeyValue> keys_of(const Candidate& candidate, int ranks);
+std::vector<KeyValue> keys_of(const Candidate& candidate, int replicas);
 
 }  // namespace halograd

@@ -17,6 +17,8 @@
 #include "support/memory.hpp"
 #include "train/model.hpp"
 #include "train/region_times.hpp"
+#include "train/replica_group.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 namespace {
@@ -44,14 +46,19 @@ class Steps {
   explicit Steps(const BenchmarkCase& benchmark)
       : network_(build_model(benchmark.run, benchmark.input,
                              Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
-                             benchmark.run.training.batch, precision_named(benchmark.run.training.precision))),
+                             benchmark.run.training.batch, precision_named(benchmark.run.training.precision),
+                             space_without_others(benchmark.run.parallel))),
+        space_(network_->space()),
         replica_(network_->make_replica(1)),
-        optimizer_(make_optimizer(benchmark.run.optimizer, network_->parameter_count())),
+        own_parameters_(own_part(replica_.parameters)),
+        own_gradients_(own_part(replica_.gradients)),
+        optimizer_(make_optimizer(benchmark.run.optimizer, own_parameters_.size())),
         rate_(benchmark.run.optimizer.learning_rate) {
     const int batch = benchmark.run.training.batch;
     network_->replay_steps(true);
-    images_.resize(static_cast<std::size_t>(batch * benchmark.input.values()));
-    labels_.resize(static_cast<std::size_t>(batch * benchmark.labels_per_image));
+    images_.resize(static_cast<std::size_t>(batch * network_->input().values()));
+    const bool of_pixels = benchmark.labels_per_image > 1;
+    labels_.resize(static_cast<std::size_t>(batch * (of_pixels ? network_->image_box().pixels() : 1)));
     pinned_images_.emplace(images_.data(), images_.size() * sizeof(float));
     pinned_labels_.emplace(labels_.data(), labels_.size() * sizeof(std::int32_t));
     batch_ = {batch, images_.data(), labels_.data()};
@@ -70,8 +77,9 @@ class Steps {
     network_->train(exec_, replica_, batch_, 1, {}, batch_);
     {
       const Region region("update");
-      optimizer_->step(exec_, rate_, ++count_, 0, replica_.parameters, replica_.gradients);
+      optimizer_->step(exec_, rate_, ++count_, 0, own_parameters_, own_gradients_);
     }
+    if (space_ != nullptr) space_->gather(exec_, replica_.parameters);
     exec_.fence();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
@@ -95,10 +103,23 @@ class Steps {
   }
 
   [[nodiscard]] Network& network() const { return *network_; }
+  [[nodiscard]] GroupTraffic traffic() const {
+    if (space_ == nullptr) return {};
+    const GroupWindow& window = space_->window();
+    const auto steps = static_cast<double>(count_);
+    return {static_cast<double>(window.exchanges()) / steps, static_cast<double>(window.bytes_sent()) / steps};
+  }
 
  private:
+  /// A group's ranks update a shard each.
+  [[nodiscard]] Vector<float> own_part(const Vector<float>& values) const {
+    return space_ != nullptr ? space_->shard(values) : values;
+  }
+
   ExecutionSpace exec_;
+  const Space* space_;
   Replica replica_;
+  Vector<float> own_parameters_, own_gradients_;
   std::unique_ptr<Optimizer> optimizer_;
   double rate_;
   std::int64_t count_ = 0;
@@ -135,7 +156,7 @@ std::map<std::string, PassTime> passes_of(const Steps& steps, const BenchmarkCas
   const auto part = [&](const std::string& name, double floats) {
     passes[name] = {name, "", "", name, 0, 0, sizeof(float) * floats};
   };
-  part("load", 2 * batch * static_cast<double>(benchmark.input.values()));
+  part("load", 2 * batch * static_cast<double>(steps.network().input().values()));
   part("loss", 2 * batch * static_cast<double>(steps.network().nodes().back().output.values()));
   const double parameters = static_cast<double>(steps.network().parameter_count());
   part("update", 3 * parameters + 2 * steps.optimizer_values());
@@ -219,6 +240,7 @@ BenchmarkResult run_benchmark(const BenchmarkCase& benchmark) {
   result.precision = training.precision;
   result.parameters = steps.network().parameter_count();
   result.steps = static_cast<long>(times.size());
+  result.group = steps.traffic();
   result.seconds = median(times);
   result.fastest = *std::min_element(times.begin(), times.end());
   result.slowest = *std::max_element(times.begin(), times.end());

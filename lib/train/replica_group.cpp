@@ -8,18 +8,33 @@
 
 namespace halograd {
 
+Blocks blocks_of(const ParallelConfig& parallel) {
+  const std::vector<int>& spatial = parallel.spatial;
+  Blocks blocks{1, 1, 1};
+  HALOGRAD_REQUIRE(spatial.size() <= blocks.size(), "parallel.spatial has ", spatial.size(),
+                   " numbers, expected one for each spatial axis of an image, at most 3");
+  std::copy(spatial.begin(), spatial.end(), blocks.end() - static_cast<long>(spatial.size()));
+  const int count = blocks[0] * blocks[1] * blocks[2];
+  HALOGRAD_REQUIRE(parallel.channels == 1 || count == 1 || parallel.channels == count,
+                   "parallel.channels = ", parallel.channels, ", but parallel.spatial = [", listed(spatial),
+                   "] makes groups of ", count, " ranks; expected ", count, ", or 1");
+  return blocks;
+}
+
+std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel) {
+  const int ranks = parallel.group_ranks();
+  if (ranks == 1) return nullptr;
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(ranks / 2, ranks), blocks_of(parallel),
+                                 parallel.channels > 1);
+}
+
 ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world)
     : world_(world), channels_(config.parallel.channels), ranks_(config.parallel.group_ranks()) {
   const std::vector<int>& spatial = config.parallel.spatial;
   world.require_same(listed(spatial), "parallel.spatial");
   world.require_same(std::to_string(channels_), "parallel.channels");
   world.together([&] {
-    HALOGRAD_REQUIRE(spatial.size() <= blocks_.size(), "parallel.spatial has ", spatial.size(),
-                     " numbers, expected one for each spatial axis of an image, at most 3");
-    std::copy(spatial.begin(), spatial.end(), blocks_.end() - static_cast<long>(spatial.size()));
-    HALOGRAD_REQUIRE(channels_ == 1 || blocks() == 1 || channels_ == blocks(), "parallel.channels = ", channels_,
-                     ", but parallel.spatial = [", listed(spatial), "] makes groups of ", blocks(), " ranks; expected ",
-                     blocks(), ", or 1");
+    blocks_ = blocks_of(config.parallel);
     const std::string key = cuts_images() ? "parallel.spatial = [" + listed(spatial) + "]"
                                           : "parallel.channels = " + std::to_string(channels_);
     HALOGRAD_REQUIRE(world.ranks() % ranks() == 0, key, " makes groups of ", ranks(), " ranks, but this job has ",

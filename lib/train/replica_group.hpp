@@ -9,6 +9,13 @@
 
 namespace halograd {
 
+/// The blocks of parallel.spatial, the last axis last. Throws Error where there are more axes than three, or as many
+/// blocks as parallel.channels has ranks are not there.
+Blocks blocks_of(const ParallelConfig& parallel);
+
+/// A rank in the middle of such a group, whose others are not there (GroupWindow); null where a group is a rank.
+std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel);
+
 /// The ranks that share a replica (parallel.spatial, parallel.channels): consecutive ones. What ranks of other runs do
 /// among all ranks, averaging, dealing images, counting, those with the same place in their groups do among themselves,
 /// and so every rank of a group does the same with the same numbers.

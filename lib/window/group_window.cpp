@@ -16,10 +16,21 @@ constexpr std::size_t floats_of(std::size_t doubles) {
 }  // namespace
 
 GroupWindow::GroupWindow(const Communicator& group, const TransportOptions& options)
-    : group_(group),
-      options_(options),
-      lengths_(static_cast<std::size_t>(ranks()), std::vector<std::size_t>(static_cast<std::size_t>(ranks()))),
-      out_(static_cast<std::size_t>(ranks())) {}
+    : GroupWindow(group.rank(), group.ranks()) {
+  group_.emplace(group);
+  options_ = options;
+}
+
+GroupWindow::GroupWindow(int rank, int ranks)
+    : rank_(rank),
+      ranks_(ranks),
+      lengths_(static_cast<std::size_t>(ranks), std::vector<std::size_t>(static_cast<std::size_t>(ranks))),
+      out_(static_cast<std::size_t>(ranks)) {}
+
+void GroupWindow::together(const std::function<void()>& body) const {
+  if (group_) return group_->together(body);
+  body();
+}
 
 void GroupWindow::expect_message(int from, int to, std::size_t floats) {
   lengths_[from][to] = std::max(lengths_[from][to], floats);
@@ -42,12 +53,19 @@ void GroupWindow::expect_shards(std::size_t floats) {
 }
 
 void GroupWindow::open() {
+  if (!group_) {
+    for (int other = 0; other < ranks(); ++other) {
+      for (auto& copy : out_[other].copies) copy.resize(lengths_[rank()][other]);
+      nothing_.resize(std::max(nothing_.size(), lengths_[other][rank()]));
+    }
+    return;
+  }
   std::uint64_t print = 0;
   for (const auto& row : lengths_) {
     for (const std::size_t length : row) print = fingerprint({print, length});
   }
-  require_same(group_, print, "group window: ranks differ in the lengths of messages");
-  transport_.emplace(group_, slots_of(ranks(), rank()), options_, options_.carrier);
+  require_same(*group_, print, "group window: ranks differ in the lengths of messages");
+  transport_.emplace(*group_, slots_of(ranks(), rank()), options_, options_.carrier);
   for (int other = 0; other < ranks(); ++other) {
     Out& out = out_[other];
     out.peer = &transport_->peer(other);
@@ -75,10 +93,10 @@ HostVector<float> GroupWindow::room(int to, std::size_t length) {
   HALOGRAD_REQUIRE(length <= lengths_[rank()][to], "group window: a message of ", length, " values to rank ", to,
                    "; expected at most ", lengths_[rank()][to]);
   const std::int64_t version = out.posted + 1;
-  if (version > 2) transport_->await(*out.peer, transport_->counter(cleared(to)), version - 2, "room for ");
+  if (version > 2 && group_) transport_->await(*out.peer, transport_->counter(cleared(to)), version - 2, "room for ");
   out.length = length;
   const auto slot = static_cast<std::size_t>(version % 2);
-  if (out.peer->shared == nullptr) return HostVector<float>(out.copies[slot].data(), length);
+  if (!group_ || out.peer->shared == nullptr) return HostVector<float>(out.copies[slot].data(), length);
   std::byte* const there = out.peer->shared + out.slots_there + slot * slot_bytes(rank(), to);
   return HostVector<float>(reinterpret_cast<float*>(there), length);
 }
@@ -87,6 +105,8 @@ void GroupWindow::post(int to) {
   Out& out = out_.at(to);
   const std::int64_t version = ++out.posted;
   bytes_sent_ += static_cast<std::int64_t>(out.length * sizeof(float));
+  any_posted_ = true;
+  if (!group_) return;
   if (out.peer->shared != nullptr) return transport_->set_counter(*out.peer, completed(rank()), version);
   const auto slot = static_cast<std::size_t>(version % 2);
   transport_->write(*out.peer, out.slots_there + slot * slot_bytes(rank(), to),
@@ -95,7 +115,9 @@ void GroupWindow::post(int to) {
 }
 
 void GroupWindow::flush() {
-  if (!transport_->uses_mpi()) return;
+  exchanges_ += any_posted_ ? 1 : 0;
+  any_posted_ = false;
+  if (!group_ || !transport_->uses_mpi()) return;
   const trace::Span span("flush", "comm");
   transport_->wait_for_puts();
   // The number may not overtake the message: MPI orders a put and an accumulate only through the flush between them.
@@ -113,6 +135,7 @@ void GroupWindow::flush() {
 }
 
 HostVector<const float> GroupWindow::receive(int from, std::size_t length) {
+  if (!group_) return HostVector<const float>(nothing_.data(), length);
   In& in = in_.at(from);
   const trace::Span span("wait", "comm");
   const std::int64_t version = in.released + 1;
@@ -121,6 +144,7 @@ HostVector<const float> GroupWindow::receive(int from, std::size_t length) {
 }
 
 void GroupWindow::release(int from) {
+  if (!group_) return;
   In& in = in_.at(from);
   transport_->set_counter(*in.peer, cleared(rank()), ++in.released);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,10 +20,14 @@ class GroupWindow {
  public:
   /// Collective, and so is destruction, except while an exception unwinds this rank's stack.
   GroupWindow(const Communicator& group, const TransportOptions& options);
+  /// A rank of a group whose others are not there: what it sends goes nowhere, and zeros come. Its step takes what one
+  /// with them does, but for the time that messages are under way.
+  GroupWindow(int rank, int ranks);
 
-  [[nodiscard]] const Communicator& group() const { return group_; }
-  [[nodiscard]] int rank() const { return group_.rank(); }
-  [[nodiscard]] int ranks() const { return group_.ranks(); }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+  /// Collective: Communicator::together over the group.
+  void together(const std::function<void()>& body) const;
 
   /// Before open(): messages of up to `floats` will go from one rank to another. The same calls on all ranks.
   void expect_message(int from, int to, std::size_t floats);
@@ -57,8 +62,10 @@ class GroupWindow {
   };
   static Shard shard(std::size_t count, int rank, int ranks);
 
-  [[nodiscard]] double wait_seconds() const { return transport_->wait_seconds(); }  ///< since it was opened
-  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }             ///< payload, likewise
+  // Since it was opened:
+  [[nodiscard]] double wait_seconds() const { return transport_ ? transport_->wait_seconds() : 0; }
+  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }  ///< payload
+  [[nodiscard]] std::int64_t exchanges() const { return exchanges_; }  ///< flushes of messages, each waited for in turn
 
  private:
   // In every rank's region: a cache line for the number of messages that each rank has completed here, one for the
@@ -86,14 +93,17 @@ class GroupWindow {
   [[nodiscard]] std::size_t slot_bytes(int from, int to) const;
   [[nodiscard]] std::size_t slots_of(int from, int to) const;
 
-  OwnedComm group_;
+  int rank_, ranks_;
+  std::optional<OwnedComm> group_;  ///< empty where the others are not there, and then there is no transport
   TransportOptions options_;
   std::vector<std::vector<std::size_t>> lengths_;  ///< [from][to]: of the longest message
   std::vector<Out> out_;                           // whose copies outlive the transport
   std::optional<HaloTransport> transport_;
   std::vector<In> in_;
   std::vector<double> sums_;
-  std::int64_t bytes_sent_ = 0;
+  std::vector<float> nothing_;  ///< what comes from ranks that are not there
+  std::int64_t bytes_sent_ = 0, exchanges_ = 0;
+  bool any_posted_ = false;  ///< since the last flush
 };
 
 }  // namespace halograd

@@ -40,7 +40,7 @@ class Plan(ProgramTest):
         result = self.plan("--nodes", 4, "--batch", "8,32,256")
         self.assertIn("gradient noise scale", result["most_batch_reason"])
         too_large = [each for each in result["candidates"]
-                     if 4 * each["batch_per_rank"] > result["most_batch"] and each["batch_per_rank"] > 8]
+                     if 4 * each["batch_per_replica"] > result["most_batch"] and each["batch_per_replica"] > 8]
         self.assertTrue(too_large, result["most_batch"])
         self.assertTrue(all(each["refused"] for each in too_large))
 
@@ -49,7 +49,7 @@ class Plan(ProgramTest):
         self.assertIn("training.batch = 32\n", out)
         self.assertIn("training.batch is at most 40: as asked for (--max-batch)", out)
         out = self.succeed(*DIGITS_PLAN, "--nodes", 4, "--max-batch", 20)
-        self.assertIn("NOTE: even the smallest batch measured is more than that over 4 ranks", out)
+        self.assertIn("NOTE: even the smallest batch measured is more than that over 4 replicas", out)
 
     def test_the_table_is_short_unless_all_is_asked_for(self):
         short = self.succeed(*DIGITS_PLAN, "--nodes", 8, "--max-batch", 1000)
@@ -63,6 +63,25 @@ class Plan(ProgramTest):
         keys = self.plan("--nodes", 4, "--spread", 0.2)["recommended"]["keys"]
         words = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
         self.succeed("train", DIGITS, "--check", *words, ranks=4)
+
+    def test_groups_of_ranks(self):
+        """Two ranks share a replica: each sends half of the parameters to the other, as gradients and again as weights, and edges."""
+        words = ["--set", "parallel.spatial=[2,1]", "--bandwidth-gb", 1, "--latency-us", 1000, "--max-batch", 1000]
+        result = self.plan("--nodes", 8, *words)
+        self.assertEqual((result["ranks"], result["group_ranks"]), (8, 2))
+        for batch in result["batches"]:
+            self.assertGreater(batch["group_exchanges"], 4)
+            self.assertGreater(batch["group_bytes"], 4 * result["parameters"])
+            self.assertLess(batch["group_bytes"], 5 * 4 * result["parameters"])
+            network = 2e-3 * batch["group_exchanges"] + 1e-9 * batch["group_bytes"]
+            self.assertAlmostEqual(batch["step_seconds"], 0.1 + network, delta=1e-6)
+        pick = result["recommended"]
+        self.assertEqual(pick["keys"]["training.batch"], str(4 * pick["batch_per_replica"]))
+        self.assertFalse([each for each in result["candidates"] if each["way"] == "free"])
+        out = self.succeed(*DIGITS_PLAN, "--nodes", 2, "--ranks-per-node", 2, *words)
+        self.assertIn("groups of 2 ranks share a replica", out)
+        self.refuse(*DIGITS_PLAN, "--nodes", 3, *words, ranks=1,
+                    words=["3 nodes of 1 rank for groups of 2 ranks; expected whole groups"])
 
     def test_a_cluster_from_a_file(self):
         path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\nspread = 0.1\n")

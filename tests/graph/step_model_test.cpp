@@ -88,6 +88,14 @@ TEST(StepModel, RanksOfANodeShareItsNetwork) {
   EXPECT_NEAR(eight, 2e-6 + 0.010 * (1 + 2 + 4 + 8 + 8 + 8) / 6, 1e-12);
 }
 
+TEST(StepModel, GroupsByHand) {
+  const GroupTraffic traffic{50, 0.1 * gigabyte};
+  EXPECT_NEAR(group_seconds(network_only(1), traffic, 2), 50 * 2e-6 + 0.010, 1e-12);
+  EXPECT_NEAR(group_seconds(network_only(2), traffic, 4), 50 * 2e-6 + 0.020, 1e-12);  // two ranks share a network
+  EXPECT_EQ(group_seconds(network_only(4), traffic, 4), 0);                           // on a node
+  EXPECT_EQ(group_seconds(network_only(1), {}, 1), 0);
+}
+
 /// A slow rank holds up everybody in lockstep and nobody at a free pace, whose ranks send as often as the network
 /// takes.
 TEST(StepModel, AFreePaceWaitsForNobody) {

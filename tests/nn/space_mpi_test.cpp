@@ -478,6 +478,32 @@ TEST(Space, CutsFollowTheInput) {
   EXPECT_EQ(space->box_of(space->evenly(one), one, 1), Box::whole(one));
 }
 
+/// A rank whose others are not there sends as much as with them, statistics, products, gradients and all.
+TEST(Space, ARankWithoutTheOthersSendsAsMuch) {
+  const Shape gray(32, 32, 1);
+  const auto expect_same_traffic = [&](const NetworkConfig& config, const Shape& input, const Target& target,
+                                       const Blocks& blocks, bool divides_channels) {
+    Random random(1);
+    const Data data(random, 2, input, target.labels_per_image, target.classes);
+    const auto traffic = [&](std::unique_ptr<Space> space) {
+      Network network(config, input, target, 2, Precision::full, true, std::move(space));
+      const Data part = data.part(2, input, network.image_box());
+      const Replica replica = network.make_replica(1);
+      network.train(ExecutionSpace(), replica, part.batch(2), 1);
+      network.space()->gather(ExecutionSpace(), replica.parameters);
+      const GroupWindow& window = network.space()->window();
+      return std::pair(window.exchanges(), window.bytes_sent());
+    };
+    EXPECT_EQ(traffic(std::make_unique<Space>(std::make_unique<GroupWindow>(this_rank(), all_ranks()), blocks,
+                                              divides_channels)),
+              traffic(make_space(blocks, {.divides_channels = divides_channels})));
+  };
+  for (const Blocks& blocks : ways_to_cut(2)) {
+    expect_same_traffic(reference("unet2d"), gray, pixels_of(gray), blocks, false);
+  }
+  expect_same_traffic(products(), Shape(5, 4, 3), Target(5), {1, 1, 1}, true);
+}
+
 TEST(Space, OtherNumbersOfBlocksAreRefused) {
   EXPECT_THROW(make_space({1, 1, all_ranks() + 1}), Error);
 }

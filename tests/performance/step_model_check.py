@@ -2,7 +2,7 @@
 """Holds the model of the step against real runs on hosts of a network lab (tests/network/lab.py).
 
     step_model_check.py [--program build/openmp/halograd] [--hosts 2,4,8] [--rate-mbit 100,1000,10000] [--compute-ms 500]
-        [--width 2048] [--ways "ring;ring, int8"] [--plan]
+        [--width 2048] [--ways "ring;ring, int8"] [--plan] [--run FILE --set KEY=VALUE ...]
 
 One rank per host; ranks sleep until the computing of a step has taken --compute-ms (comm.inject.compute_us), so that
 they do not contend for the cores of this machine. Latency and bandwidth of the lab's network, and what a step takes
@@ -10,7 +10,10 @@ without exchange, are measured (halograd simulate on two of the hosts; averager 
 predicted and measured steps: means over ranks and steps.
 
 With --plan the ways are all that halograd plan considers for these hosts and does not refuse, and the last line says
-how far its pick is from the fastest that was measured. Takes root.
+how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, one image
+for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are hosts
+measure at the same time, and the prediction is their mean. So replicas of several ranks are held against the model
+(--set parallel.spatial=[2,1]). Takes root.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +54,7 @@ WAYS = {
 class Check:
     def __init__(self, arguments, folder, hosts, rate_mbit):
         self.arguments, self.folder, self.hosts = arguments, folder, hosts
+        self.replicas = hosts
         self.parameters = arguments.width * (16 * 16 + 1) + 10 * (arguments.width + 1)
         self.lab = Lab(hosts, rate_mbit)
         self.latency_us, self.bandwidth_gb = self.network(rate_mbit)
@@ -70,14 +75,20 @@ class Check:
         return [float(each.group(1)) for each in found]
 
     def write_run_file(self):
+        if self.arguments.run:
+            path = os.path.join(self.folder, "run.toml")
+            shutil.copyfile(self.arguments.run, path)
+            return path, ["name=run", "training.epochs=1", "training.threads=1", f"training.batch={self.replicas}",
+                          f"data.synthetic_train={self.replicas * (WARM_UP + COUNTED)}", "data.synthetic_test=8",
+                          "output.checkpoint_epochs=0", "output.print_steps=0", *self.arguments.set]
         network = NETWORK.format(width=self.arguments.width)
         path = write_run_file(self.folder, network, (16, 16, 1), batch=self.hosts, steps=WARM_UP + COUNTED)
         return path, [f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
 
     def measured(self, words):
         """Milliseconds of a step."""
-        path, compute = self.write_run_file()
-        train(self.lab, self.arguments.program, path, [*compute, *words])
+        path, settings = self.write_run_file()
+        train(self.lab, self.arguments.program, path, [*settings, *words])
         # At a free pace a slow rank may have made no step after the first ones.
         return 1e3 * float(np.mean([own.mean() for own in step_seconds(path, 1, WARM_UP) if own.size > 0]))
 
@@ -95,16 +106,33 @@ class Check:
 
     def planned(self):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
-        path, compute = self.write_run_file()
-        command = [self.arguments.program, "plan", "--data", path, *sets(compute), "--batch", "1", "--max-batch", str(self.hosts),
+        path, settings = self.write_run_file()
+        command = [self.arguments.program, "plan", "--data", path, *sets(settings), "--batch", "1", "--max-batch", str(self.hosts),
                    "--nodes", str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
-                   "--threads", "1", "--json"]
-        plan = json.loads(subprocess.run(command, check=True, capture_output=True, encoding="utf-8", timeout=100,
-                                         env={**os.environ, **ENVIRONMENT}).stdout)
-        possible = [each for each in plan["candidates"] if not each["refused"]]
-        possible.sort(key=lambda each: (each != plan["recommended"], each["step_seconds"]))
-        return [(f"{each['averager']}, {each['topology']}, {each['way']}, every {each['period']:g}",
-                 [f"{key}={value}" for key, value in each["keys"].items()], 1e3 * each["step_seconds"]) for each in possible]
+                   "--threads", "1", "--json", "--seconds", "10" if self.arguments.run else "1"]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, **ENVIRONMENT})
+                   for _ in range(self.hosts if self.arguments.run else 1)]
+        plans = []
+        for each in running:
+            out, _ = each.communicate(timeout=200)
+            if each.returncode != 0:
+                sys.exit("halograd plan failed")
+            plans.append(json.loads(out))
+        self.replicas = plans[0]["ranks"] // plans[0]["group_ranks"]
+
+        def name(each):
+            return f"{each['averager']}, {each['topology']}, {each['way']}, every {each['period']:g}"
+
+        found = {}
+        for plan in plans:
+            for each in plan["candidates"]:
+                if not each["refused"]:
+                    found.setdefault(name(each), []).append(1e3 * each["step_seconds"])
+        first = plans[0]
+        possible = [each for each in first["candidates"] if not each["refused"]]
+        possible.sort(key=lambda each: (each != first["recommended"], each["step_seconds"]))
+        return [(name(each), [f"{key}={value}" for key, value in each["keys"].items()], float(np.mean(found[name(each)])))
+                for each in possible]
 
 
 def main():
@@ -116,7 +144,10 @@ def main():
     parser.add_argument("--width", type=int, default=2048, help="of the hidden layer: 267 values per unit are sent")
     parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
     parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
+    parser.add_argument("--run", help="a run file on synthetic data: with --plan, and computing as it does")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run file")
     arguments = parser.parse_args()
+    arguments.plan = arguments.plan or arguments.run is not None
     names = chosen(parser, arguments.ways, WAYS)
     print("| hosts | Mbit/s | MB/s, us measured | averaging | predicted ms | measured ms | apart |\n"
           "|---|---|---|---|---|---|---|", flush=True)
@@ -128,10 +159,11 @@ def main():
                 except CannotRun as reason:
                     sys.exit(f"no network lab: {reason}")
                 with check.lab:
+                    planned = check.planned() if arguments.plan else []
                     compute = check.measured(["averager.name=none"])
                     network = f"{1000 * check.bandwidth_gb:.1f}, {check.latency_us:.0f}"
                     print(f"| {hosts} | {rate:g} | {network} | none |  | {compute:.1f} | |", flush=True)
-                    cases = check.planned() if arguments.plan else [
+                    cases = planned if arguments.plan else [
                         (name, WAYS[name][0], check.predicted(*WAYS[name], compute)) for name in names]
                     steps = []
                     for name, words, model in cases:

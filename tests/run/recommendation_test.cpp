@@ -56,6 +56,22 @@ TEST(Recommendation, ThroughputAndMixingFollowFromTheModel) {
   EXPECT_EQ(torus.price, Price::skipping);
 }
 
+/// Groups of two ranks that share a replica: over nodes each rank sends its half of it, on a node both together all of
+/// it.
+TEST(Recommendation, GroupsAverageTheirShards) {
+  for (const int on_node : {1, 2}) {
+    PlannedJob job = job_of(32 / on_node, on_node);
+    job.group_ranks = 2;
+    EXPECT_EQ(job.replicas(), 16);
+    const auto all = candidates_of(job);
+    EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const Candidate& each) { return each.free; }));
+    const Candidate ring = found(all, "neighbour", "ring", 256);
+    EXPECT_NEAR(ring.step.exchange_seconds, 10e-3 * on_node + 4e-6, 1e-9);
+    EXPECT_NEAR(ring.images_per_second, 16 * 256 / ring.step.step_seconds, 1e-3);
+    EXPECT_NEAR(ring.node_memory, 1e9 + 2.56e9 + 4 * 50e6 * on_node, 1);
+  }
+}
+
 /// On clusters slow and fast, even and uneven.
 std::vector<PlannedJob> many_jobs() {
   std::vector<PlannedJob> jobs;
