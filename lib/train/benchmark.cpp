@@ -47,7 +47,7 @@ class Steps {
       : network_(build_model(benchmark.run, benchmark.input,
                              Target(benchmark.classes, benchmark.labels_per_image, benchmark.run.loss),
                              benchmark.run.training.batch, precision_named(benchmark.run.training.precision),
-                             space_without_others(benchmark.run.parallel))),
+                             space_without_others(benchmark.run.parallel, benchmark.input))),
         space_(network_->space()),
         replica_(network_->make_replica(1)),
         own_parameters_(own_part(replica_.parameters)),

@@ -7,7 +7,9 @@
 #include "window/group_window.hpp"
 
 namespace halograd {
+namespace {
 
+/// Of parallel.spatial, the last axis last.
 Blocks blocks_of(const ParallelConfig& parallel) {
   const std::vector<int>& spatial = parallel.spatial;
   Blocks blocks{1, 1, 1};
@@ -21,11 +23,20 @@ Blocks blocks_of(const ParallelConfig& parallel) {
   return blocks;
 }
 
-std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel) {
+void require_axes_of(const Shape& image, const std::vector<int>& spatial) {
+  const auto axes = static_cast<std::size_t>(image.dimensions);
+  HALOGRAD_REQUIRE(spatial.size() == axes, "parallel.spatial has ", spatial.size(),
+                   " numbers, expected one for each of the ", axes, " spatial axes of the images");
+}
+
+}  // namespace
+
+std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel, const Shape& image) {
   const int ranks = parallel.group_ranks();
   if (ranks == 1) return nullptr;
-  return std::make_unique<Space>(std::make_unique<GroupWindow>(ranks / 2, ranks), blocks_of(parallel),
-                                 parallel.channels > 1);
+  const Blocks blocks = blocks_of(parallel);
+  if (blocks != Blocks{1, 1, 1}) require_axes_of(image, parallel.spatial);
+  return std::make_unique<Space>(std::make_unique<GroupWindow>(ranks / 2, ranks), blocks, parallel.channels > 1);
 }
 
 ReplicaGroup::ReplicaGroup(const RunConfig& config, const Communicator& world)
@@ -59,9 +70,7 @@ std::unique_ptr<Dataset> ReplicaGroup::open_dataset(const RunConfig& config, Spl
     return box_of(blocks_, divide_evenly(blocks_, shape), shape, place());
   };
   std::unique_ptr<Dataset> data = open_parts(config.data, split, config.training.seed, warn, part);
-  const auto axes = static_cast<std::size_t>(data->shape().dimensions);
-  HALOGRAD_REQUIRE(config.parallel.spatial.size() == axes, "parallel.spatial has ", config.parallel.spatial.size(),
-                   " numbers, expected one for each of the ", axes, " spatial axes of the images");
+  require_axes_of(data->shape(), config.parallel.spatial);
   return data;
 }
 

@@ -9,12 +9,9 @@
 
 namespace halograd {
 
-/// The blocks of parallel.spatial, the last axis last. Throws Error where there are more axes than three, or as many
-/// blocks as parallel.channels has ranks are not there.
-Blocks blocks_of(const ParallelConfig& parallel);
-
-/// A rank in the middle of such a group, whose others are not there (GroupWindow); null where a group is a rank.
-std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel);
+/// A rank in the middle of a group whose others are not there (GroupWindow); null where a group is a rank. Throws Error
+/// where parallel.spatial does not fit the images, or parallel.channels makes other groups.
+std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel, const Shape& image);
 
 /// The ranks that share a replica (parallel.spatial, parallel.channels): consecutive ones. What ranks of other runs do
 /// among all ranks, averaging, dealing images, counting, those with the same place in their groups do among themselves,

@@ -53,6 +53,19 @@ class Figures(ProgramTest):
         self.assertEqual(network["batch"], 6)
         self.assertEqual(network["input"], "8x8x1")
 
+    def test_one_rank_of_a_group(self):
+        """Of the four blocks of an image."""
+        run = ("--config", SYNTHETIC, "--set", "training.batch=6")
+        (whole,) = self.measure(*run)["networks"]
+        (part,) = self.measure(*run, "--set", "parallel.spatial=[2,2]")["networks"]
+        self.assertNotIn("group_bytes", whole)
+        self.assertGreater(part["group_exchanges"], 2)
+        self.assertGreater(part["group_bytes"], 2 * 4 * 0.75 * part["parameters"])  # its gradients out, its weights in
+        self.assertLess(part["step_flops"], whole["step_flops"])
+        self.assertEqual(part["parameters"], whole["parameters"])
+        self.refuse("benchmark", *QUICK, *run, "--set", "parallel.spatial=[2,2,1]", ranks=1,
+                    words=["parallel.spatial has 3 numbers, expected one for each of the 2 spatial axes"])
+
     def test_precision(self):
         for words in (("--network", "lenet5", "--batch", "2"), ("--config", SYNTHETIC)):
             for precision in ((), ("--precision", "fp32")):
