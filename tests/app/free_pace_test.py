@@ -21,6 +21,7 @@ PUSH_SUM = sets(averager__name="push_sum", averager__staleness=-1, topology__kin
 FAST = sets(averager__name="fast", averager__staleness=-1, optimizer__learning_rate=0.02)  # of up to 3 steps per batch
 FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT, "push_sum": PUSH_SUM, "fast": FAST}
 RANKS = 4
+EPOCHS = 16  # which rank takes which images is never the same twice: after 8, accuracy still varies by 0.02
 
 
 def slow_rank(rank, compute_us=5000, factor=4):
@@ -47,19 +48,17 @@ class FreePace(ProgramTest):
 
     def test_each_averager_trains_on_each_image_once_an_epoch(self):
         for label, words in FREE.items():
-            # Which rank takes which images is never the same twice: after 8 epochs, accuracy still varies by 0.02.
-            epochs, accuracy = (16, 0.95) if label == "stale" else (4, 0.8)
-            out = self.train(*words, *slow_rank(1, factor=16), *sets(training__epochs=epochs))
+            out = self.train(*words, *slow_rank(1, factor=16), *sets(training__epochs=EPOCHS))
             self.assertRegex(out, r"pace +free", label)
             metrics = self.metrics()
-            self.check_rows(metrics, epochs, label)
+            self.check_rows(metrics, EPOCHS, label)
             images = metrics["epoch/images"].sum(axis=0)
             self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
-            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], accuracy, label)
-            self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), accuracy - 0.05, label)
+            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
+            self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
                 attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
-                self.assertEqual(attributes, {"step": epochs * STEPS, "epoch": epochs, "step_in_epoch": 0}, label)
+                self.assertEqual(attributes, {"step": EPOCHS * STEPS, "epoch": EPOCHS, "step_in_epoch": 0}, label)
                 self.assertEqual(file.attrs["mean_model_accuracy"], metrics["epoch/mean_model_accuracy"][-1], label)
 
     def test_checkpoints_within_epochs(self):
