@@ -70,7 +70,7 @@ BenchmarkCase case_of(const PlanArguments& arguments) {
                                 : run_file_case(read_config(arguments.file, arguments.overrides));
 }
 
-/// Steps of a replica: of a group's rank, with what its messages take on the machine.
+/// Measures a replica's steps; for groups, those of one rank, and adds the time that its messages take.
 void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, PlannedJob& job) {
   const int group = job.group_ranks, on_a_node = std::min(group, job.machine.ranks_per_node);
   if (!arguments.json) std::printf("\n%8s %10s %10s %12s\n", "batch", "step ms", "images/s", "memory");
@@ -90,7 +90,8 @@ void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, Pla
     std::printf("%8d %10.3f %10.0f %12s", batch, 1e3 * seconds, batch / seconds,
                 human_bytes(job.batches.back().memory_bytes).c_str());
     if (group > 1)
-      std::printf("  a rank sends %s in %g exchanges", human_bytes(result.group.bytes).c_str(), result.group.exchanges);
+      std::printf("  each rank sends %s in %g exchanges per step", human_bytes(result.group.bytes).c_str(),
+                  result.group.exchanges);
     std::printf("\n");
     std::fflush(stdout);
   }

@@ -24,12 +24,12 @@ struct StepWork {
   Unevenness uneven{};
 };
 
-/// What a rank of a group that shares a replica sends to the others in a step. Each exchange is waited for where it is.
+/// What each rank of a group that shares a replica sends to the others per step. It waits for each exchange in turn.
 struct GroupTraffic {
   double exchanges = 0, bytes = 0;
 };
 
-/// What a group of so many consecutive ranks adds to the computing of a step, in seconds; inside a node nothing.
+/// Seconds per step that a group of `group_ranks` consecutive ranks spends on its messages; 0 inside a node.
 double group_seconds(const Machine& machine, const GroupTraffic& traffic, int group_ranks);
 
 /// What a rank does for an exchange.

@@ -83,8 +83,8 @@ std::vector<PlannedGraph> planned_graphs(int vertices, const std::vector<int>& n
   return planned;
 }
 
-/// The same job as one of replicas, each of which is on a node as far as averaging goes: every rank of a group
-/// exchanges its shard with those in its place, so that a node sends what its ranks have of a replica.
+/// The job with one vertex per replica in place of one per rank. Each rank of a group exchanges its own shard, so that
+/// a node sends the shards of its ranks: `parameters` becomes their number of values.
 PlannedJob of_replicas(PlannedJob job) {
   const int on_a_node = std::min(job.machine.ranks_per_node, job.group_ranks);
   job.parameters = job.parameters * static_cast<std::size_t>(on_a_node) / static_cast<std::size_t>(job.group_ranks);

@@ -12,18 +12,18 @@
 /// What `halograd plan` recommends, by the step model and how fast replicas agree (docs/scaling.md, "Planning a job").
 namespace halograd {
 
-/// What a replica takes with `batch` images per step: one rank alone, or a group of ranks with what it sends to itself.
+/// The measured step of one replica with `batch` images. For a group it includes the time of its own messages.
 struct MeasuredBatch {
   int batch = 0;
   double step_seconds = 0;
-  double memory_bytes = 0;  ///< of those of its ranks that are on a node, without what averaging takes
-  GroupTraffic group{};     ///< of a rank; in step_seconds already
+  double memory_bytes = 0;  ///< of the replica's ranks on one node, without what averaging takes
+  GroupTraffic group{};     ///< per rank; its time is part of step_seconds
 };
 
 /// What is planned for.
 struct PlannedJob {
   int ranks = 1;
-  int group_ranks = 1;  ///< that share a replica: whole groups on a node, or a group on whole nodes
+  int group_ranks = 1;  ///< ranks per replica; either whole groups share a node, or a group has whole nodes
   Machine machine;
   double node_memory = 0;  ///< bytes of a node; 0: not checked
   std::size_t parameters = 0;

@@ -111,7 +111,7 @@ class Steps {
   }
 
  private:
-  /// A group's ranks update a shard each.
+  /// What this rank updates: in a group, its shard.
   [[nodiscard]] Vector<float> own_part(const Vector<float>& values) const {
     return space_ != nullptr ? space_->shard(values) : values;
   }

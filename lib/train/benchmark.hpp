@@ -11,8 +11,8 @@ namespace halograd {
 
 /// What is trained, and for how long.
 struct BenchmarkCase {
-  /// Its network, loss, optimizer, precision, training.batch (images per step), and, with [parallel], a rank's part of
-  /// them.
+  /// Its network, loss, optimizer, precision and training.batch: images per step. With [parallel] one rank of a group
+  /// is measured.
   RunConfig run;
   Shape input;
   int classes = 0;
@@ -44,7 +44,7 @@ struct BenchmarkResult {
   double arena_bytes = 0;                        ///< activations, gradients and workspace
   double peak_memory = 0;                        ///< bytes of the process during the steps
   double device_memory = 0;                      ///< bytes taken on an accelerator, where it is used
-  GroupTraffic group{};                          ///< what its rank of a group would send in a step
+  GroupTraffic group{};                          ///< what a rank of a group would send
   std::string replay_refusal;                    ///< why a device took steps kernel by kernel; empty where not
   double timed_seconds = 0;                      ///< median step of the run with fences around the layers
   std::vector<PassTime> passes;                  ///< what they leave of timed_seconds is the last one, "rest"
@@ -57,9 +57,9 @@ BenchmarkCase reference_case(const std::string& name);
 /// be.
 BenchmarkCase run_file_case(const RunConfig& config);
 
-/// Trains a network on one random batch: forward, loss, backward, update, nothing else. Of a group's rank, whose others
-/// are not there, all but the waiting for them. Throws Error where the network does not fit in memory, or this build's
-/// devices do not compute in that precision.
+/// Trains a network on one random batch: forward, loss, backward, update, nothing else. With [parallel], one
+/// rank of a group does so alone, and waits for nobody. Throws Error where the network does not fit in memory, or this
+/// build's devices do not compute in that precision.
 BenchmarkResult run_benchmark(const BenchmarkCase& benchmark);
 
 }  // namespace halograd

@@ -9,7 +9,7 @@
 namespace halograd {
 namespace {
 
-/// Of parallel.spatial, the last axis last.
+/// parallel.spatial, whose last number belongs to the last axis, W.
 Blocks blocks_of(const ParallelConfig& parallel) {
   const std::vector<int>& spatial = parallel.spatial;
   Blocks blocks{1, 1, 1};

@@ -9,8 +9,8 @@
 
 namespace halograd {
 
-/// A rank in the middle of a group whose others are not there (GroupWindow); null where a group is a rank. Throws Error
-/// where parallel.spatial does not fit the images, or parallel.channels makes other groups.
+/// The middle rank of a group, alone (GroupWindow); null where a group has one rank. Throws Error where
+/// parallel.spatial does not fit the images, or parallel.channels makes other groups.
 std::unique_ptr<Space> space_without_others(const ParallelConfig& parallel, const Shape& image);
 
 /// The ranks that share a replica (parallel.spatial, parallel.channels): consecutive ones. What ranks of other runs do

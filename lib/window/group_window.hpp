@@ -20,8 +20,8 @@ class GroupWindow {
  public:
   /// Collective, and so is destruction, except while an exception unwinds this rank's stack.
   GroupWindow(const Communicator& group, const TransportOptions& options);
-  /// A rank of a group whose others are not there: what it sends goes nowhere, and zeros come. Its step takes what one
-  /// with them does, but for the time that messages are under way.
+  /// One rank of a group, alone, to measure what it computes and sends: its messages are dropped, and it receives
+  /// zeros.
   GroupWindow(int rank, int ranks);
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -65,7 +65,7 @@ class GroupWindow {
   // Since it was opened:
   [[nodiscard]] double wait_seconds() const { return transport_ ? transport_->wait_seconds() : 0; }
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }  ///< payload
-  [[nodiscard]] std::int64_t exchanges() const { return exchanges_; }  ///< flushes of messages, each waited for in turn
+  [[nodiscard]] std::int64_t exchanges() const { return exchanges_; }    ///< flushes that sent something
 
  private:
   // In every rank's region: a cache line for the number of messages that each rank has completed here, one for the
@@ -94,14 +94,14 @@ class GroupWindow {
   [[nodiscard]] std::size_t slots_of(int from, int to) const;
 
   int rank_, ranks_;
-  std::optional<OwnedComm> group_;  ///< empty where the others are not there, and then there is no transport
+  std::optional<OwnedComm> group_;  ///< empty for a rank alone, which has no transport either
   TransportOptions options_;
   std::vector<std::vector<std::size_t>> lengths_;  ///< [from][to]: of the longest message
   std::vector<Out> out_;                           // whose copies outlive the transport
   std::optional<HaloTransport> transport_;
   std::vector<In> in_;
   std::vector<double> sums_;
-  std::vector<float> nothing_;  ///< what comes from ranks that are not there
+  std::vector<float> nothing_;  ///< the zeros that a rank alone receives
   std::int64_t bytes_sent_ = 0, exchanges_ = 0;
   bool any_posted_ = false;  ///< since the last flush
 };

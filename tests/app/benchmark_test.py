@@ -54,7 +54,7 @@ class Figures(ProgramTest):
         self.assertEqual(network["input"], "8x8x1")
 
     def test_one_rank_of_a_group(self):
-        """Of the four blocks of an image."""
+        """Each of the four ranks has a quarter of every image."""
         run = ("--config", SYNTHETIC, "--set", "training.batch=6")
         (whole,) = self.measure(*run)["networks"]
         (part,) = self.measure(*run, "--set", "parallel.spatial=[2,2]")["networks"]

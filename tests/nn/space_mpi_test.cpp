@@ -478,7 +478,7 @@ TEST(Space, CutsFollowTheInput) {
   EXPECT_EQ(space->box_of(space->evenly(one), one, 1), Box::whole(one));
 }
 
-/// A rank whose others are not there sends as much as with them, statistics, products, gradients and all.
+/// A rank alone sends as much as in its group: edges, statistics, products, gradients and weights.
 TEST(Space, ARankWithoutTheOthersSendsAsMuch) {
   const Shape gray(32, 32, 1);
   const auto expect_same_traffic = [&](const NetworkConfig& config, const Shape& input, const Target& target,

@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -110,14 +111,11 @@ class Check:
         command = [self.arguments.program, "plan", "--data", path, *sets(settings), "--batch", "1", "--max-batch", str(self.hosts),
                    "--nodes", str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
                    "--threads", "1", "--json", "--seconds", "10" if self.arguments.run else "1"]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", env={**os.environ, **ENVIRONMENT})
-                   for _ in range(self.hosts if self.arguments.run else 1)]
-        plans = []
-        for each in running:
-            out, _ = each.communicate(timeout=200)
-            if each.returncode != 0:
-                sys.exit("halograd plan failed")
-            plans.append(json.loads(out))
+        copies = self.hosts if self.arguments.run else 1
+        with ThreadPoolExecutor(copies) as pool:
+            plans = list(pool.map(lambda _: json.loads(subprocess.run(
+                command, check=True, stdout=subprocess.PIPE, encoding="utf-8", timeout=200,
+                env={**os.environ, **ENVIRONMENT}).stdout), range(copies)))
         self.replicas = plans[0]["ranks"] // plans[0]["group_ranks"]
 
         def name(each):
@@ -128,9 +126,8 @@ class Check:
             for each in plan["candidates"]:
                 if not each["refused"]:
                     found.setdefault(name(each), []).append(1e3 * each["step_seconds"])
-        first = plans[0]
-        possible = [each for each in first["candidates"] if not each["refused"]]
-        possible.sort(key=lambda each: (each != first["recommended"], each["step_seconds"]))
+        possible = [each for each in plans[0]["candidates"] if not each["refused"]]
+        possible.sort(key=lambda each: (each != plans[0]["recommended"], each["step_seconds"]))
         return [(name(each), [f"{key}={value}" for key, value in each["keys"].items()], float(np.mean(found[name(each)])))
                 for each in possible]
 

@@ -56,8 +56,7 @@ TEST(Recommendation, ThroughputAndMixingFollowFromTheModel) {
   EXPECT_EQ(torus.price, Price::skipping);
 }
 
-/// Groups of two ranks that share a replica: over nodes each rank sends its half of it, on a node both together all of
-/// it.
+/// Two ranks share a replica. Each sends half of it; where both are on one node, the node sends all of it.
 TEST(Recommendation, GroupsAverageTheirShards) {
   for (const int on_node : {1, 2}) {
     PlannedJob job = job_of(32 / on_node, on_node);
