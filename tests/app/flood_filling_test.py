@@ -11,7 +11,7 @@ from program import DIGITS, SOURCE, ProgramTest, execute, main, read_metrics, re
 
 RUN_FILE = """
 [training]
-epochs = 16
+epochs = 8
 batch = 8
 threads = 1
 
@@ -88,20 +88,20 @@ class FloodFilling(ProgramTest):
         with h5py.File(self.path(checkpoint)) as file:
             self.assertEqual(file.attrs["input"], "9x9x9x2")
 
-        for ranks in (1, 2, 3):
+        for ranks in (0, 3):
             found = self.succeed_json("evaluate", checkpoint, "--report", ranks=ranks)
             self.assertAlmostEqual(found["mean_model_iou"], iou[-1], delta=1e-6)
             self.assertAlmostEqual(found["mean_model_loss"], metrics["epoch/mean_model_loss"][-1], delta=1e-5)
 
         truth = bars(10)[1]
-        for ranks, words in ((0, []), (1, ["--consensus"]), (2, []), (3, [])):
+        for ranks, words in ((0, []), (0, ["--consensus"]), (3, [])):
             said = self.succeed_json("segment", checkpoint, "bars.h5", "--output", "found.h5", "--overwrite", *words, ranks=ranks)
             self.assertEqual((said["output"], said["replica"]), ("found.h5", "mean"))
             with h5py.File(self.path("found.h5")) as file:
                 found = file["objects"][0]
                 attributes = {name: value for name, value in file.attrs.items() if name != "versions"}
             self.assertEqual(attributes, {"format": "halograd objects", "format_version": 1, "checkpoint": checkpoint,
-                                          "replica": "mean", "network": "follows", "step": 512, "epoch": 16, "data": "bars.h5"})
+                                          "replica": "mean", "network": "follows", "step": 256, "epoch": 8, "data": "bars.h5"})
             self.assertEqual((found.dtype, found.shape, said["objects"]), (np.uint32, truth.shape, [found.max()]))
             bar = truth > 0  # most of them is found, and no object is of two
             self.assertGreater((found[bar] > 0).mean(), 0.7, f"{ranks} ranks")
@@ -121,11 +121,13 @@ class FloodFilling(ProgramTest):
         self.refuse("segment", checkpoint, "nowhere.h5", "--output", "no.h5", words=["nowhere.h5", "no such file"])
 
     def test_resumes_bit_by_bit(self):
-        short = sets(data__objects_train=48, training__epochs=2)
-        self.succeed("train", self.run_file, *short, "--set", "name=gold", ranks=3)
-        self.succeed("train", self.run_file, *short, "--set", "name=silver", "--stop-after", "1", ranks=3)
-        self.succeed("train", self.run_file, *short, "--set", "name=silver", "--resume", ranks=3)
-        gold, silver = (read_replicas(self.path(f"runs/{name}/checkpoint.h5")) for name in ("gold", "silver"))
+        words = ["train", self.run_file, *sets(data__objects_train=48, training__epochs=2, output__keep=2)]
+        self.succeed(*words, ranks=3)
+        gold = read_replicas(self.path("runs/run/checkpoint.h5"))
+        checkpoints = self.path("runs/run/checkpoints")
+        os.remove(os.path.join(checkpoints, max(os.listdir(checkpoints))))
+        self.succeed(*words, "--resume", ranks=3)
+        silver = read_replicas(self.path("runs/run/checkpoint.h5"))
         self.assertEqual(sorted(gold), sorted(silver))
         for name in gold:
             self.assert_same_bits(gold[name][0], silver[name][0], name)
@@ -152,7 +154,7 @@ class FloodFilling(ProgramTest):
         refuse(["flood_filling", "data.flip"], data__flip=True)
         refuse(["flood_filling.move_threshold", "below 1"], flood_filling__move_threshold=1)
         self.refuse("train", DIGITS, *sets(flood_filling__view=5), words=["a label 0 or 1 for each", "1 labels an image"])
-        self.succeed("train", DIGITS, *sets(training__epochs=1), ranks=2)
+        self.succeed("train", DIGITS, *sets(training__epochs=1))
         self.refuse("segment", "runs/digits/checkpoint.h5", "bars.h5", "--output", "no.h5",
                     words=["sees whole images", "halograd predict"])
 
