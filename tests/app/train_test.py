@@ -129,8 +129,9 @@ class Digits(ProgramTest):
 class Stale(ProgramTest):
     def test_learns_from_halos_of_earlier_steps(self):
         for name, staleness in (("bounded", 4), ("unbounded", -1)):
-            words = sets(name=name, averager__staleness=staleness, averager__age_factor=0.9, comm__slots=3)
-            self.succeed("train", DIGITS, *words, ranks=4)
+            words = sets(name=name, averager__staleness=staleness, averager__age_factor=0.9, comm__slots=3,
+                         training__epochs=10, training__seed=3)
+            self.succeed("train", DIGITS, *words, ranks=3)
             metrics = read_metrics(self.path("runs", name, "metrics.h5"))
             self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.97, name)
 
@@ -255,13 +256,14 @@ class Averagers(ProgramTest):
         return distance
 
     def test_none_and_allreduce(self):
-        for ranks in (1, 3, 8):
+        for ranks in (1, 3, 5):
             self.check(ranks, "allreduce")
+        for ranks in (1, 3):
             self.check(ranks, "none")
 
     def test_neighbour_on_every_graph(self):
         for ranks, kinds in ((1, ["ring"]), (2, ["ring"]), (3, ["ring", "exponential"]),
-                             (4, ["ring", "torus2d", "exponential", "complete"]), (8, ["ring", "exponential"])):
+                             (4, ["torus2d", "exponential", "complete"]), (5, ["ring"]), (8, ["exponential"])):
             for i, kind in enumerate(kinds):
                 self.check(ranks, "neighbour", ["combine_then_adapt", "adapt_then_combine"][i % 2], kind)
 
@@ -280,17 +282,15 @@ class Averagers(ProgramTest):
 
     def test_push_sum_and_gossip_grad(self):
         for ranks, kind, overlap in ((1, "star", True), (3, "star", False), (4, "exponential", True),
-                                     (8, "one_peer_exponential", True)):
+                                     (4, "one_peer_exponential", True)):
             self.check(ranks, "push_sum", kind=kind, averager__overlap=overlap)
         for ranks in (1, 3, 4):
             self.check(ranks, "gossip_grad", kind="rotating_exponential")
 
     def test_ad_psgd_ends_where_ranks_have_other_shares_of_a_batch(self):
-        """Longer than others: a partner answers when it next runs, and that is a time slice away on cores that ranks
-        share, of which these 16 steps take few."""
-        for ranks in (1, 3, 8):
-            self.check(ranks, "ad_psgd", kind="complete", epochs=16)
-        self.check(4, "ad_psgd", kind="complete", epochs=16, comm__force_put=True)
+        """Steps are mostly asleep: a partner answers when it next runs, which on shared cores is else a time slice away."""
+        for ranks, put in ((1, False), (3, False), (4, True), (5, False)):
+            self.check(ranks, "ad_psgd", kind="complete", epochs=2, comm__force_put=put, comm__inject__compute_us=5000)
 
     def test_put_path_equals_shared_memory(self):
         replicas = []
