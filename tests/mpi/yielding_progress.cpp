@@ -23,7 +23,7 @@ extern "C" unsigned ucp_worker_progress(void* worker) {
   } else {
     ++halograd_test_yields;
     constexpr timespec while_others_compute{0, 50000};
-    if (++empty < 300) {
+    if (++empty < 10) {
       sched_yield();
     } else {
       nanosleep(&while_others_compute, nullptr);
