@@ -40,7 +40,7 @@ class DataTest(ProgramTest):
         return ["train", SYNTHETIC, *sets(data__format=form, data__path=path or self.data, training__epochs=1)]
 
     def refuse_data(self, form, *words, path=None):
-        self.refuse(*self.words(form, path), words=words, ranks=3)
+        self.refuse(*self.words(form, path), words=words)
         self.assertFalse(os.path.exists(self.path("runs")))
 
 
@@ -60,7 +60,7 @@ class Idx(DataTest):
 
     def test_whole_files_are_taken(self):
         """The control: the others are refused for what is done to these."""
-        self.succeed(*self.words("idx"), "--check", ranks=3)
+        self.succeed(*self.words("idx"), "--check", ranks=2)
 
     def test_cut_short(self):
         name = "train-images-idx3-ubyte"
@@ -154,7 +154,7 @@ class Cifar(DataTest):
                 "{type=\"dense\", channels=10}]"]
 
     def test_whole_files_are_taken(self):
-        self.succeed(*self.words("cifar10"), ranks=3)
+        self.succeed(*self.words("cifar10"), ranks=2)
 
     def test_cut_short(self):
         self.cut("data_batch_3.bin", 4 * 3073 - 100)

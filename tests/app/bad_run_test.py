@@ -18,11 +18,11 @@ def edited(path, old, new):
 
 
 class RunFile(ProgramTest):
-    def refuse_edit(self, old, new, words, caret="", source=SYNTHETIC, ranks=3):
+    def refuse_edit(self, old, new, words, caret="", source=SYNTHETIC):
         text, line = edited(source, old, new)
         path = self.write("run.toml", text)
         shown = [f"{path}:{line}:", f"{line} | {new}"] if caret else []
-        result = self.refuse("train", path, ranks=ranks, words=[*shown, *words])
+        result = self.refuse("train", path, words=[*shown, *words])
         if caret:  # it stands under the word that is wrong
             rows = result.err.split("\n")
             at = next(i for i, row in enumerate(rows) if f"| {new}" in row)
@@ -107,7 +107,7 @@ class RunFile(ProgramTest):
         after = self.checkpoints()
         self.assertTrue(before.items() < after.items())
         self.assertEqual(len(after), len(before) + 1)
-        result = self.run_program("train", SYNTHETIC, *sets(name="many", optimizer__learning_rate=1e30), ranks=3)
+        result = self.run_program("train", SYNTHETIC, *sets(name="many", optimizer__learning_rate=1e30), ranks=2)
         self.check_refused(result, "not finite", "optimizer.learning_rate", "the last state that was finite is in")
 
 
@@ -143,20 +143,15 @@ class TopologyFile(ProgramTest):
 class RunFolder(ProgramTest):
     def test_holds_a_run(self):
         self.succeed("train", SYNTHETIC, ranks=2)
-        self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run", "--resume", "--overwrite"])
-        shutil.rmtree(self.path("runs/synthetic/checkpoints"))  # metrics alone are worth keeping too
-        self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run"])
-
-    def test_holds_a_run_of_ranks_on_two_nodes(self):
-        """Its ranks have made windows by then, which UCX wants freed at the end."""
-        self.succeed("train", SYNTHETIC, ranks=2)
+        # Ranks on two nodes have made windows by then, which UCX wants freed at the end.
         self.refuse("train", SYNTHETIC, words=["already holds a run"], environment={"MPIR_CVAR_NOLOCAL": "1"})
-
-    def test_what_is_refused_before_training_leaves_a_run_alone(self):
-        self.succeed("train", SYNTHETIC, ranks=2)
+        # What is refused before training leaves the run alone.
         self.refuse("train", SYNTHETIC, "--overwrite", *sets(training__batch=513), words=["training.batch"])
         elsewhere = sets(data__format="idx", data__path="/nowhere")
         self.refuse("train", SYNTHETIC, "--overwrite", *elsewhere, words=["/nowhere"])
+        self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run", "--resume", "--overwrite"])
+        shutil.rmtree(self.path("runs/synthetic/checkpoints"))  # metrics alone are worth keeping too
+        self.refuse("train", SYNTHETIC, words=["runs/synthetic", "already holds a run"])
 
     def test_a_file_in_the_way(self):
         self.write("runs", "a file, no folder\n")

@@ -3,20 +3,29 @@
 
 import os
 import re
+import shutil
+import tempfile
 import unittest
 
 import h5py
 import numpy as np
 
-from program import DIGITS, INPUTS, SYNTHETIC, ProgramTest, contents, main, read_metrics, sets
+from program import DIGITS, INPUTS, SYNTHETIC, ProgramTest, contents, execute, launched, main, read_metrics, sets
 
 
 class OfARun(ProgramTest):
     """A run of the digits on three ranks, whose replicas differ."""
 
+    @classmethod
+    def setUpClass(cls):
+        cls.trained = tempfile.mkdtemp(prefix="halograd_app_")
+        cls.addClassCleanup(shutil.rmtree, cls.trained)
+        result = execute(launched(["train", DIGITS, *sets(training__epochs=2, schedule__name="constant")], 3), cls.trained)
+        assert result.status == 0, result
+
     def setUp(self):
         super().setUp()
-        self.succeed("train", DIGITS, *sets(training__epochs=2, schedule__name="constant"), ranks=3)
+        shutil.copytree(self.trained, self.folder, symlinks=True, dirs_exist_ok=True)
         self.checkpoint = self.path("runs/digits/checkpoint.h5")
         self.metrics = self.path("runs/digits/metrics.h5")
         self.columns = read_metrics(self.metrics)
@@ -219,7 +228,7 @@ class Usage(ProgramTest):
 
     def test_words_that_are_not_known(self):
         """Told once, whatever the number of ranks, with the word that is wrong."""
-        for ranks in (0, 3):
+        for ranks in (0, 2):
             for arguments, word in ((["trian", SYNTHETIC], "trian"), (["train", SYNTHETIC, "--chek"], "--chek"),
                                     (["train"], "file"), ([], "subcommand"),
                                     (["train", SYNTHETIC, "--resume", "--overwrite"], "--overwrite"),
