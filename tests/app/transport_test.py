@@ -44,38 +44,29 @@ class SlowPuts(ProgramTest):
         if execute([PROGRAM, "--version"], self.folder, self.environment).status != 0:  # built with a sanitizer
             self.skipTest("the program does not start with other puts")
 
-    def train(self, *words, ranks=4):
+    def train(self, *words, ranks=2):
         """What it says, and how often all ranks have put."""
-        out = self.succeed("train", DIGITS, *words, "--overwrite", ranks=ranks, environment=self.environment)
+        short = sets(training__epochs=1, training__batch=719)
+        out = self.succeed("train", DIGITS, *short, *words, "--overwrite", ranks=ranks, environment=self.environment)
         names = [name for name in os.listdir(self.folder) if name.startswith("puts_")]
         puts = sum(os.path.getsize(self.path(name)) for name in names)
         for name in names:
             os.remove(self.path(name))
         return out, puts
 
-    def test_halos_travel_by_messages(self):
-        words = sets(training__batch=719)
-        out, once = self.train(*words, *sets(training__epochs=1))
-        self.assertRegex(out, r"transport +halos travel by messages: MPI_Put reaches \S+ MB/s from rank")
-        _, twice = self.train(*words, *sets(training__epochs=2))
-        self.assertEqual(once, twice, "the self-test alone puts")
-        self.assertGreater(once, 0)
-        out, once = self.train(*sets(training__epochs=1, training__batch=719, comm__transport="put"))
-        self.assertNotIn("halos travel by messages", out)
-        _, thrice = self.train(*sets(training__epochs=3, training__batch=719, comm__transport="put"))
-        self.assertGreater(thrice, once)
-
-    def test_edges_within_a_replica_travel_by_messages(self):
-        group = sets(parallel__spatial=[2, 1])
-        out, once = self.train(*group, *sets(training__epochs=1), ranks=2)
-        self.assertRegex(out, r"transport +halos travel by messages: MPI_Put reaches \S+ MB/s from rank")
-        _, thrice = self.train(*group, *sets(training__epochs=3), ranks=2)
-        self.assertEqual(once, thrice, "the self-test alone puts")
-
-    def test_what_sends_no_halos_says_nothing_of_them(self):
-        out, _ = self.train(*sets(averager__name="allreduce", training__epochs=1))
+    def test_what_travels_by_messages(self):
+        out, self_test = self.train(*sets(averager__name="allreduce"))  # the self-test alone puts
         self.assertRegex(out, r"links +\S+ MB/s by MPI_Put, .* from the slowest of 2 nodes")
         self.assertNotIn("halos travel by messages", out)
+        self.assertGreater(self_test, 0)
+        # between replicas, and within one
+        for words, ranks in (([], 4), (sets(parallel__spatial=[2, 1]), 2)):
+            out, puts = self.train(*words, ranks=ranks)
+            self.assertRegex(out, r"transport +halos travel by messages: MPI_Put reaches \S+ MB/s from rank")
+            self.assertEqual(puts, self_test)
+        out, puts = self.train(*sets(comm__transport="put"))
+        self.assertNotIn("halos travel by messages", out)
+        self.assertGreater(puts, self_test)
 
 
 @unittest.skipUnless(IS_MPICH, "it is MPICH that takes ranks of one machine for those of two")

@@ -75,12 +75,12 @@ def capture(torch, train, optimizer, steps):
 
 def measure_pytorch(arguments):
     """In a process of its own: one JSON object."""
-    import torch
     name, batch, device = arguments.measure, int(arguments.batches), arguments.device
     mode, captured = VARIANTS[arguments.variants]
     on_cores = device == "cpu"
     if on_cores and (captured or arguments.precisions == "tf32"):
         sys.exit("graphs and tf32 need a device")
+    import torch
     torch.set_num_threads(int(arguments.threads))
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
