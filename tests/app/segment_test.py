@@ -8,7 +8,7 @@ import unittest
 import h5py
 import numpy as np
 
-from program import INPUTS, SOURCE, ProgramTest, drawing, execute, main, sets
+from program import INPUTS, SOURCE, ProgramTest, execute, main, sets
 
 SHORT = [os.path.join(INPUTS, "ffn3d.toml"),
          *sets(training__epochs=2, training__batch=4, data__synthetic_train=24, data__synthetic_test=6,
@@ -40,8 +40,9 @@ class Segmentation(ProgramTest):
         self.assertIn("  iou ", self.succeed("watch", "runs/ffn3d", "--once"))
 
         plot = [sys.executable, os.path.join(SOURCE, "jobscripts", "plot_metrics.py"), "runs/ffn3d"]
-        self.assertEqual(execute(plot, self.folder, drawing()).out, "runs/ffn3d/metrics.png\n")
-        table = execute([*plot, "--table"], self.folder, drawing()).out
+        drawing = {"MPLCONFIGDIR": self.folder}
+        self.assertEqual(execute(plot, self.folder, drawing).out, "runs/ffn3d/metrics.png\n")
+        table = execute([*plot, "--table"], self.folder, drawing).out
         self.assertIn("iou %", table)
         self.assertIn(f"{100 * iou[1]:.2f}", table)
         with h5py.File(self.path("runs/ffn3d/checkpoint.h5")) as file:

@@ -29,14 +29,14 @@ except ImportError as error:
 
 # name: (batch, extents and channels of an image, classes; 0: labels 0 and 1 a pixel)
 NETWORKS = {
-    "lenet5": (16, (28, 28, 1), 10),
+    "lenet5": (8, (28, 28, 1), 10),
     "vgg_small": (8, (32, 32, 3), 10),
-    "resnet20": (16, (32, 32, 3), 10),
+    "resnet20": (8, (32, 32, 3), 10),
     "resnet18": (8, (32, 32, 3), 10),
     "resnet50": (8, (96, 96, 3), 20),
     "mobilenet_v2": (8, (96, 96, 3), 20),
-    "unet2d": (4, (32, 32, 1), 0),
-    "ffn3d": (4, (10, 8, 12, 1), 0),
+    "unet2d": (2, (32, 32, 1), 0),
+    "ffn3d": (2, (10, 8, 12, 1), 0),
 }
 # Without kinks at which rounding decides.
 SMOOTH = {"relu": "silu", "relu6": "silu", "max_pool": "avg_pool"}

@@ -63,7 +63,7 @@ class Components(unittest.TestCase):
 
 
 class Neurites(unittest.TestCase):
-    SIZE = (40, 48, 56)
+    SIZE = (32, 32, 40)
 
     @classmethod
     def setUpClass(cls):

@@ -7,14 +7,16 @@ from lab_tests import main
 
 
 class End(EndRuns):
+    HOSTS = 3
+
     def test_done(self):
-        self.check_ends(self.by_launcher, DONE, 0, runs=2)
+        self.check_ends(self.by_launcher, DONE, 0, runs=1)
 
     def test_stopped(self):
         self.check_ends(self.by_launcher, STOPPED, REQUEUE, runs=1, ranks_per_host=2)
 
     def test_refused(self):
-        self.check_ends(self.by_launcher, REFUSED, 1, runs=2, ranks_per_host=2)
+        self.check_ends(self.by_launcher, REFUSED, 1, runs=1, ranks_per_host=2)
 
     def test_slurm(self):
         self.check_ends(self.slurm, DONE, 0, runs=1)

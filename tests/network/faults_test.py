@@ -4,13 +4,16 @@
 from fault_runs import BAD, FaultRuns
 from lab_tests import main, sets
 
+# Each takes long enough for the link to become slow between two of them, and is spent asleep.
+FEW_STEPS = sets(training__batch=256, comm__inject__compute_us=50000)
+
 
 class Faults(FaultRuns):
     def test_a_cut_host(self):
         self.check_cut()
 
     def test_a_slow_host_is_named(self):
-        self.assertRegex(self.slow_down(*sets(comm__report_seconds=0.05)).err, rf"waits for rank {BAD}\b")
+        self.assertRegex(self.slow_down(*FEW_STEPS, *sets(comm__report_seconds=0.05)).err, rf"waits for rank {BAD}\b")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from lab_cluster import LabCluster
 from lab_tests import main
 from killed_jobs import KilledJobs  # noqa: I100: lab_cluster says where it is
 
-HOSTS = 4
+HOSTS = 3
+EPOCHS = 25  # more than two seconds behind the second death
 
 
 class HealingOverANetwork(KilledJobs):
@@ -18,7 +19,7 @@ class HealingOverANetwork(KilledJobs):
 
     def test_two_ranks_die(self):
         chance = random.Random(24)
-        job = self.train(f"--nodes={HOSTS}", "--ntasks-per-node=1")
+        job = self.train(f"--nodes={HOSTS}", "--ntasks-per-node=1", epochs=EPOCHS)
         victims = chance.sample(self.nodes_of(job), 2)
         for attempt, node in enumerate(victims, start=1):
             self.kill(job, node, attempt)
@@ -28,7 +29,7 @@ class HealingOverANetwork(KilledJobs):
             self.assertRegex(log, rf"rank \d on {node} died")
         self.assertEqual(len(re.findall(rf"attempt \d of 3 from step \d+: {HOSTS} ranks on {HOSTS} of {HOSTS} nodes", log)), 2, log)
         self.assertEqual(record["Restarts"], "0", log)
-        self.check_run(HOSTS)
+        self.check_run(HOSTS, epochs=EPOCHS)
 
 
 if __name__ == "__main__":
