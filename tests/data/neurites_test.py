@@ -63,7 +63,7 @@ class Components(unittest.TestCase):
 
 
 class Neurites(unittest.TestCase):
-    SIZE = (32, 32, 40)
+    SIZE = (32, 40, 48)
 
     @classmethod
     def setUpClass(cls):

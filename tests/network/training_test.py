@@ -4,6 +4,9 @@
 from lab_tests import main
 from training_runs import AVERAGERS, TrainingRuns
 
+# Their graphs want a power of two; three hosts make a ring.
+EXPONENTIAL = ("push_sum", "gossip_grad")
+
 
 class Training(TrainingRuns):
     HOSTS = 4
@@ -13,10 +16,10 @@ class Training(TrainingRuns):
         self.check_all_are_there()
 
     def test_four_hosts(self):
-        self.check_averagers({name: AVERAGERS[name] for name in AVERAGERS if name != "hierarchical"}, 4)
+        self.check_averagers({name: AVERAGERS[name] for name in EXPONENTIAL}, 4)
 
-    def test_two_ranks_on_each_of_three_hosts(self):
-        self.check_averagers({"hierarchical": AVERAGERS["hierarchical"]}, 3)
+    def test_three_hosts(self):
+        self.check_averagers({name: AVERAGERS[name] for name in AVERAGERS if name not in EXPONENTIAL}, 3)
 
 
 if __name__ == "__main__":
