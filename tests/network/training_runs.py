@@ -25,7 +25,6 @@ MORE = {
 # Ranks in lockstep give the same bits wherever they are. Where they do not wait for each other, the mean model reaches this
 # on the test set at least; that each takes its part in it, however they share cores, they sleep until a step has taken so long.
 FREE_ACCURACY = 0.93
-FREE_COMPUTE_US = 5000
 
 
 def is_free(averager, choice):
@@ -33,7 +32,7 @@ def is_free(averager, choice):
 
 
 class TrainingRuns(LabTest):
-    LOCKSTEP, FREE_EPOCHS = {"training.epochs": 1}, 8
+    LOCKSTEP, FREE = {"training.epochs": 1}, {"training.epochs": 8, "comm.inject.compute_us": 5000}
     gold = None  # settings of the run of that name
 
     def train(self, name, settings, ranks_per_host=1, hosts=None):
@@ -56,9 +55,7 @@ class TrainingRuns(LabTest):
 
     def check(self, averager, choice, hosts):
         free = is_free(averager, choice)
-        settings = {"averager.name": averager, **self.LOCKSTEP, **choice}
-        if free:
-            settings |= {"training.epochs": self.FREE_EPOCHS, "comm.inject.compute_us": FREE_COMPUTE_US}
+        settings = {"averager.name": averager, **(self.FREE if free else self.LOCKSTEP), **choice}
         # Two ranks per host where the averager makes a difference between a host and the network.
         per_host = 2 if averager == "hierarchical" else 1
         sent = self.train("silver", settings, per_host, hosts)
