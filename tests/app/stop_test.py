@@ -19,8 +19,8 @@ from program import (ASLEEP, MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, execute, la
 from resume_test import ADAM, RUN_FILE, SGD
 
 REQUEUE = 75
-# A second or more, for a few interruptions, with steps of about a millisecond.
-LONG = sets(training__epochs=8, data__synthetic_train=30000, output__print_steps=0)
+# A second or more, for a few interruptions, with steps of a few milliseconds, two of them asleep to leave cores to others.
+LONG = sets(training__epochs=4, data__synthetic_train=3000, comm__inject__compute_us=2000, output__print_steps=0)
 SLOW_READS = sets(data__throttle_mb_per_second=0.23)
 
 
@@ -101,8 +101,7 @@ class Stopped(ProgramTest):
         self.check(1, ADAM, self.to_one_rank(signal.SIGUSR1), 1, averager__name="none")
 
     def test_neighbour_combine_then_adapt(self):
-        self.check(3, SGD, self.to_one_rank(signal.SIGUSR1), 2, averager__name="neighbour",
-                   data__synthetic_train=6000)
+        self.check(3, SGD, self.to_one_rank(signal.SIGUSR1), 2, averager__name="neighbour")
 
     def test_neighbour_adapt_then_combine(self):
         self.check(2, ADAM, self.to_all_ranks(signal.SIGUSR1), 3, averager__name="neighbour",
@@ -149,11 +148,11 @@ class Stopped(ProgramTest):
         self.assertGreater(len(read_metrics(self.path("runs/other/metrics.h5"))["step/loss"]), steps)
 
     def slow_evaluation(self):
-        """A run of two steps an epoch, whose test images alone would take 25 s and more: reads of their file are throttled.
+        """A run of two steps an epoch, whose test images alone would take 12 s and more: reads of their file are throttled.
         With 10 images a step, three ranks do not have as many test batches each."""
         chance = np.random.default_rng(3)
         with h5py.File(self.path("slow.h5"), "w") as file:
-            for split, count in (("train", 20), ("test", 1200)):
+            for split, count in (("train", 20), ("test", 600)):
                 file[f"{split}/images"] = chance.random((count, 20, 20, 3), dtype=np.float32)
                 file[f"{split}/labels"] = np.arange(count) % 4
         data = '[data]\nformat = "hdf5"\npath = "slow.h5"\ncache_memory = 0\n'
@@ -169,22 +168,21 @@ class Stopped(ProgramTest):
             self.assertEqual([int(file.attrs[name]) for name in ("epoch", "step", "step_in_epoch")], [0, 2, 2])
         self.assertEqual(len(read_metrics(self.path("runs/silver/metrics.h5"))["epoch/steps"]), 0)
         self.succeed(*words, *sets(name="silver"), "--resume", ranks=3)
-        self.succeed(*words, *sets(name="gold"), "--overwrite", ranks=3)
         self.assert_same_runs(reason)
+        shutil.rmtree(self.path("runs/silver"))
 
-    def test_a_signal_during_an_evaluation(self):
+    def test_during_an_evaluation(self):
         words = self.slow_evaluation()
-        process = self.start([*words, *SLOW_READS, *sets(name="silver", output__print_steps=1), "--trace"], 3)
+        self.succeed(*words, *sets(name="gold"), ranks=3)
+        silver = [*words, *SLOW_READS, *sets(name="silver", output__print_steps=1), "--trace"]
+        process = self.start(silver, 3)
         self.until(process, "step 1/2 ")
         time.sleep(1)
         self.to_one_rank(signal.SIGUSR1)(process, random.Random(7))
         status, out = self.finish(process)
         self.assertEqual(status, REQUEUE, out)
         self.check_stopped_in_evaluation(out, words, "SIGUSR1")
-
-    def test_the_time_limit_during_an_evaluation(self):
-        words = self.slow_evaluation()
-        result = self.run_program(*words, *SLOW_READS, *sets(name="silver"), "--trace", "--time-limit", 12, ranks=3)
+        result = self.run_program(*silver, "--time-limit", 12, ranks=3)
         self.assertEqual(result.status, REQUEUE, result.out + result.err)
         self.check_stopped_in_evaluation(result.out, words, "the time limit")
 
