@@ -6,12 +6,13 @@ import os
 import random
 import re
 import shutil
+import unittest
 import zlib
 
 import h5py
 
-from program import ProgramTest, contents, sets
-from resume_test import RUN_FILE, SGD
+from program import contents, sets
+from resume_test import RUN_FILE, SGD, Prepared
 
 SHIM = os.environ.get("HALOGRAD_TEST_DISK_SHIM", "")
 PAGE = 4096
@@ -138,17 +139,19 @@ def damaged_datasets(path):
     return found
 
 
-class DiskFaultTest(ProgramTest):
+@unittest.skipUnless(SHIM, "SKIPPED: no library may be loaded before the sanitizer's")
+class DiskFaultTest(Prepared):
     settings = RUN
+
+    def prepare(self):
+        self.write("run.toml", RUN_FILE + SGD)
+        self.succeed("train", "run.toml", *self.settings, *sets(name="gold"), ranks=2)
 
     def setUp(self):
         super().setUp()
-        if not SHIM:
-            self.skipTest("SKIPPED: no library may be loaded before the sanitizer's")
-        self.train = ["train", self.write("run.toml", RUN_FILE + SGD), *self.settings, *sets(name="silver"), "--resume"]
+        self.train = ["train", "run.toml", *self.settings, *sets(name="silver"), "--resume"]
         self.silver = self.path("runs/silver")
         self.whole = set()  # contents of checkpoints that were found to be
-        self.succeed("train", self.path("run.toml"), *self.settings, *sets(name="gold"), ranks=2)
 
     def disk(self, fault=""):
         """The environment of a run that takes notes, and in which calls fail."""
@@ -233,14 +236,15 @@ class DiskFaultTest(ProgramTest):
         self.assertGreater(continued, 0)
         print(f"the power was cut in {len(notes)} calls after {epochs} epochs, {continued} states of the disk were continued")
 
-    def check_failures(self, call, epochs, rank=0, stride=1, first=1, for_good=False):
-        """Calls of this kind fail, one in each run or all from it on: the run says so and ends, and can be continued."""
-        self.begin(epochs)
-        base = self.path("base")
-        shutil.rmtree(base, ignore_errors=True)
-        shutil.copytree(self.silver, base, symlinks=True)
+    def check_failures(self, call, epochs, rank=0, stride=1, first=1, for_good=False, most=FOR_GOOD):
+        """Calls of this kind fail, one in each run or all from it on, in `most` runs: the run says so and ends, and can be
+        continued."""
+        base = self.path(f"base{epochs}")
+        if not os.path.exists(base):
+            self.begin(epochs)
+            shutil.copytree(self.silver, base, symlinks=True)
         runs = 0
-        for number in range(first, FOR_GOOD, stride):
+        for number in range(first, FOR_GOOD, stride)[:most]:
             shutil.rmtree(self.silver)
             shutil.copytree(base, self.silver, symlinks=True)
             last = FOR_GOOD if for_good else number

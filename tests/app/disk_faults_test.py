@@ -17,17 +17,17 @@ class PowerCuts(DiskFaultTest):
 
 class Failures(DiskFaultTest):
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=149, first=37)
-        self.check_failures("write", epochs=1, rank=1, stride=11)
-        self.check_failures("room", epochs=1, stride=11)
+        self.check_failures("write", epochs=1, stride=149, first=37, most=3)
+        self.check_failures("write", epochs=1, rank=1, most=1)
+        self.check_failures("room", epochs=1, stride=11, most=2)
 
     def test_of_names(self):
-        self.check_failures("sync", epochs=1, stride=11, for_good=True)
-        self.check_failures("name", epochs=1, stride=11)
-        self.check_failures("open", epochs=1, stride=23)
+        self.check_failures("sync", epochs=1, stride=11, most=3, for_good=True)
+        self.check_failures("name", epochs=1, stride=11, most=2)
+        self.check_failures("open", epochs=1, stride=23, most=3)
 
     def test_of_memory(self):
-        self.check_failures("memory", epochs=1, stride=19001, first=29)
+        self.check_failures("memory", epochs=1, stride=19001, first=29, most=2)
 
 
 class NoLocks(DiskFaultTest):
@@ -46,8 +46,8 @@ class FailuresOfCompression(DiskFaultTest):
     settings = COMPRESSED
 
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, rank=1, stride=23)
-        self.check_failures("room", epochs=1, stride=23)
+        self.check_failures("write", epochs=1, rank=1, most=1)
+        self.check_failures("room", epochs=1, most=1)
 
 
 class FailuresOfAGroup(DiskFaultTest):
@@ -55,8 +55,8 @@ class FailuresOfAGroup(DiskFaultTest):
     settings = GROUPS
 
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=299, first=37)
-        self.check_failures("sync", epochs=1, stride=29)
+        self.check_failures("write", epochs=1, stride=299, first=37, most=2)
+        self.check_failures("sync", epochs=1, most=1)
 
 
 if __name__ == "__main__":
