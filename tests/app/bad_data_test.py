@@ -5,7 +5,6 @@ import gzip
 import os
 import shutil
 import struct
-import unittest
 
 import h5py
 import numpy as np

@@ -11,8 +11,8 @@ import zlib
 
 import h5py
 
-from program import contents, sets
-from resume_test import RUN_FILE, SGD, Prepared
+from program import PreparedTest, contents, sets
+from resume_test import RUN_FILE, SGD
 
 SHIM = os.environ.get("HALOGRAD_TEST_DISK_SHIM", "")
 PAGE = 4096
@@ -140,7 +140,7 @@ def damaged_datasets(path):
 
 
 @unittest.skipUnless(SHIM, "SKIPPED: no library may be loaded before the sanitizer's")
-class DiskFaultTest(Prepared):
+class DiskFaultTest(PreparedTest):
     settings = RUN
 
     def prepare(self):

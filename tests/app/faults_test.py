@@ -4,13 +4,12 @@
 import os
 import shutil
 import subprocess
-import unittest
 
 import h5py
 
 from faults import EPOCH, FaultTest
-from program import ASLEEP, contents, kill_ranks, main, sets
-from resume_test import RUN_FILE, SGD, Prepared
+from program import ASLEEP, PreparedTest, contents, kill_ranks, main, sets
+from resume_test import RUN_FILE, SGD
 
 
 class Kills(FaultTest):
@@ -21,7 +20,7 @@ class Kills(FaultTest):
         self.check_kills(kills=4, ranks=2, seed=2, every=5)
 
 
-class Damage(Prepared):
+class Damage(PreparedTest):
     run_words = ["train", "run.toml", *sets(training__epochs=3)]
     words = [*run_words, *sets(name="silver")]
     newest = f"runs/silver/checkpoints/step_{2 * EPOCH:08d}.h5"

@@ -3,29 +3,21 @@
 
 import os
 import re
-import shutil
-import tempfile
-import unittest
 
 import h5py
 import numpy as np
 
-from program import DIGITS, INPUTS, SYNTHETIC, ProgramTest, contents, execute, launched, main, read_metrics, sets
+from program import DIGITS, INPUTS, SYNTHETIC, PreparedTest, ProgramTest, contents, main, read_metrics, sets
 
 
-class OfARun(ProgramTest):
+class OfARun(PreparedTest):
     """A run of the digits on three ranks, whose replicas differ."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.trained = tempfile.mkdtemp(prefix="halograd_app_")
-        cls.addClassCleanup(shutil.rmtree, cls.trained)
-        result = execute(launched(["train", DIGITS, *sets(training__epochs=2, schedule__name="constant")], 3), cls.trained)
-        assert result.status == 0, result
+    def prepare(self):
+        self.succeed("train", DIGITS, *sets(training__epochs=2, schedule__name="constant"), ranks=3)
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(self.trained, self.folder, symlinks=True, dirs_exist_ok=True)
         self.checkpoint = self.path("runs/digits/checkpoint.h5")
         self.metrics = self.path("runs/digits/metrics.h5")
         self.columns = read_metrics(self.metrics)

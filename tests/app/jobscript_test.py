@@ -4,7 +4,6 @@
 import os
 import re
 import shutil
-import unittest
 
 from program import DIGITS, PROGRAM, ProgramTest, execute, main
 

@@ -3,18 +3,16 @@
 
 import os
 import sys
-import unittest
 
 import h5py
 
-from program import FILES, SOURCE, SYNTHETIC, ProgramTest, contents, drawing, execute, main, sets
+from program import FILES, SOURCE, SYNTHETIC, PreparedTest, contents, drawing, execute, main, sets
 
 SCRIPT = os.path.join(SOURCE, "jobscripts", "plot_metrics.py")
 
 
-class Plot(ProgramTest):
-    def setUp(self):
-        super().setUp()
+class Plot(PreparedTest):
+    def prepare(self):
         self.succeed("train", SYNTHETIC, ranks=2)
 
     def plot(self, *arguments):

@@ -4,14 +4,12 @@
 import csv
 import os
 import re
-import shutil
-import tempfile
 
 import h5py
 import numpy as np
 
 from image_files import write_png
-from program import DIGITS, INPUTS, ProgramTest, execute, launched, main, read_metrics, sets
+from program import DIGITS, INPUTS, PreparedTest, ProgramTest, main, read_metrics, sets
 
 DIGITS_FILE = os.path.join(INPUTS, "digits.h5")
 
@@ -35,21 +33,14 @@ class PredictTest(ProgramTest):
         return found
 
 
-class Digits(PredictTest):
+class Digits(PredictTest, PreparedTest):
     """A run of the digits on three ranks, whose replicas differ."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.trained = tempfile.mkdtemp(prefix="halograd_app_")
-        cls.addClassCleanup(shutil.rmtree, cls.trained)
-        words = ["train", DIGITS, *sets(training__epochs=2, schedule__name="constant")]
-        result = execute(launched(words, 3), cls.trained)
-        if result.status != 0:
-            raise AssertionError(result.out + result.err)
+    def prepare(self):
+        self.succeed("train", DIGITS, *sets(training__epochs=2, schedule__name="constant"), ranks=3)
 
     def setUp(self):
         super().setUp()
-        shutil.copytree(os.path.join(self.trained, "runs"), self.path("runs"), symlinks=True)
         self.checkpoint = "runs/digits/checkpoint.h5"
         with h5py.File(DIGITS_FILE, "r") as file:
             self.images, self.labels = file["test/images"][()], file["test/labels"][()]

@@ -230,5 +230,20 @@ class ProgramTest(unittest.TestCase):
                 self.assert_same_bits(column, silver[name], f"{name}, {label}")
 
 
+class PreparedTest(ProgramTest):
+    """Its tests begin with copies of what `prepare` leaves in the folder of the first."""
+
+    def setUp(self):
+        super().setUp()
+        cls = type(self)
+        if "prepared" not in vars(cls):
+            self.prepare()
+            cls.prepared = tempfile.mkdtemp(prefix="halograd_app_")
+            self.addClassCleanup(shutil.rmtree, cls.prepared)
+            shutil.copytree(self.folder, cls.prepared, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copytree(cls.prepared, self.folder, symlinks=True, dirs_exist_ok=True)
+
+
 def main():
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[1:]])

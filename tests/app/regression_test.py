@@ -4,7 +4,6 @@
 import csv
 import os
 import sys
-import unittest
 
 import h5py
 import numpy as np

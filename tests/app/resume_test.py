@@ -5,13 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-import unittest
 
 import h5py
 
-from program import (SYNTHETIC, TIMEOUT, ProgramTest, contents, kill_ranks, launched, main, read_metrics,
+from program import (SYNTHETIC, TIMEOUT, PreparedTest, ProgramTest, contents, kill_ranks, launched, main, read_metrics,
                      read_replicas, sets)
 
 # All that a step draws at random or keeps: batch-norm's statistics, dropout, both augmentations.
@@ -76,21 +74,6 @@ ADAM = 'name = "adam"\nlearning_rate = 0.003\n'
 # Starting a rank costs more than its training: fewer epochs and ranks, and one run less where a run was killed.
 SHORT = sets(training__epochs=3)
 STEPS = 9  # per epoch
-
-
-class Prepared(ProgramTest):
-    """Each test of a class begins with a copy of what `prepare` has left in the folder of its first one."""
-
-    def setUp(self):
-        super().setUp()
-        cls = type(self)
-        if "prepared" not in vars(cls):
-            self.prepare()
-            cls.prepared = tempfile.mkdtemp(prefix="halograd_app_")
-            self.addClassCleanup(shutil.rmtree, cls.prepared)
-            shutil.copytree(self.folder, cls.prepared, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copytree(cls.prepared, self.folder, symlinks=True, dirs_exist_ok=True)
 
 
 class GoldSilver(ProgramTest):
@@ -241,7 +224,7 @@ class Resume(ProgramTest):
         self.assert_same_runs("after a kill")
 
 
-class Refusals(Prepared):
+class Refusals(PreparedTest):
     words = ["train", "run.toml", *sets(name="run"), "--resume"]
     checkpoint = "runs/run/checkpoints/step_00000009.h5"
 

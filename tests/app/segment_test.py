@@ -3,7 +3,6 @@
 
 import os
 import sys
-import unittest
 
 import h5py
 import numpy as np

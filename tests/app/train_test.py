@@ -7,7 +7,6 @@ import re
 import select
 import subprocess
 import time
-import unittest
 
 import h5py
 import numpy as np

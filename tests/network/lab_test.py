@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 from lab import Lab
 from lab_tests import LabTest, main
