@@ -110,6 +110,11 @@ check_headers() {
 
 check_hip() {
   local said sources
+  if [[ $since ]] && git diff --quiet "$since" -- "${all_depend_on[@]}" kernels lib app jobscripts/setup-debian.sh &&
+    [[ -z $(git ls-files --others --exclude-standard -- kernels lib app) ]]; then
+    echo "hip: nothing has changed since $since"
+    return
+  fi
   bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
   cmake --preset hip-check -C .deps/hip.cmake || return 1
   if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check "${all_depend_on[@]}"); then

@@ -126,7 +126,7 @@ class FloodFilling(ProgramTest):
         gold = read_replicas(self.path("runs/run/checkpoint.h5"))
         checkpoints = self.path("runs/run/checkpoints")
         os.remove(os.path.join(checkpoints, max(os.listdir(checkpoints))))
-        self.succeed(*words, "--resume", ranks=3)
+        self.assertIn("Resumed from", self.succeed(*words, "--resume", ranks=3))
         silver = read_replicas(self.path("runs/run/checkpoint.h5"))
         self.assertEqual(sorted(gold), sorted(silver))
         for name in gold:

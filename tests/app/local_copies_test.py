@@ -130,7 +130,7 @@ class LocalCopies(ProgramTest):
             self.assertEqual(file["epoch/steps"][()].tolist(), [EPOCH * epoch for epoch in (1, 2, 3, 4)])
 
     def test_a_stop_keeps_the_state_in_the_run_folder(self):
-        for name, words in (("lockstep", []), ("free", FREE)):
+        for name, words in (("lockstep", HALOS), ("free", FREE)):
             words = [*words, *sets(name=name, output__local_steps=1)]
             with self.running(*words, step=4) as process:
                 os.kill(ranks_below(process.pid)[0], signal.SIGUSR1)

@@ -68,7 +68,8 @@ class Spatial(ProgramTest):
 
     def train(self, ranks, *words, spatial=None, name="run"):
         blocks = sets(parallel__spatial=spatial) if spatial else []
-        self.succeed("train", self.run_file, *words, *blocks, *sets(name=name), ranks=ranks)
+        out = self.succeed("train", self.run_file, *words, *blocks, *sets(name=name), ranks=ranks)
+        self.assertEqual("Resumed from" in out, "--resume" in words)
         return read_metrics(self.path(f"runs/{name}/metrics.h5"))
 
     def assert_same_to_rounding(self, found, expected, rows=SAME_TO_ROUNDING):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs that are stopped by signals or a time limit, at any step, and resumed equal one that went straight through."""
 
+import contextlib
 import os
 import random
 import re
@@ -18,8 +19,8 @@ from program import (ASLEEP, MPIEXEC, PROGRAM, TIMEOUT, ProgramTest, execute, la
 from resume_test import ADAM, RUN_FILE, SGD
 
 REQUEUE = 75
-# A second or more, for a few interruptions, with steps of a few milliseconds, two of them asleep to leave cores to others.
-LONG = sets(training__epochs=4, data__synthetic_train=3000, comm__inject__compute_us=2000, output__print_steps=0)
+# Two seconds or more, for a few interruptions; 2 ms of each step are asleep, which leaves the cores to others.
+LONG = sets(training__epochs=8, data__synthetic_train=3000, comm__inject__compute_us=2000, output__print_steps=0)
 SLOW_READS = sets(data__throttle_mb_per_second=0.23)
 
 
@@ -40,7 +41,9 @@ class Stopped(ProgramTest):
     def until(self, process, text):
         """Waits for a text in the output."""
         end = time.monotonic() + TIMEOUT
-        while process.poll() is None and time.monotonic() < end:
+        ended = False
+        while not ended and time.monotonic() < end:
+            ended = process.poll() is not None
             with open(self.path("log"), encoding="utf-8") as log:
                 if text in log.read():
                     return
@@ -85,15 +88,17 @@ class Stopped(ProgramTest):
     def to_one_rank(number):
         def send(process, chance):
             ranks = ranks_below(process.pid)
-            if ranks:
-                os.kill(chance.choice(ranks), number)
+            with contextlib.suppress(ProcessLookupError):
+                if ranks:
+                    os.kill(chance.choice(ranks), number)
         return send
 
     @staticmethod
     def to_all_ranks(number):
         def send(process, chance):
             for rank in ranks_below(process.pid):
-                os.kill(rank, number)
+                with contextlib.suppress(ProcessLookupError):  # it may have ended since
+                    os.kill(rank, number)
         return send
 
     def test_one_rank_alone(self):

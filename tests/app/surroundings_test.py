@@ -232,7 +232,7 @@ class Clock(ProgramTest):
             self.assertLess(len(times), 100, "the clock does not jump")
             times.append(int(execute(["date", "+%s"], self.folder, preload).out))
         run = self.write("run.toml", RUN_FILE + SGD)
-        train = ["train", run, *sets(training__epochs=6)]
+        train = ["train", run, *sets(training__epochs=6, comm__inject__compute_us=5000)]
         self.succeed(*train, *sets(name="gold"), ranks=2)
         begin = time.monotonic()
         self.succeed(*train, *sets(name="silver"), "--stop-after", 3, ranks=2, environment=preload)
@@ -248,9 +248,11 @@ class Clock(ProgramTest):
         self.assertRegex(out, r"  time +0:\d\d,")
         limited = ["train", run, *ASLEEP, *sets(name="limited", training__epochs=1000000, output__print_steps=0)]
         begin = time.monotonic()
-        result = execute(launched([*limited, "--time-limit", 3], 2), self.folder, preload)
+        result = execute(launched([*limited, "--time-limit", 7], 2), self.folder, preload)
         self.assertEqual(result.status, 75, result.out + result.err)
         self.assertLess(time.monotonic() - begin, 60)
+        rows = len(read_metrics(self.path("runs/limited/metrics.h5"))["step/loss"])
+        self.assertGreater(rows, 10, "stopped by the clock that jumps")
         watched = self.succeed("watch", "runs/limited", "--once", environment=preload)
         self.assertIn("limited: stopped before its end", watched)
 

@@ -288,7 +288,7 @@ class Averagers(ProgramTest):
     def test_ad_psgd_ends_where_ranks_have_other_shares_of_a_batch(self):
         """Steps are mostly asleep: a partner answers when it next runs, which on shared cores is else a time slice away."""
         for ranks, put in ((1, False), (3, False), (4, True), (5, False)):
-            self.check(ranks, "ad_psgd", kind="complete", epochs=2, comm__force_put=put, comm__inject__compute_us=5000)
+            self.check(ranks, "ad_psgd", kind="complete", epochs=4, comm__force_put=put, comm__inject__compute_us=5000)
 
     def test_put_path_equals_shared_memory(self):
         replicas = []

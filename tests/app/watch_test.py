@@ -54,7 +54,7 @@ class Watch(ProgramTest):
                 self.assertAlmostEqual(shown, value, delta=0.0051, msg=out)
 
     def test_a_line_an_epoch_until_the_run_ends(self):
-        training = self.train(24, *sets(comm__inject__compute_us=2000))  # some epochs between two looks
+        training = self.train(24, *sets(comm__inject__compute_us=5000))  # some epochs between two looks
         out = self.succeed("watch", "runs/synthetic", "--interval", 0.1)
         self.assertEqual(out.count("train loss"), 1)
         self.assertTrue(out.endswith("\nFinished: 24 epochs\n"), out)
@@ -83,14 +83,14 @@ class Watch(ProgramTest):
         self.assertIn(f"{self.rate(last):.0f} images/s", self.succeed("watch", "runs/synthetic", "--once"))
 
     def test_once(self):
-        self.succeed("train", SYNTHETIC, *sets(training__epochs=8), ranks=2)
+        self.succeed("train", SYNTHETIC, *sets(training__epochs=7), ranks=2)
         out = self.succeed("watch", "runs/synthetic/", "--once")
         metrics = read_metrics(self.path("runs/synthetic/metrics.h5"))
-        for words in ("synthetic: finished, 2 ranks\n", "epochs    8 of 8 [##############################] 100 %, 128 steps\n",
+        for words in ("synthetic: finished, 2 ranks\n", "epochs    7 of 7 [##############################] 100 %, 112 steps\n",
                       f"mean model {100 * metrics['epoch/mean_model_accuracy'][-1]:.2f} %",
                       f"training {metrics['epoch/train_loss'][-1].mean():.4f}, "
                       f"mean model {metrics['epoch/mean_model_loss'][-1]:.4f} (test)",
-                      f"{self.rate(metrics):.0f} images/s", "of the last 128 steps"):
+                      f"{self.rate(metrics):.0f} images/s", "of the last 112 steps"):
             self.assertIn(words, out)
         slowest = metrics["step/compute_seconds"].mean(axis=0).argmax()
         self.assertIn(f"the slowest is rank {slowest}\n", out)

@@ -11,7 +11,7 @@ rm -rf "$work"
 mkdir -p "$work"
 failures=0
 
-# After the first time in a copy of what that one made: all but what the options take back is found already.
+# Later calls start from a copy of the first success: only what -U removes is searched for again.
 configure() {
   rm -rf "$work/build"
   if [[ -d $work/configured ]]; then

@@ -5,7 +5,7 @@ from fault_runs import BAD, FaultRuns
 from lab_tests import main, sets
 
 # Each takes long enough for the link to become slow between two of them, and is spent asleep.
-FEW_STEPS = sets(training__batch=256, comm__inject__compute_us=50000)
+FEW_STEPS = sets(training__batch=256, comm__inject__compute_us=100000)
 
 
 class Faults(FaultRuns):

@@ -11,7 +11,6 @@ EXPONENTIAL = ("push_sum", "gossip_grad")
 class Training(TrainingRuns):
     HOSTS = 4
     LOCKSTEP = {"training.epochs": 1, "training.batch": 128}
-    FREE = {**TrainingRuns.FREE, "training.epochs": 6}
 
     def test_every_averager_is_tested(self):
         self.check_all_are_there()

@@ -95,7 +95,7 @@ TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
 // In pieces: fewer floats than ranks, and several pieces with a rest.
 TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
   const int ranks = all_ranks();
-  for (const std::size_t count : {std::size_t{3}, GroupWindow::piece * static_cast<std::size_t>(ranks + 1) + 5}) {
+  for (const std::size_t count : {std::size_t{3}, GroupWindow::piece * static_cast<std::size_t>(2 * ranks) + 5}) {
     GroupWindow window(comm_, options_);
     window.expect_shards(count);
     window.open();

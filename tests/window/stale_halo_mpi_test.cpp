@@ -75,7 +75,7 @@ TEST_P(StaleHalo, NoCopyIsTornAtFullSpeed) {
   std::int64_t version = 0;
   // Ranks that share a core see each other's copies seldom: they go on until some were new.
   const auto enough = [&] { return all_ranks() == 1 || mine.fresh * all_ranks() > 100; };
-  for (long read = 0; read < reads || (!enough() && read < 20 * reads); ++read) {
+  for (long read = 0; read < reads || (!enough() && read < 50 * reads); ++read) {
     if (read % 4 == 0) {
       std::fill(weights.begin(), weights.end(), payload(this_rank(), ++version));
       if (on_device) Kokkos::deep_copy(device_weights, view(weights));
