@@ -31,7 +31,7 @@ int Agreement::at_boundary(int asked) {
     reduction_.wait();
     agreed = static_cast<int>(answer_[0]);
     step_seconds_ = answer_[1];
-    lag_ = std::clamp(std::lround(delay_seconds / std::max(1e-6, step_seconds_)), least_lag, most_lag);
+    if (step_seconds_ > 0) lag_ = std::clamp(std::lround(delay_seconds / step_seconds_), least_lag, most_lag);
   }
   answer_ = {static_cast<double>(asked), shortest_step_ == no_step ? 0 : shortest_step_};
   shortest_step_ = no_step;

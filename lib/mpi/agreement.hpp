@@ -39,7 +39,7 @@ class Agreement {
   std::array<double, 2> answer_{};  ///< largest of the ranks: asked for, seconds per step
   OwnedRequest reduction_;
   long lag_ = least_lag, left_ = 0;
-  double step_seconds_ = 0;   ///< of the slowest rank
+  double step_seconds_ = 0;   ///< of the slowest rank; 0: not known yet
   double shortest_step_ = 0;  ///< of this rank in this round: evaluations between two steps do not count
   Clock::time_point last_boundary_{};
 };

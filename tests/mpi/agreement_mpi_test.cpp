@@ -52,6 +52,12 @@ TEST(Agreement, WhatOneRankAsksForComesToAllAtTheSameStep) {
   }
 }
 
+/// As long as nobody knows how long a step is.
+TEST(Agreement, ComesWithinFewOfTheFirstSteps) {
+  const auto asks = [](int step) { return step < 2 ? 0 : 3; };
+  EXPECT_LE(same_on_all(run(asks, 1000, 3)).step, 2 + 2 * Agreement::least_lag);
+}
+
 TEST(Agreement, TheLargestCounts) {
   const auto asks = [](int step) { return step < 20 ? 0 : 1 + this_rank(); };
   EXPECT_EQ(same_on_all(run(asks, 1000, 5)).answer, all_ranks());
