@@ -126,7 +126,7 @@ class GoldSilver(ProgramTest):
     def test_neighbour_combine_then_adapt(self):
         self.check(2, SGD, stops=(2,), averager__name="neighbour")
         self.check(4, ADAM, averager__name="neighbour", topology__kind="exponential")
-        self.check(5, SGD, averager__name="neighbour")
+        self.check(8, SGD, averager__name="neighbour")
 
     def test_neighbour_adapt_then_combine(self):
         self.check(3, ADAM, averager__name="neighbour", averager__order="adapt_then_combine")
