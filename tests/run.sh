@@ -109,10 +109,11 @@ check_headers() {
 }
 
 check_hip() {
-  local said sources
-  if [[ $since ]] && git diff --quiet "$since" -- "${all_depend_on[@]}" kernels lib app jobscripts/setup-debian.sh &&
-    [[ -z $(git ls-files --others --exclude-standard -- kernels lib app) ]]; then
-    echo "hip: nothing has changed since $since"
+  local said sources device_code
+  device_code=$({ git diff --name-only --diff-filter=d "${since:-HEAD}" -- kernels lib app &&
+    git ls-files --others --exclude-standard -- kernels lib app; } | xargs -r grep -lE 'KOKKOS_|Kokkos::') || true
+  if [[ $since && -z $device_code ]] && git diff --quiet "$since" -- "${all_depend_on[@]}" jobscripts/setup-debian.sh; then
+    echo "hip: no code for devices has changed since $since"
     return
   fi
   bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
