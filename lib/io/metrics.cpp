@@ -236,7 +236,7 @@ class MetricsFile::Implementation {
         values = comm_.gather_on_root(values.front());
         values.resize(static_cast<std::size_t>(width_), of_absent_rank(column.integer));
       }
-      append(epoch_datasets_[i], column, 1, values);
+      if (rank_ == 0) append(epoch_datasets_[i], column, 1, values);
     }
   }
 
@@ -244,7 +244,7 @@ class MetricsFile::Implementation {
   template <class Row>
   void append(const Hdf5Dataset& dataset, const MetricsColumn<Row>& column, std::size_t rows,
               const std::vector<double>& values) {
-    if (rank_ != 0 || !error_.empty()) return;
+    if (!error_.empty()) return;
     try {
       const Hdf5Session session;
       append_rows(dataset, column.path, rows, width_of(column.per_rank, width_), values.data(), path_);
