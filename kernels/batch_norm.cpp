@@ -12,9 +12,7 @@ template <class T>
 struct MomentTerms {
   const T* x;
   Wide<T> shift[strip_width];
-  KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
-    halograd::fetch_ahead(x + offset, count);
-  }
+  KOKKOS_FORCEINLINE_FUNCTION void fetch(long offset, int count) const { halograd::fetch(x + offset, count); }
   KOKKOS_FORCEINLINE_FUNCTION Sums<Wide<T>> at(long offset, int i) const {
     const Wide<T> value = x[offset] - shift[i];
     return {value, value * value};
@@ -138,11 +136,11 @@ struct Normalise {
     const T* const values = x;
     const T* const terms = addend;
     const Wide<T> most = ceiling;
-    const auto fetch = [=](long offset, int count) {
-      fetch_ahead(values + offset, count);
-      if constexpr (Add) fetch_ahead(terms + offset, count);
+    const auto fetch_read = [=](long offset, int count) {
+      halograd::fetch(values + offset, count);
+      if constexpr (Add) halograd::fetch(terms + offset, count);
     };
-    write_strip(strip, y, fetch, [&](long at, int i) {
+    write_strip(strip, y, fetch_read, [&](long at, int i) {
       Wide<T> value = (values[at] - centre[i]) * slope[i] + lift[i];
       if constexpr (Add) value += terms[at];
       if constexpr (Relu) {

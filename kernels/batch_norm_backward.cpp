@@ -48,9 +48,9 @@ struct GradientTerms {
   const T* dy;
   Cut<T, Ceiling> cut;
   Wide<T> mean[strip_width];
-  KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(long offset, int count) const {
-    halograd::fetch_ahead(x + offset, count);
-    halograd::fetch_ahead(dy + offset, count);
+  KOKKOS_FORCEINLINE_FUNCTION void fetch(long offset, int count) const {
+    halograd::fetch(x + offset, count);
+    halograd::fetch(dy + offset, count);
   }
   KOKKOS_FORCEINLINE_FUNCTION Sums<Wide<T>> at(long offset, int i) const {
     const Wide<T> deviation = x[offset] - mean[i];
@@ -120,11 +120,11 @@ struct InputGradient {
     const T* const values = given.x;
     const T* const from = given.dy;
     T* const to = dx;
-    const auto fetch = [=](long offset, int count) {
-      fetch_ahead(values + offset, count);
-      fetch_ahead(from + offset, count);
+    const auto fetch_read = [=](long offset, int count) {
+      halograd::fetch(values + offset, count);
+      halograd::fetch(from + offset, count);
     };
-    write_strip(strip, to, fetch, [&](long at, int i) {
+    write_strip(strip, to, fetch_read, [&](long at, int i) {
       const Wide<T> deviation = values[at] - centre[i];
       Wide<T> gradient = slope[i] * (cut(from[at], deviation, i) - level[i] - deviation * tilt[i]);
       if constexpr (Add) gradient += to[at];

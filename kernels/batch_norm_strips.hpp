@@ -10,7 +10,7 @@
 namespace halograd {
 
 /// Values that one pass of an inner loop handles: channels, or several rows of few channels.
-constexpr int strip_width = runs_on_host ? 128 : 1;
+constexpr int strip_width = runs_on_host ? 256 : 1;
 /// Terms that are added up in the data's own precision before they go into a double.
 constexpr int few_terms = 8;
 /// Rows or values below which a block would not pay for its start.
@@ -93,6 +93,12 @@ struct Strip {
     for (int i = width; i < group * width; ++i) values[i] = values[i - width];
   }
 
+  /// From a stretch to the one to fetch meanwhile: a page of floats or more, in whole rows.
+  [[nodiscard]] KOKKOS_FUNCTION long ahead() const {
+    constexpr long page = 1024;
+    return (page + channels - 1) / channels * channels;
+  }
+
   /// Calls body(offset, count) for the stretches of memory that make up the strip, in their order: prefetchers follow
   /// that, but not several rows side by side.
   template <class Body>
@@ -104,26 +110,28 @@ struct Strip {
   }
 };
 
-/// Asks for what a stretch a page further on will read, or write: hardware stops fetching ahead where a page ends.
+/// Asks for what a stretch further on will read, or write: hardware stops fetching ahead where a page ends.
 template <bool to_write = false, class T>
-KOKKOS_FORCEINLINE_FUNCTION void fetch_ahead(const T* at, int count) {
+KOKKOS_FORCEINLINE_FUNCTION void fetch(const T* at, int count) {
   if constexpr (runs_on_host) {
-    constexpr long line = 64, ahead = 4096;
-    const char* const from = reinterpret_cast<const char*>(at) + ahead;
+    constexpr long line = 64;
+    const char* const from = reinterpret_cast<const char*>(at);
     for (long byte = 0; byte < static_cast<long>(sizeof(T)) * count; byte += line) {
       __builtin_prefetch(from + byte, to_write ? 1 : 0, to_write ? 3 : 2);
     }
   }
 }
 
-/// Writes value(index, lane) to `to` at all indices of a strip; on a host fetch(offset, count) comes before a stretch.
+/// Writes value(index, lane) to `to` at all indices of a strip; on a host fetch_read(offset, count) comes before a
+/// stretch, with that of a later one.
 /// On an accelerator the values of one of short_blocks are all there before the first is written.
 template <class T, class Fetch, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void write_strip(const Strip& strip, T* to, const Fetch& fetch, const Value& value) {
+KOKKOS_FORCEINLINE_FUNCTION void write_strip(const Strip& strip, T* to, const Fetch& fetch_read, const Value& value) {
   if constexpr (runs_on_host) {
+    const long ahead = strip.ahead();
     strip.for_each_stretch([&](long offset, int count) {
-      fetch(offset, count);
-      fetch_ahead<true>(to + offset, count);
+      fetch_read(offset + ahead, count);
+      fetch<true>(to + offset + ahead, count);
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) to[offset + i] = value(offset + i, i);
     });
@@ -192,8 +200,9 @@ KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, co
       }
       added = 0;
     };
+    const long ahead = strip.ahead();
     strip.for_each_stretch([&](long offset, int count) {
-      terms.fetch_ahead(offset, count);
+      terms.fetch(offset + ahead, count);
       HALOGRAD_IVDEP
       for (int i = 0; i < count; ++i) {
         const Sums<T> sums = terms.at(offset + i, i);
