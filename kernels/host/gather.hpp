@@ -156,10 +156,10 @@ class TapMap {
   }
 
   /// Where a tap of zero offset reads.
-  [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const {
-    return {pixel.d * multiply_[0] / divide_[0], pixel.h * multiply_[1] / divide_[1],
-            pixel.w * multiply_[2] / divide_[2]};
+  [[nodiscard]] ConvShape::Spatial scaled(int d, int h, int w) const {
+    return {d * multiply_[0] / divide_[0], h * multiply_[1] / divide_[1], w * multiply_[2] / divide_[2]};
   }
+  [[nodiscard]] ConvShape::Spatial scaled(const Pixel& pixel) const { return scaled(pixel.d, pixel.h, pixel.w); }
   [[nodiscard]] long position(int n, const ConvShape::Spatial& at) const {
     return ((static_cast<long>(n) * image_[0] + at[0]) * image_[1] + at[1]) * image_[2] + at[2];
   }

@@ -42,6 +42,17 @@ ConvShape depthwise(Draw& generator) {
   return s;
 }
 
+/// Rows that are computed in several stretches, for their length or for their channels; up to 75 taps.
+ConvShape long_depthwise(Draw& generator) {
+  ConvShape s = depthwise(generator);
+  const bool many = draw(generator, 0, 1) == 1;
+  s.batch = 1;
+  s.groups = s.channels = s.filters = many ? draw(generator, 1100, 2100) : draw(generator, 2, 20);
+  s.extent[2] = many ? draw(generator, 17, 30) : draw(generator, 129, 300);
+  s.kernel[2] = draw(generator, 1, 5);
+  return s;
+}
+
 ConvShape few_channels(Draw& generator) {
   ConvShape s = general(generator);
   s.groups = 1;
@@ -155,6 +166,7 @@ TEST(ConvProperty, StridedShapesMatchDefinition) {
 }
 TEST(ConvProperty, DepthwiseShapesMatchDefinition) {
   check_family(depthwise, 100);
+  check_family(long_depthwise, 12);
 }
 TEST(ConvProperty, FewChannelsMatchDefinition) {
   check_family(few_channels, 60);
