@@ -9,8 +9,10 @@
 /// How batch normalisation cuts (rows, channels) into work items, and walks one.
 namespace halograd {
 
-/// Values that one pass of an inner loop handles: channels, or several rows of few channels.
-constexpr int strip_width = runs_on_host ? 256 : 1;
+/// Channels that an inner loop handles, and the values where it takes several rows of fewer channels: parts of a row
+/// come from memory at half the speed.
+constexpr int strip_width = runs_on_host ? 512 : 1;
+constexpr int group_width = runs_on_host ? 128 : 1;
 /// Terms that are added up in the data's own precision before they go into a double.
 constexpr int few_terms = 8;
 /// Rows or values below which a block would not pay for its start.
@@ -84,7 +86,7 @@ struct Strip {
         channel(item.rest * partition.tile),
         width(partition.channels - channel < partition.tile ? partition.channels - channel : partition.tile),
         channels(partition.channels),
-        group(width == partition.channels ? strip_width / width : 1) {}
+        group(width == partition.channels && width < group_width ? group_width / width : 1) {}
 
   /// Writes a per-channel value once for each row of a group.
   template <class T, class Function>
