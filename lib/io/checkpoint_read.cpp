@@ -186,11 +186,15 @@ EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& p
 
 std::string checkpoint_damage(const Communicator& comm, const std::string& path) {
   const int rank = comm.rank(), ranks = comm.ranks();
-  comm.together([&] {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    HALOGRAD_REQUIRE(descriptor >= 0, path, ": cannot be opened: ", system_reason());
-    ::close(descriptor);
-  });
+  // what a rank does not see, or no longer, is not damaged for that (NFS)
+  const auto require_visible = [&] {
+    comm.together([&] {
+      const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      HALOGRAD_REQUIRE(descriptor >= 0, path, ": cannot be opened: ", system_reason());
+      ::close(descriptor);
+    });
+  };
+  require_visible();
   // one look may fail for want of memory or of descriptors; nothing is wrong with the file then
   std::string damage;
   for (int look = 0; look < 2; ++look) {
@@ -200,6 +204,7 @@ std::string checkpoint_damage(const Communicator& comm, const std::string& path)
     } catch (const CollectiveError& error) {
       damage = error.what();
     }
+    require_visible();
   }
   return damage;
 }

@@ -46,6 +46,11 @@ std::vector<std::string> stored_checkpoints(const RunFolder& folder) {
   }
   const bool absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
   HALOGRAD_REQUIRE(!error || absent, folder.checkpoints(), ": cannot be read: ", error.message());
+  // a node's list of a folder may be older than what it finds by name (NFS): the newest must not be missed
+  const std::string newest = link_target(folder, folder.newest());
+  const std::int64_t linked = steps_in(fs::path(newest).filename().string());
+  const bool listed = std::any_of(found.begin(), found.end(), [&](const auto& each) { return each.first == linked; });
+  if (linked >= 0 && !listed && fs::exists(newest, error)) found.emplace_back(linked, newest);
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> paths;
   paths.reserve(found.size());
