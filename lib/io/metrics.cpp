@@ -11,6 +11,7 @@
 #include "io/metrics_columns.hpp"
 #include "io/metrics_read.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
@@ -280,7 +281,7 @@ class MetricsFile::Implementation {
       if (!error_.empty()) throw Error(error_);
       const Hdf5Session session;
       HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file");
-      HALOGRAD_REQUIRE(::fsync(descriptor()) == 0, path_, ": fsync failed");
+      HALOGRAD_REQUIRE(::fsync(descriptor()) == 0, path_, ": fsync failed: ", system_reason());
     });
   }
 
