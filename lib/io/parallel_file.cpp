@@ -7,14 +7,14 @@ namespace halograd {
 
 ParallelFile::ParallelFile(const Communicator& comm, std::string path) : comm_(comm), path_(std::move(path)) {
   const Hdf5Session session;
-  together([&] { file_ = open_hdf5_together(comm, path_, H5F_ACC_RDONLY); });
+  comm_.together([&] { file_ = open_hdf5(path_, H5F_ACC_RDONLY); });
 }
 
 void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numbers>& buffers) {
   const Hdf5Session session;
   Hdf5Dataset dataset;
   std::vector<std::uint32_t> expected;
-  together([&] {
+  comm_.together([&] {
     dataset = open_hdf5_dataset(file_, shape.path, path_);
     expected = read_checksums_attribute(dataset, "crc32", path_);
     HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
@@ -22,10 +22,11 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   });
   std::uint32_t crc = 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
-    together([&] { read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], path_); });
+    comm_.together(
+        [&] { read_part(dataset, shape, comm_.rank(), static_cast<std::int64_t>(part), buffers[part], path_); });
     crc = checksum(bytes_of(buffers[part]), crc);
   }
-  together([&] {
+  comm_.together([&] {
     HALOGRAD_REQUIRE(crc == expected[comm_.rank()], path_, ": ", shape.path, ", row ", comm_.rank(),
                      ": the checksum is wrong; the file is damaged");
   });
@@ -33,7 +34,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
 
 void ParallelFile::close() {
   const Hdf5Session session;
-  together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
+  comm_.together([&] { HALOGRAD_HDF5(file_.close(), path_, "file"); });
 }
 
 }  // namespace halograd

@@ -9,9 +9,9 @@
 
 namespace halograd {
 
-/// A checkpoint that all ranks read through MPI-IO. Each call is collective and throws Error on all ranks
-/// where it failed on any, so that they close the file together; but where HDF5 itself keeps the others waiting for the
-/// rank that failed, all ranks end with its message.
+/// A checkpoint of which each rank reads its own row. Each call is collective and throws Error on all ranks where it
+/// failed on any. Each rank opens the file by itself: HDF5's own collective calls, where memory runs out on one rank,
+/// would keep the others waiting for it for ever.
 class ParallelFile {
  public:
   ParallelFile(const Communicator& comm, std::string path);
@@ -23,12 +23,6 @@ class ParallelFile {
   void close();
 
  private:
-  template <class Work>
-  void together(const Work& work) const {
-    constexpr double patience = 5;  // seconds
-    comm_.together(work, patience);
-  }
-
   Communicator comm_;
   std::string path_;
   Hdf5File file_;
