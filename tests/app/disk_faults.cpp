@@ -8,7 +8,10 @@
 //                           fail: failed CALL PATH
 // HALOGRAD_TEST_DISK_FAULT  RANK CALL FIRST LAST ERRNO: these calls of that rank fail, counted from 1. CALL is write
 //                           (and ftruncate), room (fallocate), sync, name (rename, link, mkdir, and removing what is
-//                           there), open, lock, or memory, which is counted from the first file on.
+//                           there), open, lock, memory, which is counted from the first file on, or see (opening a
+//                           file that is there and that this process has not made, and asking whether it is). list
+//                           counts nothing: lists of folders leave out checkpoints of FIRST to LAST steps.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -27,6 +30,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <set>
 
 extern "C" void* __libc_malloc(std::size_t bytes);  // NOLINT(bugprone-reserved-identifier): the C library's
 
@@ -47,6 +51,7 @@ Fault fault;
 std::atomic<bool> began{false};  ///< a file below the folder was opened
 std::atomic<long> counted{0};
 std::mutex mutex;
+std::set<unsigned long> made;  ///< inodes; those who touch it have their turn
 
 bool is_of(const char* call) {
   return std::strcmp(fault.call.data(), call) == 0;
@@ -138,12 +143,22 @@ auto performed(const char* call, const Path& path, const Work& work, const TakeN
   return result;
 }
 
+/// Whether this process does not see yet what another has made.
+bool is_hidden(const Path& path) {
+  struct stat status {};
+  if (!is_of("see") || !lies_below(path) || ::lstat(path.data(), &status) != 0) return false;
+  const Turn turn(true);
+  return S_ISREG(status.st_mode) && made.count(status.st_ino) == 0 && next_fails(path.data());
+}
+
 template <class Work>
 int opened(int parent, const char* name, int flags, const Work& work) {
   const Path path = path_of(parent, name);
   const bool inside = lies_below(path), existed = inside && exists(path);
   began = began || inside;
+  if (is_hidden(path)) return -1;
   return performed("open", path, work, [&](int descriptor) {
+    if (!existed) made.insert(inode_of(descriptor));
     if (!existed) note("create %lu %s\n", inode_of(descriptor), path.data());
     if (existed && (flags & O_TRUNC) != 0) note("size %lu 0\n", inode_of(descriptor));
   });
@@ -192,6 +207,18 @@ std::FILE* open_stream(const char* symbol, const char* name, const char* mode) {
     return stream == nullptr ? -1 : ::fileno(stream);
   });
   return stream;
+}
+
+/// The next entry of a folder that its list has.
+template <class Entry>
+Entry* listed(const char* symbol, ::DIR* stream) {
+  auto* const next = reinterpret_cast<Entry* (*)(::DIR*)>(::dlsym(RTLD_NEXT, symbol));
+  Entry* entry = next(stream);
+  const bool inside = is_of("list") && lies_below(path_of(::dirfd(stream)));
+  for (long steps = 0; inside && entry != nullptr && std::sscanf(entry->d_name, "step_%ld.h5", &steps) == 1 &&
+                       steps >= fault.first && steps <= fault.last;)
+    entry = next(stream);
+  return entry;
 }
 
 bool memory_fails(const void* caller) {
@@ -324,6 +351,20 @@ int unlinkat(int parent, const char* name, int flags) {
   return remove_at(parent, name, flags);
 }
 
+int stat(const char* name, struct stat* status) noexcept {
+  if (is_hidden(path_of(AT_FDCWD, name))) return -1;
+  return ::fstatat(AT_FDCWD, name, status, 0);
+}
+
+int access(const char* name, int mode) noexcept {
+  if (is_hidden(path_of(AT_FDCWD, name))) return -1;
+  return ::faccessat(AT_FDCWD, name, mode, 0);
+}
+
+::dirent* readdir(::DIR* stream) {
+  return listed<::dirent>("readdir", stream);
+}
+
 // The C library's other names for the same, where offsets have 64 bits.
 int open64(const char*, int, ...) __attribute__((alias("open")));
 std::FILE* fopen64(const char* name, const char* mode) {
@@ -332,4 +373,11 @@ std::FILE* fopen64(const char* name, const char* mode) {
 ::ssize_t pwrite64(int, const void*, std::size_t, ::off_t) __attribute__((alias("pwrite")));
 int ftruncate64(int, ::off_t) __attribute__((alias("ftruncate")));
 int fallocate64(int, int, ::off_t, ::off_t) __attribute__((alias("fallocate")));
+int stat64(const char* name, struct stat64* status) noexcept {
+  if (is_hidden(path_of(AT_FDCWD, name))) return -1;
+  return ::fstatat64(AT_FDCWD, name, status, 0);
+}
+::dirent64* readdir64(::DIR* stream) {
+  return listed<::dirent64>("readdir64", stream);
+}
 }

@@ -2,9 +2,10 @@
 """A disk that fails, and power cuts, at some of the calls of a run."""
 
 import errno
+import os
 
 from disk_faults import COMPRESSED, FOR_GOOD, GROUPS, DiskFaultTest
-from program import main
+from program import contents, main
 
 
 class PowerCuts(DiskFaultTest):
@@ -17,17 +18,49 @@ class PowerCuts(DiskFaultTest):
 
 class Failures(DiskFaultTest):
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=149, first=37, most=3)
+        self.check_failures("write", epochs=1, stride=109, first=37, most=3)
         self.check_failures("write", epochs=1, rank=1, most=1)
-        self.check_failures("room", epochs=1, stride=11, most=2)
+        self.check_failures("room", epochs=1, stride=7, most=2)
 
     def test_of_names(self):
-        self.check_failures("sync", epochs=1, stride=11, most=3, for_good=True)
+        self.check_failures("sync", epochs=1, stride=7, most=3, for_good=True)
         self.check_failures("name", epochs=1, stride=11, most=2)
         self.check_failures("open", epochs=1, stride=23, most=3)
 
     def test_of_memory(self):
-        self.check_failures("memory", epochs=1, stride=19001, first=29, most=2)
+        self.check_failures("memory", epochs=1, stride=9001, first=29, most=2)
+
+
+class Quota(DiskFaultTest):
+    def test_the_message_names_it(self):
+        for call, first in (("write", 40), ("room", 3), ("sync", 4)):
+            self.check_failures(call, epochs=1, first=first, most=1, for_good=True, error=errno.EDQUOT,
+                                says=["Disk quota exceeded"])
+
+
+class LateFiles(DiskFaultTest):
+    """What another process has made is seen late, as on NFS."""
+
+    def resumed(self, fault):
+        result = self.run_program(*self.train, ranks=2, environment=self.disk(fault))
+        self.assertNotIn("damaged", " ".join([result.out, *contents(self.silver)]))
+        return result
+
+    def test_a_checkpoint_that_is_not_seen_is_not_damaged(self):
+        self.begin(1)
+        before = contents(self.silver)
+        for rank, first, error in ((0, 6, errno.ESTALE), (1, 1, errno.ENOENT), (1, 2, errno.ESTALE)):
+            result = self.resumed(f"{rank} see {first} {FOR_GOOD} {error}")
+            self.check_refused(result, "checkpoints/step_00000003.h5", os.strerror(error))
+            self.assertEqual(before, contents(self.silver))
+        self.go_on("after files were seen late")
+
+    def test_the_newest_checkpoint_is_missing_in_the_list(self):
+        self.begin(1)
+        result = self.resumed(f"0 list 3 {FOR_GOOD} 0")
+        self.assertIn("Resumed from runs/silver/checkpoints/step_00000003.h5", result.out)
+        self.assertEqual(result.status, 0, result.err)
+        self.assert_same_runs("after a list that was old")
 
 
 class NoLocks(DiskFaultTest):
@@ -55,7 +88,7 @@ class FailuresOfAGroup(DiskFaultTest):
     settings = GROUPS
 
     def test_of_writes(self):
-        self.check_failures("write", epochs=1, stride=299, first=37, most=2)
+        self.check_failures("write", epochs=1, stride=149, first=37, most=2)
         self.check_failures("sync", epochs=1, most=1)
 
 
