@@ -8,7 +8,6 @@
 #include "kernels/error.hpp"
 #include "mpi/kept_with.hpp"
 #include "mpi/most_in_a_call.hpp"
-#include "mpi/mpi_session.hpp"
 #include "mpi/node_split.hpp"
 #include "mpi/wait.hpp"
 
@@ -218,16 +217,9 @@ void Communicator::exchange_bytes(const void* out, std::size_t out_bytes, int to
   }
 }
 
-void Communicator::fail_together(const std::string& message, double patience, Foreign foreign) const {
+void Communicator::fail_together(const std::string& message, Foreign foreign) const {
   int speaker = message.empty() ? ranks_ : rank_;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, comm_, &request);
-  PolitePause pause;
-  for (int done = message.empty() ? 1 : 0; done == 0; pause()) {
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (done == 0 && pause.seconds() > patience) MpiSession::abort(message);
-  }
-  wait_politely(request);
+  run([&](MPI_Request* request) { MPI_Iallreduce(MPI_IN_PLACE, &speaker, 1, MPI_INT, MPI_MIN, comm_, request); });
   if (speaker == ranks_) return;
   int all = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &all);

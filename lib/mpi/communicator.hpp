@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -178,14 +177,11 @@ class Communicator {
 
   /// Throws CollectiveError on all ranks where any rank comes with a message that is not empty: that of the lowest such
   /// rank. A rank that threw alone would leave the others waiting for it.
-  /// `patience`: so many seconds after this rank has come with a message it ends all ranks with it, if the others do
-  /// not come. They may wait for this one inside a library.
   /// `foreign`: where the message comes from.
-  void fail_together(const std::string& message, double patience = std::numeric_limits<double>::infinity(),
-                     Foreign foreign = Foreign::no_rank) const;
+  void fail_together(const std::string& message, Foreign foreign = Foreign::no_rank) const;
   /// Runs `work` on every rank; where it throws on any, throws CollectiveError with that message on all.
   template <class Work>
-  void together(const Work& work, double patience = std::numeric_limits<double>::infinity()) const {
+  void together(const Work& work) const {
     std::string message;
     Foreign foreign = Foreign::no_rank;
     try {
@@ -194,7 +190,7 @@ class Communicator {
       message = message_of(exception);
       foreign = foreign_of(exception);
     }
-    fail_together(message, patience, foreign);
+    fail_together(message, foreign);
   }
   /// Throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
   void require_same(const std::string& text, const std::string& what) const;
