@@ -42,6 +42,15 @@ NumberType read_number_type(const Hdf5Dataset& dataset, const std::string& objec
   fail(file, ": ", object, " holds values of an unknown type");
 }
 
+/// One per row: as they are not packed, a small file cannot claim millions of ranks.
+std::vector<std::uint32_t> read_row_checksums(const Hdf5Dataset& dataset, const std::string& object, std::int64_t rows,
+                                              const std::string& file) {
+  std::vector<std::uint32_t> checksums = read_checksums_attribute(dataset, "crc32", file);
+  HALOGRAD_REQUIRE(static_cast<std::int64_t>(checksums.size()) == rows, file, ": ", object, " has ", checksums.size(),
+                   " checksums, expected ", rows);
+  return checksums;
+}
+
 template <class Transfer>
 void in_pieces(std::size_t length, std::size_t piece, Transfer&& transfer) {
   for (std::size_t begin = 0; begin < length; begin += piece) transfer(begin, std::min(piece, length - begin));
@@ -144,6 +153,8 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path) {
   };
   const auto parameters = extents_of("/replica/parameters", 2);
   CheckpointLayout layout{static_cast<std::int64_t>(parameters[0]), static_cast<std::int64_t>(parameters[1]), 0, 0};
+  (void)read_row_checksums(open_hdf5_dataset(file, "/replica/parameters", path), "/replica/parameters", layout.ranks,
+                           path);
   if (has_link(file, "/replica/optimizer", path)) {
     const auto optimizer = extents_of("/replica/optimizer", 3);
     HALOGRAD_REQUIRE(optimizer[0] == parameters[0] && optimizer[2] == parameters[1], path,
@@ -225,9 +236,7 @@ std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLa
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     const ReplicaDataset& shape = datasets[i];
     const Hdf5Dataset dataset = open_hdf5_dataset(file, shape.path, path);
-    const auto expected = read_checksums_attribute(dataset, "crc32", path);
-    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path, ": ", shape.path, " has ",
-                     expected.size(), " checksums, expected ", shape.ranks);
+    const auto expected = read_row_checksums(dataset, shape.path, shape.ranks, path);
     const auto length = static_cast<std::size_t>(shape.length);
     std::vector<std::byte> room(length * sizeof(std::int64_t));  // the largest numbers there are
     Numbers values = std::span(reinterpret_cast<float*>(room.data()), length);

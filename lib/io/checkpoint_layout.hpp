@@ -97,6 +97,10 @@ using UseRow = std::function<void(std::size_t dataset, std::int64_t row, std::in
 std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLayout& layout, std::int64_t first,
                                         std::int64_t stride, const UseRow& use, const std::string& path);
 
+/// For one process of `ranks` that look: reads its share of the file, rank 0 also what is there once. Throws Error
+/// where that is damaged. A file of a newer format is not looked at.
+void look_for_damage(const std::string& path, int rank, int ranks);
+
 /// One dataset of /mean, as its attributes describe it.
 struct MeanTensor {
   NamedTensor tensor;

@@ -41,7 +41,17 @@ std::vector<EpochSums> look_into(const std::string& path, const CheckpointLayout
   return read_epoch_sums(file, found.ranks, path);
 }
 
-/// Throws Error where this rank's share of the rows, or of all ranks' what only one rank looks at, is damaged.
+/// Collective: sums over the ranks and divides, in double.
+void mean_over(const Communicator& comm, std::vector<double>& sums, double count, std::span<float> means) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  for (std::size_t begin = 0; begin < sums.size(); begin += piece) {
+    comm.sum(std::span(sums).subspan(begin, std::min(piece, sums.size() - begin)));
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) means[i] = static_cast<float>(sums[i] / count);
+}
+
+}  // namespace
+
 void look_for_damage(const std::string& path, int rank, int ranks) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
@@ -62,17 +72,6 @@ void look_for_damage(const std::string& path, int rank, int ranks) {
     read_mean_tensor(file, mean, values.data(), path);
   }
 }
-
-/// Collective: sums over the ranks and divides, in double.
-void mean_over(const Communicator& comm, std::vector<double>& sums, double count, std::span<float> means) {
-  constexpr std::size_t piece = std::size_t{1} << 20;
-  for (std::size_t begin = 0; begin < sums.size(); begin += piece) {
-    comm.sum(std::span(sums).subspan(begin, std::min(piece, sums.size() - begin)));
-  }
-  for (std::size_t i = 0; i < sums.size(); ++i) means[i] = static_cast<float>(sums[i] / count);
-}
-
-}  // namespace
 
 CheckpointHeader read_checkpoint_header(const std::string& path) {
   const Hdf5Session session;
