@@ -31,6 +31,7 @@ StateDict read_state_dict_hdf5(const std::string& path) {
   const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
   const Hdf5Group root = open_group(file, "/", path);
   StateDict state;
+  std::size_t bytes = 0;
   for (const std::string& name : link_names(root, path)) {
     StateTensor& tensor = state.emplace_back();
     tensor.name = name;
@@ -43,6 +44,8 @@ StateDict read_state_dict_hdf5(const std::string& path) {
       tensor.extents.push_back(static_cast<long>(extent));
     const auto count = static_cast<std::size_t>(
         std::accumulate(tensor.extents.begin(), tensor.extents.end(), 1L, std::multiplies<>()));
+    bytes += count * (kind == H5T_FLOAT ? sizeof(float) : sizeof(std::int64_t));
+    require_held_together(file, bytes, "its tensors", path);
     if (kind == H5T_FLOAT) {
       tensor.values.resize(count);
       read_dataset(dataset, H5T_NATIVE_FLOAT, tensor.values.data(), name, path);

@@ -68,6 +68,14 @@ hssize_t value_count(const Hdf5Attribute& attribute, const std::string& name, co
   return HALOGRAD_HDF5(H5Sget_simple_extent_npoints(space), file, name);
 }
 
+constexpr hsize_t most_packed = 1032;  // to 1: what deflate reaches
+
+hsize_t file_bytes(const Hdf5File& opened, const std::string& object, const std::string& file) {
+  hsize_t bytes = 0;
+  HALOGRAD_HDF5(H5Fget_filesize(opened, &bytes), file, object);
+  return bytes;
+}
+
 }  // namespace
 
 Hdf5Group open_group(hid_t parent, const std::string& path, const std::string& file) {
@@ -145,9 +153,7 @@ void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std
   const H5D_layout_t layout = H5Pget_layout(creation);
   if (layout == H5D_VIRTUAL || H5Pget_external_count(creation) > 0) return;
   const Hdf5File opened(HALOGRAD_HDF5(H5Iget_file_id(dataset), file, object));
-  hsize_t bytes = 0;
-  HALOGRAD_HDF5(H5Fget_filesize(opened, &bytes), file, object);
-  constexpr hsize_t most_packed = 1032;  // to 1: what deflate reaches
+  const hsize_t bytes = file_bytes(opened, object, file);
   const std::vector<hsize_t> extents = dataset_extents(dataset, object, file);
   std::vector<hsize_t> chunk = extents;
   if (layout == H5D_CHUNKED) {
@@ -162,6 +168,13 @@ void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std
   HALOGRAD_REQUIRE(most > 0 && most_chunks > 0, file, ": ", object, " has the extents ", listed(extents, " x "),
                    layout == H5D_CHUNKED ? " in chunks of " + listed(chunk, " x ") : "", ", which a file of ", bytes,
                    " bytes cannot hold");
+}
+
+void require_held_together(const Hdf5File& opened, std::size_t bytes, const std::string& objects,
+                           const std::string& file) {
+  const hsize_t held = file_bytes(opened, objects, file);
+  HALOGRAD_REQUIRE(bytes / most_packed <= held, file, ": ", objects, " have ", bytes,
+                   " bytes together, which a file of ", held, " bytes cannot hold");
 }
 
 void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const std::string& object,

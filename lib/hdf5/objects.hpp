@@ -46,6 +46,10 @@ Hdf5Type dataset_type(const Hdf5Dataset& dataset, const std::string& object, con
 void require_held(const Hdf5Dataset& dataset, std::size_t value_bytes, const std::string& object,
                   const std::string& file);
 
+/// The same for all that is kept of a file together, `bytes` in memory: several names may lead to the same values.
+void require_held_together(const Hdf5File& opened, std::size_t bytes, const std::string& objects,
+                           const std::string& file);
+
 /// Transfers all values of a dataset, which are of `type` in memory.
 void read_dataset(const Hdf5Dataset& dataset, hid_t type, void* values, const std::string& object,
                   const std::string& file);

@@ -101,6 +101,7 @@ std::vector<EdgeRow> read_edges(const Hdf5File& file, std::int64_t epochs, const
     count = std::min(count, extents[0]);
   }
   count = rows_before(epochs, datasets[0], count, path);
+  require_held_together(file, count * sizeof(EdgeRow), "the rows of /edge", path);
   std::vector<EdgeRow> rows(count);
   std::size_t offset = 0;
   for (std::size_t i = 0; i < edge_columns.size(); ++i) {

@@ -19,11 +19,13 @@ template <class Columns>
 std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsTable& table, std::int64_t end,
                           std::int64_t most, const std::string& path) {
   auto rows = static_cast<hsize_t>(end);
+  hsize_t row_values = 0;
   const auto is_absent = [&](const auto& column, const std::string& name) {
     return column.optional && !has_link(file, name, path);
   };
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
+    row_values += static_cast<hsize_t>(column.per_rank ? table.ranks : 1);
     if (is_absent(column, name)) continue;
     const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
     require_held(dataset, sizeof(double), name, path);
@@ -35,6 +37,7 @@ std::int64_t read_columns(const Hdf5File& file, const Columns& columns, MetricsT
     rows = std::min(rows, extents[0]);
   }
   const hsize_t read = std::min(rows, static_cast<hsize_t>(most));
+  require_held_together(file, read * row_values * sizeof(double), "its columns", path);
   for (const auto& column : columns) {
     const std::string name = for_metric(column.path, table.metric);
     if (is_absent(column, name)) {

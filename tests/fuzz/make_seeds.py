@@ -26,11 +26,11 @@ def put(target, name, content, kind="seed"):
         file.write(content)
 
 
-def put_hdf5(target, name, fill, **options):
+def put_hdf5(target, name, fill, kind="seed", **options):
     memory = io.BytesIO()
     with h5py.File(memory, "w", libver=("v110", "v110"), meta_block_size=512) as file:
         fill(file, **options)
-    put(target, name, memory.getvalue())
+    put(target, name, memory.getvalue(), kind)
 
 
 def crc32(values):
@@ -189,8 +189,30 @@ def metrics(file):
             file.create_dataset(f"{group}/{name}", data=values, **growing(shape))
 
 
+def packed(shape, dtype="f4"):
+    """Zeros, which deflate to a thousandth."""
+    return {"data": np.zeros(shape, dtype), "compression": 9, "chunks": shape}
+
+
+def linked_tensors(file):
+    state_dictionary(file)
+    file.create_dataset("packed", **packed((1000000,)))
+    for number in range(40):
+        file[f"{number}"] = file["packed"]
+
+
+def many_ranks(file):
+    checkpoint(file)
+    crc = file["replica/parameters"].attrs["crc32"]
+    for name in ("parameters", "optimizer", "statistics", "epoch_sums", "averager"):
+        del file["replica/" + name]
+    file.create_dataset("replica/parameters", **packed((1500000, 1))).attrs["crc32"] = crc
+
+
 def put_cases():
     """What readers once failed on, where it is easier said than kept."""
+    put_hdf5("state_dict", "links", linked_tensors, kind="case")
+    put_hdf5("checkpoint", "ranks", many_ranks, kind="case")
     put("topology", "brackets", b"a = " + b"[" * 10000, "case")
     put("cluster", "tables", b"a = " + b"{a = " * 6000, "case")
     put("run", "dots", b"a." * 5000 + b"a = 1", "case")

@@ -1,3 +1,6 @@
+#include <malloc.h>
+
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -8,33 +11,27 @@
 #include <string_view>
 #include <vector>
 
+#include "memory_bound.hpp"
+
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-namespace {
-// As -malloc_limit_mb of libFuzzer: no input of the corpus may have a reader take more at once.
-constexpr std::size_t most_at_once = std::size_t{128} << 20U;
-
-// nvcc takes operator new for device code, which has no stderr.
-[[noreturn]] void refuse(std::size_t bytes) {
-  std::fprintf(stderr, "fault: %zu bytes were asked for at once\n", bytes);
-  std::abort();
-}
-}  // namespace
-
+// C++ memory alone is counted here; sanitizer_memory.cpp counts all.
 void* operator new(std::size_t bytes) {
-  void* memory = bytes > most_at_once ? nullptr : std::malloc(bytes);
-  if (memory == nullptr) refuse(bytes);
+  void* memory = std::malloc(bytes);
+  if (memory == nullptr) std::abort();
+  halograd::fuzz::count_memory(static_cast<std::int64_t>(malloc_usable_size(memory)));
   return memory;
 }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {  // else a sanitizer's
   return operator new(bytes);
 }
 void operator delete(void* memory) noexcept {
+  halograd::fuzz::count_memory(-static_cast<std::int64_t>(malloc_usable_size(memory)));
   std::free(memory);
 }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  std::free(memory);
+  operator delete(memory);
 }
 
 /// Replays inputs where libFuzzer is not there: halograd_fuzz_replay --target=NAME FOLDER_OF_INPUTS
@@ -48,7 +45,12 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       std::ifstream file(entry.path(), std::ios::binary);
       const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      const auto start = std::chrono::steady_clock::now();
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(5)) {
+        std::fprintf(stderr, "fault: the reader took more than 5 s\n");
+        std::abort();
+      }
       ++inputs;
     }
   }

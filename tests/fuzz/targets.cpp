@@ -1,11 +1,13 @@
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@
 #include "io/metrics_read.hpp"
 #include "io/summary.hpp"
 #include "kernels/error.hpp"
+#include "memory_bound.hpp"
 #include "nn/losses.hpp"
 #include "run/cluster_config.hpp"
 #include "run/read.hpp"
@@ -29,9 +32,16 @@
 
 /// What halograd reads from files that others made, as libFuzzer's entry points (clang), which replay.cpp has for other
 /// compilers. A reader returns a result or throws an Error that names the file; any other exception, a crash, a finding
-/// of a sanitizer, a hang and memory beyond the limits of CMakeLists.txt are faults.
+/// of a sanitizer, a hang and memory beyond the bound below are faults.
 namespace halograd::fuzz {
 namespace {
+
+constexpr std::int64_t no_bound = std::numeric_limits<std::int64_t>::max();
+std::atomic<std::int64_t> live{0}, most_live{no_bound};  ///< bytes of the input that is being read
+
+/// Lists, caches and buffers of HDF5 and of the C++ library, however small the file is.
+constexpr std::int64_t base_bytes = std::int64_t{8} << 20U;
+constexpr std::int64_t most_packed = 1032;  ///< what deflate makes of one byte
 
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::uint8_t>;
@@ -165,6 +175,8 @@ void read_state(const StateDict& state) {
   }
 }
 
+/// As inspect, evaluate and a run that is resumed do. Left out is what needs MPI_Init: the collective read of rows that
+/// look_for_damage() has found whole, and the copies on nodes, which are read by these functions too.
 void read_checkpoint_file(Bytes bytes) {
   const std::string path = folder().put("checkpoint.h5", bytes);
   attempt([&] { (void)read_checkpoint_header(path); });
@@ -173,6 +185,20 @@ void read_checkpoint_file(Bytes bytes) {
     const Hdf5Session session;
     const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
     (void)read_epoch_sums(file, read_layout(file, path).ranks, path);
+  });
+  attempt([&] { (void)read_checkpoint_outputs(path); });
+  attempt([&] { look_for_damage(path, 0, 1); });
+  attempt([&] {
+    const Hdf5Session session;
+    const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+    const CheckpointLayout layout = read_layout(file, path);
+    const std::vector<ReplicaDataset> datasets = replica_datasets(layout);
+    const auto fits = [&](std::size_t dataset, std::int64_t row, std::int64_t part, const Numbers& values) {
+      const ReplicaDataset& shape = datasets.at(dataset);
+      if (row >= shape.ranks || part >= shape.parts || count_of(values) != static_cast<std::size_t>(shape.length))
+        fault("a row of " + shape.path + " is not of the checkpoint's layout");
+    };
+    (void)read_every_row(file, layout, 0, 1, fits, path);
   });
   const CheckpointSummary summary = summarize_checkpoint(path);
   std::vector<float> parameters(static_cast<std::size_t>(summary.parameters));
@@ -198,28 +224,45 @@ void read_metrics_file(Bytes bytes) {
   }
 }
 
+/// An input may have base_bytes and for each byte of its own `copies` times most_packed of memory at once.
 struct Target {
   const char* name;
   void (*read)(Bytes bytes);
+  int copies;
 };
 
+constexpr int text = 1;    // not packed, but with a tree of tables or of JSON
+constexpr int packed = 8;  // values as they lie in the file, before and after filters, converted, and those kept
+constexpr int bits = 32;   // of one bit of an image come three values
+
 constexpr Target targets[] = {
-    {"run", read_run_file},
-    {"topology", read_topology},
-    {"cluster", [](Bytes bytes) { (void)read_cluster(folder().put("cluster.toml", bytes)); }},
-    {"idx", read_idx},
-    {"cifar", read_cifar},
-    {"image", [](Bytes bytes) { (void)read_image(folder().put("image", bytes)); }},
-    {"safetensors", [](Bytes bytes) { read_state(read_safetensors(folder().put("state.safetensors", bytes))); }},
-    {"state_dict", [](Bytes bytes) { read_state(read_state_dict_hdf5(folder().put("state.h5", bytes))); }},
-    {"dataset", read_hdf5},
-    {"checkpoint", read_checkpoint_file},
-    {"metrics", read_metrics_file},
+    {"run", read_run_file, text},
+    {"topology", read_topology, text},
+    {"cluster", [](Bytes bytes) { (void)read_cluster(folder().put("cluster.toml", bytes)); }, text},
+    {"idx", read_idx, packed},
+    {"cifar", read_cifar, packed},
+    {"image", [](Bytes bytes) { (void)read_image(folder().put("image", bytes)); }, bits},
+    {"safetensors", [](Bytes bytes) { read_state(read_safetensors(folder().put("state.safetensors", bytes))); }, text},
+    {"state_dict", [](Bytes bytes) { read_state(read_state_dict_hdf5(folder().put("state.h5", bytes))); }, packed},
+    {"dataset", read_hdf5, packed},
+    {"checkpoint", read_checkpoint_file, packed},
+    {"metrics", read_metrics_file, packed},
 };
 
 const Target* target = nullptr;
 
 }  // namespace
+
+void count_memory(std::int64_t bytes) {
+  const std::int64_t now = live.fetch_add(bytes) + bytes;
+  const std::int64_t most = most_live;
+  if (now <= most) return;
+  most_live = no_bound;  // else printing might be refused as well
+  std::fprintf(stderr, "fault: the reader has %lld bytes of memory at once, the bound for this input is %lld\n",
+               static_cast<long long>(now), static_cast<long long>(most));
+  std::abort();
+}
+
 }  // namespace halograd::fuzz
 
 /// Takes the target from the argument --target=NAME.
@@ -240,6 +283,10 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace halograd::fuzz;
+  H5garbage_collect();  // else memory that HDF5 keeps from inputs before would go uncounted
+  live = 0;
+  most_live = base_bytes + target->copies * most_packed * static_cast<std::int64_t>(size);
   attempt([&] { target->read(Bytes(data, size)); });
+  most_live = no_bound;
   return 0;
 }
