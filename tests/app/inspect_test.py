@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 
 import h5py
 import numpy as np
@@ -92,29 +93,53 @@ class OfARun(PreparedTest):
         result = self.refuse("inspect", self.checkpoint, ranks=0, words=words)
         self.assertRegex(result.out, r"checksums +wrong")
 
-    def test_damaged_metrics_are_read_to_an_end(self):
-        """HDF5 reads what has a wrong checksum again beside a writer: that has to end, also for watch."""
-        with open(self.metrics, "rb") as file:
+    def flip_metadata(self, path, places=32):
+        """Flips one bit of an HDF5 file at a time, in `places` bytes that are not of its values."""
+        with open(path, "rb") as file:
             sound = bytearray(file.read())
         values = np.zeros(len(sound), dtype=bool)
-        with h5py.File(self.metrics, "r") as file:
-            for name in self.columns:
-                for chunk in range(file[name].id.get_num_chunks()):
-                    place = file[name].id.get_chunk_info(chunk)
-                    values[place.byte_offset:place.byte_offset + place.size] = True
+
+        def mark(_, item):
+            if not isinstance(item, h5py.Dataset):
+                return
+            places = [(item.id.get_offset() or 0, item.id.get_storage_size())]
+            if item.chunks:
+                chunks = map(item.id.get_chunk_info, range(item.id.get_num_chunks()))
+                places = [(chunk.byte_offset, chunk.size) for chunk in chunks]
+            for start, size in places:
+                values[start:start + size] = True
+
+        with h5py.File(path, "r") as file:
+            file.visititems(mark)
         metadata = np.flatnonzero(~values & (np.frombuffer(sound, dtype=np.uint8) != 0))
-        endings = []
-        for number, at in enumerate(metadata[:: len(metadata) // 32]):
+        for number, at in enumerate(metadata[:: len(metadata) // places]):
             damaged = sound.copy()
             damaged[at] ^= 1 << number % 8
-            with open(self.metrics, "wb") as file:
+            with open(path, "wb") as file:
                 file.write(damaged)
+            yield number
+
+    def ending(self, *words, name):
+        """0, or 1 where the program refused the file of this name."""
+        result = self.run_program(*words)
+        if result.status != 0:
+            self.check_refused(result, name)
+        return result.status
+
+    def test_damaged_metrics_are_read_to_an_end(self):
+        """HDF5 reads what has a wrong checksum again beside a writer: that has to end, also for watch."""
+        endings = []
+        for number in self.flip_metadata(self.metrics):
             for words in (["inspect", self.metrics], ["watch", "runs/digits", "--once"])[: 2 if number % 4 == 0 else 1]:
-                result = self.run_program(*words)
-                endings.append(result.status)
-                if result.status != 0:
-                    self.check_refused(result, "runs/digits/metrics.h5")
+                endings.append(self.ending(*words, name="runs/digits/metrics.h5"))
         self.assertIn(1, endings)
+
+    def test_damaged_checkpoints_and_data_are_read_to_an_end(self):
+        data = shutil.copy(os.path.join(INPUTS, "digits.h5"), self.path("damaged.h5"))
+        evaluate = ["evaluate", self.checkpoint, "--set", f"data.path={data}"]
+        self.assertIn(1, [self.ending(*evaluate, name=data) for _ in self.flip_metadata(data, 8)])
+        name = os.path.realpath(self.checkpoint)
+        self.assertIn(1, [self.ending("inspect", name, name=name) for _ in self.flip_metadata(name, 16)])
 
     def test_inspect_refuses_what_is_neither(self):
         missing = self.path("missing.h5")
