@@ -10,7 +10,7 @@ begins its last cell with that word, and allows no claim.
 
 The recipe may name a range of versions only if both ends ran, or lie between two versions that ran and have the same first
 number, and if something ran for each first number in the range (compilers, whose first number changes every year, excepted).
-An end is as precise as it is written: 5.2 is any 5.2.x.
+An end is as precise as it is written: 5.2 is any 5.2.x. What the recipe says for +cuda is held against the runs on CUDA devices.
 """
 
 import argparse
@@ -46,11 +46,11 @@ def number(version):
     return [int(digits) for digits in re.findall(r"\d+", version)]
 
 
-def versions_that_ran(rows):
-    """{package: [version as a list of numbers, ...]}."""
+def versions_that_ran(rows, device=""):
+    """{package: [version as a list of numbers, ...]}, on such a device or on any."""
     found = {}
     for row in rows:
-        if row["ran"].startswith("compiled"):
+        if row["ran"].startswith("compiled") or not row["device"].lower().startswith(device):
             continue
         for column, cell in row.items():
             if cell and column not in ABOUT:
@@ -78,22 +78,25 @@ def fault(name, span, versions):
 
 
 def claims():
-    """[(place, package, range)] of the recipe and the environments, with an empty range where they name none."""
+    """[(place, package, range, device)] of the recipe and the environments, with an empty range where they name none."""
     found, _ = run_recipe(RECIPE, stand_ins())
-    specs = [("package.py", spec) for kind in ("depends_on", "requires") for *words, _ in found[kind] for spec in words]
-    specs += environment_specs()
-    return [(place, name, span) for place, spec in specs for name, span, _ in parts(spec) if name not in ("", "halograd")]
+    specs = [("package.py", spec, "cuda" if "+cuda" in when else "")
+             for kind in ("depends_on", "requires") for *words, when in found[kind] for spec in words]
+    specs += [(*spec, "") for spec in environment_specs()]
+    return [(place, name, span, device) for place, spec, device in specs for name, span, _ in parts(spec) if name not in ("", "halograd")]
 
 
 def check_claims(claimed, ran):
-    """One line for each range that is wider than what ran, and for each package of which any version is claimed."""
-    for place, name, span in claimed:
-        wrong = span and fault(name, span, ran.get(name, []))
+    """One line for each range that is wider than what ran, and for each package of which any version is claimed. `ran`: by
+    device."""
+    for place, name, span, device in claimed:
+        wrong = span and fault(name, span, ran[device].get(name, []))
         if wrong:
-            yield f"{place}: {name}@{span} {wrong} (tests/install/versions.csv)"
-    bounded = {name for _, name, span in claimed if span}
-    for name in sorted({name for _, name, _ in claimed} - bounded - ANY_VERSION):
-        yield f"package.py: {name} has no range of versions"
+            yield f"{place}: {name}@{span} {wrong}{f' on {device}' if device else ''} (tests/install/versions.csv)"
+    bounded = {(name, device) for _, name, span, device in claimed if span}
+    needed = {(name, device) for _, name, _, device in claimed if name not in ANY_VERSION} | {("kokkos", "cuda")}
+    for name, device in sorted(needed - bounded):
+        yield f"package.py: {name} has no range of versions{f' for +{device}' if device else ''}"
 
 
 def wider(span):
@@ -170,15 +173,15 @@ def main():
     if options.table:
         print("\n".join(page_table(rows)))
         return
-    ran, claimed = versions_that_ran(rows), claims()
+    ran, claimed = {device: versions_that_ran(rows, device) for device in ("", "cuda")}, claims()
     wrong = [*check_claims(claimed, ran), *check_release(), *check_page(rows)]
     if wrong:
         sys.exit("\n".join(wrong))
     # the check itself: whoever widens a range is found
-    ranges = sorted({(name, span) for _, name, span in claimed if span})
-    for name, span in ranges:
+    ranges = sorted({(name, span, device) for _, name, span, device in claimed if span})
+    for name, span, device in ranges:
         for wide in wider(span):
-            if not fault(name, wide, ran[name]):
+            if not fault(name, wide, ran[device][name]):
                 sys.exit(f"{name}@{wide} was not found to be wider than what ran")
     print(f"{len(ranges)} ranges of versions ran, in {len(rows)} runs")
 
