@@ -89,6 +89,14 @@ class FreePace(ProgramTest):
         back_to(40)
         resume(ranks=3)
         self.assertEqual(self.metrics()["epoch/steps"].tolist(), [STEPS, 2 * STEPS, 3 * STEPS])
+        back_to(50)
+        out = resume(ranks=2)
+        self.assertIn("all replicas start from the mean", out)
+        self.assertRegex(out, r"pace +free")
+        metrics = self.metrics()
+        self.assertEqual(metrics["epoch/steps"].tolist(), [STEPS, 2 * STEPS, 3 * STEPS])
+        self.assertEqual(metrics["epoch/images"][-1].sum(), IMAGES)
+        self.assertTrue(np.isfinite(metrics["step/loss"][50:, :2]).all())
 
     def test_checkpoints_by_the_clock(self):
         """On a busy machine a checkpoint may take as long as all other epochs: of each run, one is sure."""
