@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What jobscripts/heal.sh decides after each kind of end, with commands in the place of Slurm's that do as they are told.
-tests/slurm/healing_test.py has real ones."""
+tests/slurm/healing_test.py has real ones, local_copies_test.py a real training."""
 
 import os
 import shutil
@@ -28,17 +28,29 @@ esac
 COMMANDS = {
     "attempt": ATTEMPT, "scontrol": SCONTROL, "squeue": 'echo "$*" >>asked; cat allocation', "sinfo": "tr , '\\n' <partition",
     "srun": '[[ " $* " =~ \\ --nodelist=([a-z]+)\\  ]] && ! grep -qx "${BASH_REMATCH[1]}" silent'}
+HEALING = ["bash", "-c", f"set -euo pipefail\n. {HEAL}\nheal attempt"]
+
+
+def write_commands(write, **others):
+    """Them and what they read, in a folder that `write` (name, text) writes to; others take the place of those of their names."""
+    for name, text in (COMMANDS | others).items():
+        os.chmod(write(name, "#!/usr/bin/env bash\n" + text), 0o755)
+    for name, text in {"allocation": "a,b", "partition": "a,b", "required": "(null)", "excluded": "(null)", "silent": ""}.items():
+        write(name, text + "\n")
+
+
+def job_on(nodes, folder, starts=1):
+    """The environment of a job of two ranks per node, for commands of this folder."""
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(starts - 1),
+            "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS": str(2 * nodes), "SLURM_NTASKS_PER_NODE": "2",
+            "SLURM_JOB_PARTITION": "main"}
 
 
 class Heal(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="halograd_heal_")
         self.addCleanup(shutil.rmtree, self.folder)
-        for name, text in COMMANDS.items():
-            os.chmod(self.write(name, "#!/usr/bin/env bash\n" + text), 0o755)
-        for name, text in {"allocation": "a,b", "partition": "a,b", "required": "(null)", "excluded": "(null)",
-                           "silent": ""}.items():
-            self.write(name, text + "\n")
+        write_commands(self.write)
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -58,11 +70,8 @@ class Heal(unittest.TestCase):
         self.write("ends", "".join(f"{end}\n" for end in ends))
         for name in ("ran", "calls"):
             self.write(name, "")
-        environment = {
-            "PATH": f"{self.folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(starts - 1),
-            "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS": str(2 * nodes), "SLURM_NTASKS_PER_NODE": "2",
-            "SLURM_JOB_PARTITION": "main", "SLURM_JOB_NODELIST": self.read("allocation").strip(), **variables}
-        result = execute(["bash", "-c", f"set -euo pipefail\n. {HEAL}\nheal attempt"], self.folder, environment)
+        environment = {**job_on(nodes, self.folder, starts), "SLURM_JOB_NODELIST": self.read("allocation").strip(), **variables}
+        result = execute(HEALING, self.folder, environment)
         self.assertEqual(self.read("ends"), "", result.out + result.err)
         return result.status, result.out + result.err, self.read("ran").splitlines(), self.read("calls").splitlines()
 

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 
 import h5py
 
+from heal_test import HEALING, job_on, write_commands
 from program import MPIEXEC, PROGRAM, ProgramTest, kill_ranks, launcher_says, main, ranks_below, sets
 from resume_test import RUN_FILE, SGD
 from stop_test import REQUEUE
@@ -57,12 +59,13 @@ class LocalCopies(ProgramTest):
         return result.stdout
 
     @contextlib.contextmanager
-    def running(self, *words, step=12):
-        """A run on two nodes, after all copies of this step or a later one; killed at the end where it still runs."""
+    def running(self, *words, step=12, command=None, **variables):
+        """A run on two nodes, after all copies of this step or a later one; killed at the end where it still runs. `command`:
+        what starts it, in an environment with these variables."""
         newest = lambda: max([int(name.split("_")[1]) for node in (0, 1) for name in self.copies(node)], default=0)
         with open(self.path("running.txt"), "w", encoding="utf-8") as out, \
-                subprocess.Popen(self.command(*SLOW, *words), cwd=self.folder, env=self.environment(), stdout=out, stderr=out,
-                                 stdin=subprocess.DEVNULL, start_new_session=True) as process:
+                subprocess.Popen(command or self.command(*SLOW, *words), cwd=self.folder, env=self.environment() | variables,
+                                 stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True) as process:
             try:
                 end = time.monotonic() + 60
                 while newest() < step + 2 and process.poll() is None:
@@ -97,6 +100,26 @@ class LocalCopies(ProgramTest):
                 self.assertEqual(gold["step/loss"][()].tolist(), silver["step/loss"][()].tolist())
                 self.assertEqual(gold["epoch/test_loss"][()].tolist(), silver["epoch/test_loss"][()].tolist())
             shutil.rmtree(self.path("runs/silver"))
+
+    def test_a_job_that_heals(self):
+        """A rank dies, and its node's disk is emptied: jobscripts/heal.sh starts the ranks again, which go on from the other's."""
+        run = self.command(*SLOW, *sets(name="healed", training__epochs=3))
+        write_commands(self.write, attempt=f"""
+            unset "${{!SLURM_@}}" # MPICH's launcher would ask Slurm
+            status=0
+            {shlex.join(run)} || status=$?
+            rm -rf {self.disk(1)}
+            exit $status""")
+        with self.running(command=HEALING, **job_on(2, self.folder), SLURM_JOB_NODELIST="a,b") as job:
+            self.assertFalse(os.path.lexists(self.path("runs/healed/checkpoint.h5")))
+            os.kill(max(ranks_below(job.pid)), signal.SIGKILL)
+            self.assertEqual(job.wait(60), 0)
+        with open(self.path("running.txt"), encoding="utf-8") as file:
+            out = file.read()
+        self.assertRegex(out, r"\njob 7: attempt 2 of 3 from step 0: 4 ranks on 2 of 2 nodes\n")
+        self.check_resumed(out[out.index("job 7: attempt 2"):])
+        with h5py.File(self.path("runs/healed/metrics.h5")) as file:
+            self.assertEqual(file["epoch/steps"][()].tolist(), [EPOCH * epoch for epoch in (1, 2, 3)])
 
     def test_one_node_is_left(self):
         self.killed()
