@@ -4,6 +4,7 @@
 # nodes that are left, or by the queue. The table in docs/slurm.md says what becomes of which end. These may be set:
 #   HALOGRAD_MOST_ATTEMPTS   attempts from the same checkpoint (3)
 #   HALOGRAD_MOST_STARTS     starts of the job from the queue (100)
+#   HALOGRAD_MOST_DEATHS     attempts in which ranks may die on a node before it is left out (2)
 #   HALOGRAD_SPARE_NODES     nodes of the job that are kept until others have failed (0)
 #
 # What has happened so far is a line each in a file of notes, which outlasts a start of the job:
@@ -19,10 +20,10 @@ is_bad() { [[ " ${bad[*]} " == *" $1 "* ]]; }
 
 # Sets step (of the newest checkpoint), failures (attempts from it that have failed); of the last attempt refused (1:
 # halograd itself has found an error), dead ("rank 1 on node7, ...") and suspects (their nodes); and bad (nodes that have
-# failed twice, or do not answer).
+# failed too often, or do not answer).
 read_notes() {
   local lines
-  mapfile -t lines < <(awk '
+  mapfile -t lines < <(awk -v deaths="${HALOGRAD_MOST_DEATHS:-2}" '
     $1 == "start"      { open = 1; refused = 0; dead = suspects = ""; split("", here) }
     $1 == "checkpoint" { if ($2 + 0 > step) { step = $2 + 0; failures = 0 } }
     $1 == "died"       { if (!(($2, $3) in here)) dead = dead (dead == "" ? "" : ", ") "rank " $2 " on " $3
@@ -31,9 +32,9 @@ read_notes() {
     $1 == "error"      { if (dead == "") refused = 1 }  # else a consequence
     $1 == "failed"     { failures += open; open = 0 }
     $1 == "stopped"    { open = 0 }
-    $1 == "lost"       { times[$2] = 2 }
+    $1 == "lost"       { times[$2] = deaths }
     $1 == "forgiven"   { split("", times) }
-    END { for (node in times) if (times[node] >= 2) bad = bad " " node
+    END { for (node in times) if (times[node] >= deaths) bad = bad " " node
           printf "%d\n%d\n%d\n%s\n%s\n%s\n", step, failures, refused, dead, suspects, bad }' "$notes")
   step=${lines[0]} failures=${lines[1]} refused=${lines[2]} dead=${lines[3]}
   read -r -a suspects <<<"${lines[4]}"
@@ -66,7 +67,7 @@ choose_nodes() {
   nodes=()
   for node in "${all[@]}"; do is_bad "$node" || nodes+=("$node"); done
   if ((${#nodes[@]} == 0)) && ! others_suffice; then
-    say "${bad[*]}: failed twice, but the partition has too few other nodes"
+    say "${bad[*]}: failed too often, but the partition has too few other nodes"
     note forgiven
     nodes=("${all[@]}")
   fi

@@ -162,6 +162,13 @@ class Heal(unittest.TestCase):
         self.assertIn("rank 2 on b, rank 3 on b died", said)
         self.assertIn("attempt 2 of 3 from step 2: 2 ranks on 1 of 2 nodes\n", said)
 
+    def test_a_node_that_may_fail_more_often(self):
+        ends = [f"137,checkpoint {step},died 2 b" for step in range(1, 4)]
+        _, _, ran, _ = self.heal(*ends, "0", HALOGRAD_MOST_DEATHS="3")
+        self.assertEqual(ran, ["4 ranks on a,b"] * 3 + ["2 ranks on a a a "])
+        self.write("silent", "b\n")
+        self.assertEqual(self.heal(ends[0], "0", HALOGRAD_MOST_DEATHS="3")[2][1], "2 ranks on a a a ")
+
     def test_a_refusal_after_failures_is_not_the_users(self):
         """The ranks that are left may be too few for the run file: the queue may give all of them again."""
         status, said, ran, calls = self.heal("137,checkpoint 1,died 2 b", "137,checkpoint 2,died 2 b", "1,error")
@@ -192,7 +199,7 @@ class Heal(unittest.TestCase):
         ends = [f"137,checkpoint {step},died 0 a,died 2 b" for step in range(1, 6)]
         status, said, ran, _ = self.heal(*ends, "0")
         self.assertEqual((status, ran), (0, ["4 ranks on a,b"] * 6))
-        self.assertEqual(said.count("failed twice, but the partition has too few other nodes"), 2)
+        self.assertEqual(said.count("failed too often, but the partition has too few other nodes"), 2)
         self.write("partition", "a,b,c,d\n")
         status, said, ran, calls = self.heal(*ends[:2])
         self.assertEqual((status, len(ran), calls[0]), (75, 2, "requeue 7"))
