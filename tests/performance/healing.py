@@ -3,17 +3,18 @@
 its end, beside that of the same job undisturbed, one after the other on a Slurm of one node (tests/slurm), or of so many
 hosts that a network of 1 Gbit/s joins (tests/network). As root.
 
-    healing.py --program build/openmp/halograd [--seconds 1500] [--every 60] [--ranks 2] [--hosts 4]
+    healing.py --program build/openmp/halograd [--seconds 1800] [--every 60] [--ranks 2] [--hosts 4]
                [--checkpoint-epochs 25] [--seed 1]
 
 `--ranks`: of each node or host.
 
-The job trains inputs/digits.toml in steps of at least 30 ms, 4 per epoch, for about so many seconds. MPICH's ranks spin
+The job trains inputs/digits.toml in steps of at least 30 ms, 4 per epoch, for at least so many seconds. MPICH's ranks spin
 for messages, so that there should be a core for each. A kill comes after 0.5 to 1.5 times the interval, whatever the job
-is doing, until it ends.
+is doing, until it ends. No host is left out, however often its ranks are killed: both jobs run on as many.
 """
 
 import argparse
+import math
 import os
 import random
 import re
@@ -27,8 +28,8 @@ def measure(jobs, arguments, epochs, every=None):
     """Seconds, kills, restarts by the queue, and the accuracy at the end in percent."""
     chance = random.Random(arguments.seed)
     begin = time.monotonic()
-    job = jobs.train(f"--nodes={max(1, arguments.hosts)}", f"--ntasks-per-node={arguments.ranks}", epochs=epochs, checkpoint_steps=0,
-                     name="killed" if every else "straight",
+    job = jobs.train(f"--nodes={max(1, arguments.hosts)}", f"--ntasks-per-node={arguments.ranks}", "--time=1-0", epochs=epochs,
+                     checkpoint_steps=0, HALOGRAD_MOST_DEATHS="1000000", name="killed" if every else "straight",
                      words=["--set", f"output.checkpoint_epochs={arguments.checkpoint_epochs}", "--set", "output.print_steps=0"])
     kills, next_kill = 0, None
     running = lambda: jobs.cluster.job(job)[0]["JobState"] in ("PENDING", "RUNNING", "COMPLETING")
@@ -50,7 +51,7 @@ def measure(jobs, arguments, epochs, every=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--seconds", type=float, default=1500)
+    parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--every", type=float, default=60)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--hosts", type=int, default=0)
@@ -71,8 +72,7 @@ def main():
     jobs = KilledJobs()
     try:
         jobs.setUp()
-        # An epoch's steps, and its evaluation and checkpoint on a machine that has other things to do as well.
-        epochs = max(1, round(arguments.seconds / (STEPS * 0.045)))
+        epochs = math.ceil(arguments.seconds / (STEPS * 0.03))
         straight = measure(jobs, arguments, epochs)
         killed = measure(jobs, arguments, epochs, arguments.every)
     finally:
