@@ -1,9 +1,9 @@
 #include <malloc.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -45,9 +45,9 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       std::ifstream file(entry.path(), std::ios::binary);
       const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-      const auto start = std::chrono::steady_clock::now();
+      const std::clock_t start = std::clock();  // of the processor: a busy machine is no fault
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-      if (std::chrono::steady_clock::now() - start > std::chrono::seconds(5)) {
+      if (std::clock() - start > 5 * CLOCKS_PER_SEC) {
         std::fprintf(stderr, "fault: the reader took more than 5 s\n");
         std::abort();
       }
