@@ -138,7 +138,8 @@ TEST(Checkpoint, RefusesAnotherNumberOfRanks) {
         auto extents = dataset_extents(open_hdf5_dataset(file, name, path), name, path);
         extents[0] = 2;
         H5Ldelete(file, name, H5P_DEFAULT);
-        create_dataset(file, name, H5T_IEEE_F32LE, extents, path);
+        write_attribute(create_dataset(file, name, H5T_IEEE_F32LE, extents, path), "crc32",
+                        std::vector<std::uint32_t>(2), path);
       }
     });
   }
