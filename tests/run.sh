@@ -42,7 +42,7 @@ if [[ ${1:-} == --avx2 ]]; then
 fi
 if [[ ${1:-} == --sanitize ]]; then
   build=build/sanitize_${2%%,*}
-  options=(--preset debug "-DHALOGRAD_SANITIZE=$2" '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1')
+  options=(--preset debug "-DHALOGRAD_SANITIZE=$2" '-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g1 -fno-sanitize-recover=all')
   shift 2
   # Unit tests have two threads of OpenMP: GCC's libgomp is not compiled for the thread sanitizer, which sees no barrier.
   if (($# == 0)); then set -- -L "$([[ $build == *thread ]] && echo mpi || echo 'unit|mpi')" -LE long; fi
