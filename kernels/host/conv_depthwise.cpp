@@ -90,10 +90,9 @@ struct Stretch {
   }
 };
 
-/// The pixels of one phase that are written, and what they read.
+/// What the written pixels of one phase read.
 struct Phase {
   TapMap map;
-  Lattice lattice;
   int first_tap;  ///< among those of all phases
 };
 
@@ -231,20 +230,22 @@ struct DepthwisePass {
   ConvShape::Spatial in_extent;
   const Wide<T>* weights;
   const Wide<T>* bias;  ///< (channels), or null
+  Lattice written;      ///< the pixels of the first phase
   Target<T> target;
 };
 
 /// Writes what the phases of a row have summed up, in the order of memory.
 template <class T>
-void write_stretch(const DepthwiseScratch<T>& scratch, const Target<T>& target, const Lattice& lattice,
-                   const Stretch& stretch, const Pack<T>* sums) {
-  const int channels = scratch.channels, whole = channels / lanes<T>, step = lattice.step[2];
-  const int first = stretch.first_q * step, last = std::min(lattice.image[2], first + scratch.plan.pixels * step);
-  const long begin = (stretch.row(lattice.image) + first) * channels;
+void write_stretch(const DepthwiseScratch<T>& scratch, const DepthwisePass<T>& pass, const Stretch& stretch,
+                   const Pack<T>* sums) {
+  const ConvShape::Spatial& image = pass.written.image;
+  const int channels = scratch.channels, whole = channels / lanes<T>, step = pass.written.step[2];
+  const int first = stretch.first_q * step, last = std::min(image[2], first + scratch.plan.pixels * step);
+  const long begin = (stretch.row(image) + first) * channels;
   const auto sums_of = [&](int pixel) {
     return sums + pixel % step * scratch.packs * scratch.sum_pitch + pixel / step;
   };
-  target.store_whole([&](const auto& store) {
+  pass.target.store_whole([&](const auto& store) {
     for (int pixel = 0; pixel < last - first; ++pixel) {
       const Pack<T>* const from = sums_of(pixel);
       const long out = begin + static_cast<long>(pixel) * channels;
@@ -253,8 +254,8 @@ void write_stretch(const DepthwiseScratch<T>& scratch, const Target<T>& target, 
   });
   if (whole == scratch.packs) return;
   for (int pixel = 0; pixel < last - first; ++pixel) {
-    target.store(sums_of(pixel)[whole * scratch.sum_pitch],
-                 begin + static_cast<long>(pixel) * channels + whole * lanes<T>, channels - whole * lanes<T>);
+    pass.target.store(sums_of(pixel)[whole * scratch.sum_pitch],
+                      begin + static_cast<long>(pixel) * channels + whole * lanes<T>, channels - whole * lanes<T>);
   }
 }
 
@@ -263,8 +264,7 @@ template <class T>
 void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>& scratch,
                  const DepthwisePass<T>& pass) {
   const RowPlan& plan = scratch.plan;
-  const Lattice& written = scratch.phases[0].lattice;
-  const ConvShape::Spatial &image = written.image, &step = written.step;
+  const ConvShape::Spatial &image = pass.written.image, &step = pass.written.step;
   const int channels = scratch.channels, packs = scratch.packs;
   Pack<T>* weight = scratch.weights;
   for (int channel = 0; channel < channels; channel += lanes<T>) {
@@ -277,7 +277,7 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
     }
   }
   std::fill_n(scratch.zeros, packs * scratch.row_pitch, Pack<T>{});
-  const long stretches = Stretch::count(written.batch, image, plan);
+  const long stretches = Stretch::count(pass.written.batch, image, plan);
   const int tasks = concurrency();
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches, task, tasks);
@@ -305,7 +305,7 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
           } while (done < map.taps());
         }
       }
-      write_stretch(scratch, pass.target, written, stretch, sums);
+      write_stretch(scratch, pass, stretch, sums);
     }
   });
 }
@@ -354,11 +354,14 @@ void depthwise_forward(const Exec& exec, const ConvShape& shape, const T* x, con
                        const Wide<T>* bias, bool relu, T* y, std::byte* workspace) {
   Scratch pieces(workspace);
   const DepthwiseScratch<T> scratch(pieces, shape, RowPlan::forward(shape));
-  std::construct_at(scratch.phases,
-                    Phase{TapMap::forward(shape, scratch.tap_storage), Lattice{shape.batch, shape.out_extent()}, 0});
-  weigh_image<T>(
-      exec, "halograd::depthwise_forward", scratch,
-      {.in = x, .in_extent = shape.extent, .weights = weights, .bias = bias, .target = {y, nullptr, false, relu}});
+  std::construct_at(scratch.phases, Phase{TapMap::forward(shape, scratch.tap_storage), 0});
+  weigh_image<T>(exec, "halograd::depthwise_forward", scratch,
+                 {.in = x,
+                  .in_extent = shape.extent,
+                  .weights = weights,
+                  .bias = bias,
+                  .written = {shape.batch, shape.out_extent()},
+                  .target = {y, nullptr, false, relu}});
 }
 
 template <class T>
@@ -369,8 +372,7 @@ void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* 
   Phase* next = scratch.phases;
   int taps = 0;
   for_each_phase(shape, [&](const ConvShape::Spatial& start) {
-    std::construct_at(next, Phase{TapMap::transposed(shape, start, scratch.tap_storage + taps),
-                                  Lattice{shape.batch, shape.extent, start, shape.stride}, taps});
+    std::construct_at(next, Phase{TapMap::transposed(shape, start, scratch.tap_storage + taps), taps});
     taps += next->map.taps();
     ++next;
   });
@@ -379,6 +381,7 @@ void depthwise_backward_data(const Exec& exec, const ConvShape& shape, const T* 
                   .in_extent = shape.out_extent(),
                   .weights = weights,
                   .bias = nullptr,
+                  .written = {shape.batch, shape.extent, {0, 0, 0}, shape.stride},
                   .target = {dx, relu_output, accumulate, false}});
 }
 
