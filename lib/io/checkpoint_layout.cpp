@@ -42,15 +42,6 @@ NumberType read_number_type(const Hdf5Dataset& dataset, const std::string& objec
   fail(file, ": ", object, " holds values of an unknown type");
 }
 
-/// One per row: as they are not packed, a small file cannot claim millions of ranks.
-std::vector<std::uint32_t> read_row_checksums(const Hdf5Dataset& dataset, const std::string& object, std::int64_t rows,
-                                              const std::string& file) {
-  std::vector<std::uint32_t> checksums = read_checksums_attribute(dataset, "crc32", file);
-  HALOGRAD_REQUIRE(static_cast<std::int64_t>(checksums.size()) == rows, file, ": ", object, " has ", checksums.size(),
-                   " checksums, expected ", rows);
-  return checksums;
-}
-
 template <class Transfer>
 void in_pieces(std::size_t length, std::size_t piece, Transfer&& transfer) {
   for (std::size_t begin = 0; begin < length; begin += piece) transfer(begin, std::min(piece, length - begin));
@@ -227,6 +218,14 @@ void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int
     read_box(dataset, native_type(shape.type), box_of(shape, row, part, begin, count), bytes.data() + begin * size,
              shape.path, file);
   });
+}
+
+std::vector<std::uint32_t> read_row_checksums(const Hdf5Dataset& dataset, const std::string& object, std::int64_t rows,
+                                              const std::string& file) {
+  std::vector<std::uint32_t> checksums = read_checksums_attribute(dataset, "crc32", file);
+  HALOGRAD_REQUIRE(static_cast<std::int64_t>(checksums.size()) == rows, file, ": ", object, " has ", checksums.size(),
+                   " checksums, expected ", rows);
+  return checksums;
 }
 
 std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLayout& layout, std::int64_t first,

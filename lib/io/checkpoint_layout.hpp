@@ -90,6 +90,11 @@ std::vector<EpochSums> read_epoch_sums(const Hdf5File& file, std::int64_t ranks,
 void read_part(const Hdf5Dataset& dataset, const ReplicaDataset& shape, std::int64_t row, std::int64_t part,
                const Numbers& values, const std::string& file, std::size_t piece = checkpoint_piece);
 
+/// The checksums of a dataset's rows. Throws Error unless there is one for each: as they are not packed, a small file
+/// cannot claim millions of ranks.
+std::vector<std::uint32_t> read_row_checksums(const Hdf5Dataset& dataset, const std::string& object, std::int64_t rows,
+                                              const std::string& file);
+
 /// For one process: reads rows first, first + stride, ... of all datasets of /replica, and hands each part to
 /// `use(dataset, row, part, values)`, where `dataset` counts as replica_datasets() does. Returns the rows whose
 /// checksum is wrong: "/replica/parameters, row 3".

@@ -16,9 +16,7 @@ void ParallelFile::read_rows(const ReplicaDataset& shape, const std::vector<Numb
   std::vector<std::uint32_t> expected;
   comm_.together([&] {
     dataset = open_hdf5_dataset(file_, shape.path, path_);
-    expected = read_checksums_attribute(dataset, "crc32", path_);
-    HALOGRAD_REQUIRE(static_cast<std::int64_t>(expected.size()) == shape.ranks, path_, ": ", shape.path, " has ",
-                     expected.size(), " checksums, expected ", shape.ranks);
+    expected = read_row_checksums(dataset, shape.path, shape.ranks, path_);
   });
   std::uint32_t crc = 0;
   for (std::size_t part = 0; part < buffers.size(); ++part) {
