@@ -102,11 +102,11 @@ class OfARun(PreparedTest):
         def mark(_, item):
             if not isinstance(item, h5py.Dataset):
                 return
-            places = [(item.id.get_offset() or 0, item.id.get_storage_size())]
+            stretches = [(item.id.get_offset() or 0, item.id.get_storage_size())]
             if item.chunks:
                 chunks = map(item.id.get_chunk_info, range(item.id.get_num_chunks()))
-                places = [(chunk.byte_offset, chunk.size) for chunk in chunks]
-            for start, size in places:
+                stretches = [(chunk.byte_offset, chunk.size) for chunk in chunks]
+            for start, size in stretches:
                 values[start:start + size] = True
 
         with h5py.File(path, "r") as file:
