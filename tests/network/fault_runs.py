@@ -67,7 +67,7 @@ class FaultRuns(LabTest):
 
     def slow_down(self, *words):
         """Trains on while the link of the host has a hundredth of its rate; the result."""
-        run = self.start(*sets(training__epochs=3), *words)
+        run = self.start(*words)
         self.addCleanup(self.lab.set_rate, BAD, 1000)
         self.lab.set_rate(BAD, 10)
         result = run.wait()

@@ -15,7 +15,7 @@ class Faults(FaultRuns):
         self.check_deaths()
 
     def test_a_slow_host_is_passed_over(self):
-        self.slow_down(*sets(averager__patience=0.05))
+        self.slow_down(*sets(training__epochs=3, averager__patience=0.05))
         with h5py.File(self.path("runs/digits/metrics.h5"), "r") as file:
             edge = file["edge"]
             left_out = edge["left_out"][()][edge["from"][()] == BAD]
