@@ -157,6 +157,20 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
   }
 }
 
+/// Whether all stretches go through a block of columns before the next one: few stretches are not of even length, so
+/// that tasks share out the columns instead, and read nothing of each other's weights; and what is read anew for each
+/// block or stretch should be what stays in the second-level cache.
+template <class T>
+bool goes_by_columns(const GatherProduct<T>& product, long stretches, long blocks) {
+  const int tasks = concurrency();
+  if (tasks > 1 && stretches < 4L * tasks) return true;
+  constexpr long cached = 1L << 18U;  // values
+  const long image = product.in_values;
+  const long weights = static_cast<long>(product.shape->groups) * product.map->taps() * product.depth * product.columns;
+  const auto read = [](long values, long times) { return values > cached ? values * times : values; };
+  return read(image, blocks) + weights < image + read(weights, stretches);
+}
+
 template <class T>
 void gather_product(const Exec& exec, const char* label, const GatherProduct<T>& product,
                     const GatherScratch<T>& scratch) {
@@ -166,8 +180,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
   const long pixels = product.lattice.pixels();
   const long stretches = (pixels + table_pixels - 1) / table_pixels;
   const int tasks = concurrency();
-  // Few stretches are not of even length: then tasks share out the columns, and read nothing of each other's weights.
-  const bool by_columns = tasks > 1 && stretches < 4L * tasks;
+  const bool by_columns = goes_by_columns(product, stretches, blocks.count());
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches * blocks.count(), task, tasks);
     TapTable<T> table(*product.map, scratch.tables + static_cast<long>(task) * taps * table_pixels, table_pixels);

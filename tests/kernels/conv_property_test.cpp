@@ -1,5 +1,5 @@
 // Shapes that nobody chose, through whatever path the library takes for them: general ones in one to three dimensions,
-// depthwise, few channels, dense, and small images in batches.
+// depthwise, few channels, dense, many weights, and small images in batches.
 
 #include <gtest/gtest.h>
 
@@ -65,6 +65,16 @@ ConvShape dense(Draw& generator) {
   s.batch = draw(generator, 1, 40);
   s.channels = draw(generator, 1, 150);
   s.filters = draw(generator, 1, 150);
+  return s;
+}
+
+/// More weights than a second-level cache has room for beside the images, which are few.
+ConvShape many_weights(Draw& generator) {
+  ConvShape s;
+  s.batch = 2;
+  s.extent = {1, draw(generator, 5, 6), draw(generator, 5, 6)};
+  s.channels = draw(generator, 515, 530);
+  s.filters = draw(generator, 515, 530);
   return s;
 }
 
@@ -173,6 +183,9 @@ TEST(ConvProperty, FewChannelsMatchDefinition) {
 }
 TEST(ConvProperty, DenseLayersMatchDefinition) {
   check_family(dense, 60);
+}
+TEST(ConvProperty, ManyWeightsMatchDefinition) {
+  check_family(many_weights, 2);
 }
 TEST(ConvProperty, SmallImagesMatchDefinition) {
   check_family(small_images, 60);
