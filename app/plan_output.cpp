@@ -83,9 +83,14 @@ void PlanOutput::print(bool all) const {
   std::printf("\nRecommended (* above)\n");
   for (const KeyValue& each : keys_of(pick, job.replicas()))
     std::printf("  %s = %s\n", each.key.c_str(), each.value.c_str());
-  std::printf(
-      "The model predicts %.0f images/s, %.1f %% of what the ranks compute alone, and %+.1f %% beside allreduce.\n",
-      pick.images_per_second, 100 * pick.step.efficiency, 100 * (pick.images_per_second / allreduce - 1));
+  if (job.replicas() == 1) {
+    std::printf("One replica has nothing to average: the model predicts %.0f images/s with any averager.\n",
+                pick.images_per_second);
+  } else {
+    std::printf(
+        "The model predicts %.0f images/s, %.1f %% of what the ranks compute alone, and %+.1f %% beside allreduce.\n",
+        pick.images_per_second, 100 * pick.step.efficiency, 100 * (pick.images_per_second / allreduce - 1));
+  }
   std::printf("training.batch is at most %d: %s\n", bound.images, bound.reason.c_str());
   if (pick.batch * job.replicas() > bound.images) {
     std::printf("NOTE: even the smallest batch measured is more than that over %s\n",

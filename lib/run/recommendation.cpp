@@ -105,7 +105,10 @@ class Planner {
   }
 
   std::vector<Candidate> all() {
-    for (const Way& way : ways()) add_way(way);
+    for (const Way& way : ways()) {
+      add_way(way);
+      if (job_.ranks == 1) break;  // has nothing to average: the first way stands for all
+    }
     return std::move(all_);
   }
 

@@ -91,9 +91,10 @@ class Plan(ProgramTest):
         pick = result["recommended"]
         self.assertEqual(pick["keys"]["training.batch"], str(4 * pick["batch_per_replica"]))
         self.assertFalse([each for each in result["candidates"] if each["way"] == "free"])
-        out = self.succeed(*DIGITS_PLAN, "--nodes", 4, "--ranks-per-node", 2, "--max-batch", 20, *words)
+        out = self.succeed(*DIGITS_PLAN, "--nodes", 1, "--ranks-per-node", 2, "--max-batch", 4, *words)
         self.assertIn("groups of 2 ranks share a replica", out)
-        self.assertIn("NOTE: even the smallest batch measured is more than that over 4 replicas", out)
+        self.assertIn("NOTE: even the smallest batch measured is more than that over 1 replica", out)
+        self.assertIn("One replica has nothing to average", out)
         self.refuse(*DIGITS_PLAN, "--nodes", 3, *words, ranks=1,
                     words=["3 nodes of 1 rank for groups of 2 ranks; expected whole groups"])
 

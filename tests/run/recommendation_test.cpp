@@ -190,6 +190,7 @@ TEST(Recommendation, TheBatchStaysBelowItsBound) {
 
 TEST(Recommendation, OneRankHasNothingToExchange) {
   EXPECT_EQ(pick_of(job_of(1, 1)).step.efficiency, 1);
+  EXPECT_EQ(candidates_of(job_of(1, 1)).size(), job_of(1, 1).batches.size());  // one way, not ten that are the same
 }
 
 TEST(Recommendation, WhatDoesNotFitIsNotRecommended) {
