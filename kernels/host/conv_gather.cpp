@@ -157,9 +157,9 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
   }
 }
 
-/// Whether all stretches go through a block of columns before the next one: few stretches are not of even length, so
-/// that tasks share out the columns instead, and read nothing of each other's weights; and what is read anew for each
-/// block or stretch should be what stays in the second-level cache.
+/// Whether all stretches go through a block of columns before the next one. Few stretches are not of even length: then
+/// tasks share out the columns, and read nothing of each other's weights. Otherwise by which way less is read from
+/// beyond the second-level cache: the images once for each block, or the weights once for each stretch.
 template <class T>
 bool goes_by_columns(const GatherProduct<T>& product, long stretches, long blocks) {
   const int tasks = concurrency();

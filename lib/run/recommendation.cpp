@@ -107,7 +107,7 @@ class Planner {
   std::vector<Candidate> all() {
     for (const Way& way : ways()) {
       add_way(way);
-      if (job_.ranks == 1) break;  // has nothing to average: the first way stands for all
+      if (job_.ranks == 1) break;  // one replica has nothing to average: the first way stands for all
     }
     return std::move(all_);
   }
