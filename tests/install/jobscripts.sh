@@ -12,7 +12,8 @@ umask 077
 mkdir -p "$work/a checkout/inputs"
 cd "$work"
 cp -r "$source/jobscripts" "a checkout"
-cp "$source"/inputs/*.toml "a checkout/inputs"
+cp "$source"/inputs/*.toml "$source"/inputs/*.py "a checkout/inputs"
+cp "$source/LICENSE" "a checkout"
 umask 022
 
 fail() {
@@ -32,6 +33,8 @@ grep -qF "\${HALOGRAD_HOME:=$home}" "stage$home/jobscripts/cpu.sbatch" || fail "
 grep -qF "\${HALOGRAD_CPU_PROGRAM:=$work/prefix/bin/halograd}" "stage$home/jobscripts/site/default.sh" ||
   fail "the site file does not know the program"
 [[ -z $(find stage ! -perm -444 -o -type d ! -perm -555) ]] || fail "not for everybody: $(find stage ! -perm -444)"
+cmp -s "stage$home/LICENSE" "$source/LICENSE" || fail "the licence is missing"
+[[ $(cd "stage$home/inputs" && echo *.py) == 'make_neurites.py make_universes.py' ]] || fail "other scripts make data"
 [[ $(cd "stage$home/jobscripts" && find . -type f -perm -111 | sort | tr '\n' ' ') == './plot_metrics.py ./plot_simulation.py ' ]] ||
   fail "scripts that can be executed are others"
 
