@@ -111,7 +111,7 @@ void add_benchmark(CLI::App& app, Session& session) {
   command
       ->add_option("--input", arguments->input,
                    "Shape of an image, for example 32x32x3 (default: the network's usual shape)")
-      ->type_name("HxWxC");
+      ->type_name(shape_form);
   command->add_option("--classes", arguments->classes, "Number of classes (default: the network's usual number)")
       ->check(CLI::Range(2, 1000000));
   command

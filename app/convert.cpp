@@ -121,7 +121,7 @@ void export_checkpoint(const ConvertArguments& arguments, const std::string& par
 /// A state dictionary into a checkpoint of one replica that a training can start from (train --init).
 void import_state(const ConvertArguments& arguments, const std::string& partial, bool hdf5, const Communicator& comm) {
   HALOGRAD_REQUIRE(!arguments.run.empty(), arguments.input,
-                   ": a state dictionary does not describe its network; give a run file of that network with --run");
+                   ": a state dictionary does not describe its network; give a run file of that network with --config");
   HALOGRAD_REQUIRE(fs::path(arguments.output).extension() == ".h5", arguments.output,
                    ": a state dictionary is converted to a checkpoint; expected a name that ends in .h5");
   Model model;
@@ -189,7 +189,7 @@ void add_convert(CLI::App& app, Session& session) {
       ->required();
   command->add_option("--replica", arguments->replica, "Replica to convert: mean, or the number of a rank")
       ->check(CLI::IsMember({"mean"}) | CLI::Range(0, std::numeric_limits<int>::max()));
-  command->add_option("--run", arguments->run, "Run file that describes the network of a state dictionary");
+  command->add_option("--config", arguments->run, "Run file that describes the network of a state dictionary");
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE");
   command
       ->add_option("--input", arguments->shape,

@@ -65,7 +65,7 @@ ClusterConfig described(const PlanArguments& arguments) {
 /// What is measured: a reference network, or a run file's network with its data.
 BenchmarkCase case_of(const PlanArguments& arguments) {
   HALOGRAD_REQUIRE(arguments.network.empty() != arguments.file.empty(),
-                   "plan: expected either --network, for example --network resnet18, or --data with a run file");
+                   "plan: expected either --network, for example --network resnet18, or --config with a run file");
   return arguments.file.empty() ? reference_case(arguments.network)
                                 : run_file_case(read_config(arguments.file, arguments.overrides));
 }
@@ -100,8 +100,9 @@ void measure(const PlanArguments& arguments, const BenchmarkCase& benchmark, Pla
 BatchBound bound_of(const PlanArguments& arguments, const BenchmarkCase& benchmark) {
   if (arguments.most_batch) return {*arguments.most_batch, "as asked for (--max-batch)"};
   if (arguments.file.empty()) {
-    return {usual_batches * benchmark.run.training.batch,
-            format("%d times the usual batch of the network; --data measures the gradient noise scale", usual_batches)};
+    return {
+        usual_batches * benchmark.run.training.batch,
+        format("%d times the usual batch of the network; --config measures the gradient noise scale", usual_batches)};
   }
   const NoiseScale scale = measure_noise_scale(benchmark.run, arguments.warm_up_steps);
   const std::string range = significant(scale.least) + " to " + significant(scale.most);
@@ -189,18 +190,22 @@ void add_plan(CLI::App& app, Session& session) {
       app.add_subcommand("plan", "Recommend batch, averager, topology and period for a job on a cluster");
   CLI::Option* network =
       command->add_option("--network", arguments->network, "Reference network, which is measured here on one rank");
-  CLI::Option* file = command->add_option("--data", arguments->file,
+  CLI::Option* file = command->add_option("--config", arguments->file,
                                           "Run file whose network is measured instead, and with its data the gradient "
                                           "noise scale, which bounds the batch");
   file->excludes(network);
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE")->needs(file);
   command->add_option("--cluster", arguments->cluster_file,
                       "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb, memory_gb, spread and slowest");
-  command->add_option("--nodes", arguments->nodes, "Nodes of the job")->check(CLI::PositiveNumber);
-  command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks per node")->check(CLI::PositiveNumber);
-  command->add_option("--latency-us", arguments->latency_us, "Network latency between nodes in microseconds")
+  command->add_option("--nodes", arguments->nodes, "Nodes of the job (default: 1)")->check(CLI::PositiveNumber);
+  command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks per node (default: 1)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--bandwidth-gb", arguments->bandwidth_gb, "Bandwidth of a node's network per direction in GB/s")
+  command
+      ->add_option("--latency-us", arguments->latency_us, "Network latency between nodes in microseconds (default: 2)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--bandwidth-gb", arguments->bandwidth_gb,
+                   "Bandwidth of a node's network per direction in GB/s (default: 12.5)")
       ->check(CLI::PositiveNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);
@@ -218,7 +223,7 @@ void add_plan(CLI::App& app, Session& session) {
       ->capture_default_str();
   command
       ->add_option("--max-batch", arguments->most_batch,
-                   "Largest batch over all ranks (default: the gradient noise scale with --data, else 16 times the "
+                   "Largest batch over all ranks (default: the gradient noise scale with --config, else 16 times the "
                    "network's usual batch)")
       ->check(CLI::PositiveNumber);
   command

@@ -170,7 +170,7 @@ void predict_images(const PredictArguments& arguments, Session& session) {
 
 void add_predict(CLI::App& app, Session& session) {
   auto arguments = std::make_shared<PredictArguments>();
-  CLI::App* command = app.add_subcommand("predict", "Write what a checkpoint's network says of images without labels");
+  CLI::App* command = app.add_subcommand("predict", "Predict classes, masks or values of images, which need no labels");
   arguments->add_to(*command, "HDF5 file, IDX file, or folder of IDX, CIFAR, PNG or JPEG files");
   command->add_option("--csv", arguments->csv, "Also write the best classes of each image as a table")
       ->type_name("FILE.csv");

@@ -109,7 +109,7 @@ class Convert(ProgramTest):
         expected = self.succeed_json("evaluate", checkpoint)["mean_model_loss"]
         for ending in ("safetensors", "h5"):
             self.succeed("convert", checkpoint, f"state.{ending}")
-            self.succeed("convert", f"state.{ending}", f"back_{ending}.h5", "--run", run)
+            self.succeed("convert", f"state.{ending}", f"back_{ending}.h5", "--config", run)
             self.assertEqual(self.succeed_json("evaluate", f"back_{ending}.h5")["mean_model_loss"], expected)
             with h5py.File(checkpoint) as first, h5py.File(self.path(f"back_{ending}.h5")) as second:
                 for name in ("stem/weight", "folded/running_var", "hidden/weight"):
@@ -222,7 +222,7 @@ class Convert(ProgramTest):
                 module.eval()
                 state = {key: tensor.numpy() for key, tensor in module.state_dict().items()}
                 write_safetensors(self.path(f"{name}.safetensors"), state)
-                self.succeed("convert", f"{name}.safetensors", f"{name}.h5", "--run", self.write(f"{name}.toml", text))
+                self.succeed("convert", f"{name}.safetensors", f"{name}.h5", "--config", self.write(f"{name}.toml", text))
                 self.check_outputs(f"{name}.h5", shape, classes,
                                    lambda images: module(torch.from_numpy(images)).detach().numpy())
 
@@ -258,13 +258,13 @@ class Convert(ProgramTest):
         def refused(words, *arguments):
             self.refuse("convert", *arguments, words=words, ranks=0)
 
-        refused(["cut.safetensors", "is cut short"], "cut.safetensors", "x.h5", "--run", run)
-        refused(["header.safetensors", "cut short"], "header.safetensors", "x.h5", "--run", run)
-        refused(["words.safetensors", "offset"], "words.safetensors", "x.h5", "--run", run)
-        refused(["half.safetensors", "stem.weight", "F16", ".float()"], "half.safetensors", "x.h5", "--run", run)
+        refused(["cut.safetensors", "is cut short"], "cut.safetensors", "x.h5", "--config", run)
+        refused(["header.safetensors", "cut short"], "header.safetensors", "x.h5", "--config", run)
+        refused(["words.safetensors", "offset"], "words.safetensors", "x.h5", "--config", run)
+        refused(["half.safetensors", "stem.weight", "F16", ".float()"], "half.safetensors", "x.h5", "--config", run)
         refused(["missing: stem.weight (8, 2, 3, 3)", "not in the network: extra.weight (2, 3)",
-                 "head.weight is (4, 13), expected (4, 12)"], "other.safetensors", "x.h5", "--run", run)
-        refused(["state.safetensors", "--run"], "state.safetensors", "x.h5")
+                 "head.weight is (4, 13), expected (4, 12)"], "other.safetensors", "x.h5", "--config", run)
+        refused(["state.safetensors", "--config"], "state.safetensors", "x.h5")
         refused(["state.safetensors: exists", "--overwrite"], checkpoint, "state.safetensors")
         refused(["model.pt", ".safetensors", ".onnx"], checkpoint, "model.pt")
         refused(["2 ranks", "replica 7"], checkpoint, "x.onnx", "--replica", "7")

@@ -137,7 +137,7 @@ class FloodFilling(ProgramTest):
         self.assertEqual(measured["networks"][0]["input"], "9x9x9x2")
         self.succeed("train", self.run_file, *sets(data__objects_train=16, training__epochs=1))
         self.succeed("convert", "runs/run/checkpoint.h5", "state.h5")
-        self.succeed("convert", "state.h5", "again.h5", "--run", self.run_file)
+        self.succeed("convert", "state.h5", "again.h5", "--config", self.run_file)
 
     def test_every_pace_trains_it(self):
         for settings in ([("averager__name", "allreduce")], [("averager__name", "ad_psgd")]):

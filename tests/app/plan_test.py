@@ -7,7 +7,7 @@ from program import DIGITS, ProgramTest, main
 
 LENET = ["plan", "--network", "lenet5", "--batch", "8,32", "--seconds", "0.1"]
 # A step whose computing takes 0.1 s on any machine: what is recommended does not depend on this one.
-DIGITS_PLAN = ["plan", "--data", DIGITS, "--set", "comm.inject.compute_us=100000", "--batch", "8,32", "--seconds", "0.1",
+DIGITS_PLAN = ["plan", "--config", DIGITS, "--set", "comm.inject.compute_us=100000", "--batch", "8,32", "--seconds", "0.1",
                "--warm-up-steps", "5"]
 # Several tests look at one plan: each measures memory and codecs for a second.
 EVEN = ("--nodes", 4, "--batch", "8,32,256")

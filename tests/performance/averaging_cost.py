@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--program", required=True, help="the halograd to measure")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="a rank")
+    parser.add_argument("--threads", type=int, default=1, help="of a rank")
     parser.add_argument("--network", default="resnet18")
     parser.add_argument("--topology", default="ring")
     parser.add_argument("--batch", type=int, default=64, help="over all ranks")

@@ -108,7 +108,7 @@ class Check:
     def planned(self):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
         path, settings = self.write_run_file()
-        command = [self.arguments.program, "plan", "--data", path, *sets(settings), "--batch", "1", "--max-batch", str(self.hosts),
+        command = [self.arguments.program, "plan", "--config", path, *sets(settings), "--batch", "1", "--max-batch", str(self.hosts),
                    "--nodes", str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
                    "--threads", "1", "--json", "--seconds", "10" if self.arguments.run else "1"]
         copies = self.hosts if self.arguments.run else 1
