@@ -235,7 +235,7 @@ class Usage(ProgramTest):
             out = self.succeed("--version", ranks=ranks)
             number = r"\d+\.\d+\.\d+"
             kokkos = rf"Kokkos {number} \(\w+\)"
-            self.assertRegex(out, rf"^halograd {number} \([0-9a-z-]+\), {kokkos}, .*MPI.*, HDF5 {number}\n$")
+            self.assertRegex(out, rf"^halograd {number} \([0-9a-z.-]+\), {kokkos}, .*MPI.*, HDF5 {number}\n$")
 
     def test_help(self):
         out = self.succeed("--help")

@@ -9,7 +9,7 @@ import time
 import h5py
 import numpy as np
 
-from cluster import main
+from cluster import main, read_metrics
 from killed_jobs import KilledJobs
 
 KILLS = 12
@@ -23,10 +23,7 @@ class KilledAgainAndAgain(KilledJobs):
         options = {"epochs": 400, "checkpoint_steps": 7}
         job = self.train("--ntasks-per-node=2", **options)
         straight = self.train("--ntasks-per-node=2", name="straight", **options)
-        for attempt in range(1, KILLS + 1):
-            self.wait_until_past(job, attempt, steps=1)
-            time.sleep(chance.uniform(0, 3))
-            self.assertIsNotNone(self.kill_any(job, chance), self.log(job))
+        self.kill_again_and_again(job, KILLS, chance)
         record, = self.ends(job)
         self.ends(straight)
         log = self.log(job)
@@ -36,6 +33,24 @@ class KilledAgainAndAgain(KilledJobs):
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as one, \
                     h5py.File(self.path("runs/straight/checkpoint.h5"), "r") as other:
                 np.testing.assert_array_equal(one[name][()], other[name][()])
+
+    def test_a_free_pace(self):
+        """Bits are other ones each time, but no epoch is lost, and the digits are learnt."""
+        epochs = 150
+        job = self.train("--ntasks-per-node=2", epochs=epochs, checkpoint_steps=7, words=["--set", "averager.staleness=-1"])
+        self.kill_again_and_again(job, KILLS // 3, random.Random(25))
+        self.ends(job)
+        with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
+            self.assertEqual((int(file.attrs["ranks"]), int(file.attrs["epoch"])), (2, epochs))
+        accuracy = read_metrics(self.path("runs/digits/metrics.h5"))["epoch/mean_model_accuracy"]
+        self.assertEqual(len(accuracy), epochs)
+        self.assertGreater(accuracy[-1], 0.95)
+
+    def kill_again_and_again(self, job, times, chance):
+        for attempt in range(1, times + 1):
+            self.wait_until_past(job, attempt, steps=1)
+            time.sleep(chance.uniform(0, 3))
+            self.assertIsNotNone(self.kill_any(job, chance), self.log(job))
 
 
 if __name__ == "__main__":
