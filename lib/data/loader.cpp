@@ -300,9 +300,9 @@ class Loader::Implementation {
       changed_.notify_all();
       changed_.wait(lock, [this] { return prepared_ > next_ || error_ || at_end_; });
       if (prepared_ <= next_ && error_) std::rethrow_exception(error_);
-      if (prepared_ <= next_) return nullptr;
+      if (prepared_ <= next_) return at_end();
     } else if (!prepare(batch)) {
-      return nullptr;
+      return at_end();
     }
     ++next_;
     return &batch;
@@ -314,6 +314,14 @@ class Loader::Implementation {
   }
 
  private:
+  /// No batch: the memory of the slots goes to whoever is next, the evaluation or the training, unless it is pinned.
+  const Batch* at_end() {
+    for (Batch& slot : slots_) {
+      if (pinned_.empty()) slot = Batch();
+    }
+    return nullptr;
+  }
+
   /// So that a device can copy batches while the thread prepares others. The slots keep their memory from now on: none
   /// grows beyond the largest batch.
   void pin_slots(const Dataset& dataset) {

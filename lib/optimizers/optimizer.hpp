@@ -9,8 +9,8 @@
 
 namespace halograd {
 
-/// Turns a gradient into a step of the weights. State lives in flat buffers as long as the parameters, which a
-/// checkpoint keeps.
+/// Turns a gradient into a step of the weights. State lives in flat buffers as long as those of the parameters that
+/// this rank optimizes, which a checkpoint keeps.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

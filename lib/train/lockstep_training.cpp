@@ -113,15 +113,18 @@ StopReason LockstepTraining::evaluate_epoch(EpochMetrics& row) {
   settle();
   row.train_loss = sums_.images > 0 ? sums_.loss / sums_.images : 0;
   row.images = static_cast<std::int64_t>(sums_.images);
-  const auto mean_over_ranks = [&](const Buffer<float>& from, const Buffer<float>& to) {
-    const auto host = Kokkos::create_mirror(from);
+  const auto mean_over_ranks = [&](const Vector<float>& from, const Vector<float>& to) {
+    const auto host = Kokkos::create_mirror_view(to);
     Kokkos::deep_copy(host, from);
     comm_.mean(host);
     Kokkos::deep_copy(to, host);
   };
   const Replica& mean_model = setup_.mean;
-  mean_over_ranks(replica_.parameters, mean_model.parameters);
-  mean_over_ranks(replica_.statistics, mean_model.statistics);
+  if (comm_.ranks() > 1) {
+    mean_over_ranks(shards_.of(replica_.parameters), shards_.of(mean_model.parameters));
+    shards_.gather(mean_model.parameters);
+    mean_over_ranks(replica_.statistics, mean_model.statistics);
+  }
   // Running statistics describe the weights' activations: replicas that are held together share them.
   const bool apart = row_of(config_.averager).exchanges == Exchange::nothing && config_.averager.global_every == 0;
   if (!apart) Kokkos::deep_copy(replica_.statistics, mean_model.statistics);

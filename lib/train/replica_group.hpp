@@ -6,6 +6,7 @@
 #include "data/dataset.hpp"
 #include "mpi/communicator.hpp"
 #include "nn/space.hpp"
+#include "window/group_window.hpp"
 
 namespace halograd {
 
@@ -27,6 +28,10 @@ class ReplicaGroup {
   [[nodiscard]] bool cuts_images() const { return blocks() > 1; }
   /// This rank's place in its group.
   [[nodiscard]] int place() const { return comms_ ? comms_->group.rank() : 0; }
+  /// The stretch of so many parameters that this rank keeps.
+  [[nodiscard]] GroupWindow::Shard shard_of(std::size_t parameters) const {
+    return GroupWindow::shard(parameters, place(), ranks());
+  }
   /// Its ranks, where there are several.
   [[nodiscard]] const Communicator& group() const { return comms_->group; }
   /// The ranks with this one's place: one for each replica.

@@ -120,12 +120,9 @@ void take_up_local_copies(RunStart& start, const Communicator& comm, const RunCo
   begin_with(restored, keeper.world, start);
 }
 
-void StateCopy::take(const Replica& replica, const Optimizer& optimizer) {
+void StateCopy::take(const Replica& replica) {
   Kokkos::deep_copy(state.parameters, replica.parameters);
   Kokkos::deep_copy(state.statistics, replica.statistics);
-  for (std::size_t i = 0; i < state.optimizer.size(); ++i) {
-    Kokkos::deep_copy(state.optimizer[i], optimizer.state()[i]);
-  }
 }
 
 void StateCopy::take(const std::vector<SavedState>& averager) {
@@ -137,7 +134,7 @@ void StateCopy::take(const std::vector<SavedState>& averager) {
 }
 
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
-                     const Optimizer& optimizer) {
+                     const Optimizer& optimizer, const Shards& shards) {
   const bool own_rows = start.header.ranks == comm.ranks();
   const StateCopy copy(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
   const EpochSums sums = own_rows ? read_checkpoint(comm, start.checkpoint, copy.state)
@@ -148,7 +145,7 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
     if (reset_optimizer && !own_rows) {
       Kokkos::deep_copy(optimizer.state()[i], 0.0F);
     } else {
-      Kokkos::deep_copy(optimizer.state()[i], copy.state.optimizer[i]);
+      Kokkos::deep_copy(optimizer.state()[i], slice(copy.state.optimizer[i], shards.begin(), shards.length()));
     }
   }
   return sums;
@@ -221,11 +218,15 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
 }
 
 void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
-                    const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure) {
+                    const Shards& shards, const std::vector<SavedState>& averager, const EpochSums& sums,
+                    const std::string& failure) {
   const Region region("checkpoint");
   finish();  // the copies are in use until then
+  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
+    shards.gather_on_first(optimizer.state()[i], copy_.state.optimizer[i]);
+  }
   if (!keeps_) return;
-  copy_.take(replica, optimizer);
+  copy_.take(replica);
   copy_.take(averager);
   copy_.state.sums = sums;
   post([this, place, steps = take_steps(), header = std::move(header), failure] {
@@ -249,7 +250,10 @@ std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimize
   const Region region("checkpoint");
   auto copy =
       std::make_shared<StateCopy>(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
-  copy->take(replica, optimizer);
+  copy->take(replica);
+  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
+    Kokkos::deep_copy(copy->state.optimizer[i], optimizer.state()[i]);
+  }
   copy->take(averager);
   copy->state.sums = sums;
   return copy;

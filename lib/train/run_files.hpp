@@ -21,6 +21,7 @@
 #include "nn/network.hpp"
 #include "optimizers/optimizer.hpp"
 #include "train/report.hpp"
+#include "train/shards.hpp"
 
 namespace halograd {
 
@@ -73,15 +74,15 @@ class StateCopy : public ReplicaMemory {
  public:
   using ReplicaMemory::ReplicaMemory;
 
-  void take(const Replica& replica, const Optimizer& optimizer);
+  void take(const Replica& replica);
   void take(const std::vector<SavedState>& averager);
 };
 
-/// Collective. Fills the replica and the optimizer's state from the checkpoint: each rank from its own row, or, on
+/// Collective. Fills the replica and its optimizer's state from the checkpoint: each rank from its own row, or, on
 /// another number of ranks, all from the mean of the rows (the optimizer's state from zero with `reset_optimizer`).
-/// Returns what was added up of the unfinished epoch.
+/// Returns what was added up of the unfinished epoch. `shards`: this rank's, which the optimizer's state is of.
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
-                     const Optimizer& optimizer);
+                     const Optimizer& optimizer, const Shards& shards);
 
 /// Which of a job's ranks keep files.
 struct FileKeeper {
@@ -114,10 +115,11 @@ class RunFiles {
     if (keeps_) rows_.push_back({row, cell});
   }
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
-  /// Copies the state and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
-  /// on all ranks.
+  /// Copies the state, for which the ranks of a group bring the optimizer's together, and returns. `failure`: why this
+  /// rank's state must not be kept, if so; the checkpoint then fails on all ranks.
   void save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
-            const std::vector<SavedState>& averager, const EpochSums& sums, const std::string& failure);
+            const Shards& shards, const std::vector<SavedState>& averager, const EpochSums& sums,
+            const std::string& failure);
 
   /// The first failure of what was asked for so far; empty if there is none. Ranks may learn of it at different steps.
   [[nodiscard]] std::string error() const { return worker_.error(); }

@@ -27,13 +27,24 @@ SavedState placed(const SavedState& like, std::string name, std::byte* bytes, st
 
 Shards::Shards(const ReplicaGroup& group, const Space* space, std::size_t parameters)
     : group_(group.ranks() > 1 ? &group.group() : nullptr), space_(space) {
-  const GroupWindow::Shard shard = GroupWindow::shard(parameters, group.place(), group.ranks());
+  const GroupWindow::Shard shard = group.shard_of(parameters);
   begin_ = shard.begin;
   length_ = shard.length;
 }
 
 void Shards::gather(const Vector<float>& all) const {
   if (space_ != nullptr) space_->gather(ExecutionSpace(), all);
+}
+
+void Shards::gather_on_first(const Vector<float>& own, HostVector<float> all) const {
+  if (group_ == nullptr) return Kokkos::deep_copy(all, own);
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), own);
+  if (group_->rank() != 0) return group_->send(std::span<const float>(host.data(), host.size()), 0);
+  Kokkos::deep_copy(slice(all, begin_, length_), host);
+  for (int place = 1; place < group_->ranks(); ++place) {
+    const GroupWindow::Shard shard = GroupWindow::shard(all.size(), place, group_->ranks());
+    group_->receive(std::span(all.data() + shard.begin, shard.length), place);
+  }
 }
 
 std::string Shards::name_of(const std::string& name, int place) const {

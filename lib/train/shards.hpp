@@ -23,6 +23,9 @@ class Shards {
 
   /// Collective over the group: every rank gets the values that others keep.
   void gather(const Vector<float>& all) const;
+  /// Collective over the group: its first rank gets all ranks' stretches, one after the other, in host memory; on the
+  /// others `all` is not touched.
+  void gather_on_first(const Vector<float>& own, HostVector<float> all) const;
 
   // What an averager keeps of each shard, in a checkpoint's row of the replica: the names tell them apart.
   /// Collective over the group: on its first rank the states of all, valid until the next call; elsewhere this rank's.

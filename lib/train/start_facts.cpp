@@ -9,7 +9,6 @@
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
 #include "support/text.hpp"
-#include "window/group_window.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {
@@ -138,8 +137,7 @@ StartFacts start_facts(const TrainingSetup& setup) {
     }
   }
   const double bytes =
-      bytes_per_step(config.averager, topology, comm.rank(),
-                     GroupWindow::shard(network.parameter_count(), setup.group.place(), setup.group.ranks()).length,
+      bytes_per_step(config.averager, topology, comm.rank(), setup.group.shard_of(network.parameter_count()).length,
                      setup.optimizer->state().size(), comm.ranks() / topology.ranks());
   if (halos.memory == HaloMemory::device) add("halos", "directly from device memory to device memory");
   if (!halos.reason.empty()) add("halos", "through host memory: " + halos.reason);

@@ -17,7 +17,6 @@
 #include "train/start_facts.hpp"
 #include "train/tracing.hpp"
 #include "train/training.hpp"
-#include "window/group_window.hpp"
 #include "window/shared_segment.hpp"
 
 namespace halograd {
@@ -71,15 +70,19 @@ void make_model(TrainingSetup& setup) {
   config.network = network.config();
   const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
   network.replay_steps(records_steps(config.training) && !called_during);
+  const bool several = setup.comm.ranks() > 1;
   const auto parameters = static_cast<double>(network.parameter_count());
-  const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size());
+  const std::size_t own = setup.group.shard_of(network.parameter_count()).length;
+  const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size() * own);
   require_kernel_memory(
-      sizeof(float) * parameters * (3 + states + (setup.views ? 1 : 0)),
+      sizeof(float) * (states + parameters * (2 + (several ? 1 : 0) + (setup.views ? 1 : 0))),
       "parameters, gradients and mean model of " + config.network.name + " and the state of " + config.optimizer.name);
-  setup.optimizer = make_optimizer(config.optimizer, network.parameter_count());
+  setup.optimizer = make_optimizer(config.optimizer, own);
   setup.replica = network.make_replica(config.training.seed);
-  setup.mean.parameters = Buffer<float>("halograd::mean_parameters", network.parameter_count());
-  setup.mean.statistics = Buffer<float>("halograd::mean_statistics", network.statistic_count());
+  setup.mean = setup.replica;
+  if (!several) return;
+  setup.mean = {Buffer<float>("halograd::mean_parameters", network.parameter_count()), Buffer<float>(),
+                Buffer<float>("halograd::mean_statistics", network.statistic_count())};
 }
 
 /// What moves pixels between ranks, or has the ranks of a group do different things.
@@ -133,8 +136,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   whole_batches = comm.largest(whole_test->steps());
   shared_batches = comm.largest(shared_test->steps());
   if (may_use_device_windows(config.averager, topology->dynamic() != nullptr)) {
-    halos = choose_halo_place(config.comm, *topology, comm,
-                              GroupWindow::shard(network->parameter_count(), group.place(), group.ranks()).length);
+    halos = choose_halo_place(config.comm, *topology, comm, group.shard_of(network->parameter_count()).length);
   }
   if (shares || row.exchanges == Exchange::nothing) return;
   transport.trial = try_network(comm);

@@ -48,7 +48,7 @@ struct TrainingSetup {
   std::unique_ptr<Topology> topology;
   std::unique_ptr<Optimizer> optimizer;
   Replica replica;
-  Replica mean;  ///< of all replicas, for evaluation; it has no gradients
+  Replica mean;  ///< of all replicas, for evaluation, without gradients; where there is one replica, that one
   HaloPlace halos;
   TransportChoice transport;
 

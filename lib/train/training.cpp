@@ -134,7 +134,7 @@ EpochSums Training::restore() {
     require_same_model(start_.before, config_, checkpoint);
   });
   const bool reset = resets_optimizer(config_.training);
-  const EpochSums sums = read_state(comm_, start_, reset, replica_, optimizer_);
+  const EpochSums sums = read_state(comm_, start_, reset, replica_, optimizer_, shards_);
   if (reset && header.ranks != comm_.ranks()) optimizer_steps_ = 0;
   const std::int64_t batch = config_.training.batch, batch_before = start_.before.training.batch;
   report_.line("Resumed from " + checkpoint + ": " + number(epoch_) + " epochs" +
@@ -166,10 +166,10 @@ EpochSums Training::restore() {
 std::unique_ptr<Averager> Training::start_averager() {
   AveragerContext context{config_.averager, setup_.comm_config(), *setup_.topology, comm_, shards_.length(),
                           own_steps_};
-  for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.push_back(shards_.of(state));
+  for (const Buffer<float>& state : optimizer_.state()) context.optimizer_state.push_back(state);
   context.optimizer_step = [this](const ExecutionSpace& exec, Vector<float> weights, Vector<const float> gradient) {
     const std::int64_t count = std::max<std::int64_t>(1, optimizer_steps_);  // 0: between a restart and a step
-    optimizer_.step(exec, rate_, count, shards_.begin(), weights, gradient);
+    optimizer_.step(exec, rate_, count, 0, weights, gradient);
   };
   context.restart_optimizer = [this](const ExecutionSpace& exec) {
     for (const Buffer<float>& state : optimizer_.state()) Kokkos::deep_copy(exec, state, 0.0F);
@@ -317,9 +317,8 @@ void Training::update(double rate, bool finite, double share) {
   const auto optimize = [&](std::size_t begin, std::size_t length) {
     if (!steps) return;
     const Region optimizer("update");
-    begin += shards_.begin();
-    optimizer_.step(exec_, rate, optimizer_steps_, begin, slice(replica_.parameters, begin, length),
-                    slice(replica_.gradients, begin, length));
+    optimizer_.step(exec_, rate, optimizer_steps_, begin, slice(shards_.of(replica_.parameters), begin, length),
+                    slice(shards_.of(replica_.gradients), begin, length));
   };
   averager_->update(exec_, own_steps_, shards_.of(replica_.parameters), shards_.of(replica_.gradients),
                     finite ? share : 0, std::ref(optimize));
@@ -347,8 +346,8 @@ void Training::settle() {
 void Training::save_state(CheckpointPlace place, const CheckpointHeader& header) {
   checkpoint_begins(place);
   settle();
-  for (const Buffer<float>& state : optimizer_.state()) shards_.gather(state);
-  files_.save(place, header, replica_, optimizer_, shards_.gather_states(averager_->state()), sums_, stop_.failure());
+  files_.save(place, header, replica_, optimizer_, shards_, shards_.gather_states(averager_->state()), sums_,
+              stop_.failure());
 }
 
 std::optional<CheckpointPlace> Training::due_after(std::int64_t steps, std::int64_t epochs) const {
