@@ -16,6 +16,15 @@
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
+namespace {
+
+void give_back(void* memory) {
+  halograd::fuzz::count_memory(-static_cast<std::int64_t>(malloc_usable_size(memory)));
+  std::free(memory);
+}
+
+}  // namespace
+
 // C++ memory alone is counted here; sanitizer_memory.cpp counts all.
 void* operator new(std::size_t bytes) {
   void* memory = std::malloc(bytes);
@@ -27,11 +36,10 @@ void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept { 
   return operator new(bytes);
 }
 void operator delete(void* memory) noexcept {
-  halograd::fuzz::count_memory(-static_cast<std::int64_t>(malloc_usable_size(memory)));
-  std::free(memory);
+  give_back(memory);
 }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept {
-  operator delete(memory);
+  give_back(memory);
 }
 
 /// Replays inputs where libFuzzer is not there: halograd_fuzz_replay --target=NAME FOLDER_OF_INPUTS
