@@ -12,7 +12,7 @@ void write_state_dict_hdf5(const std::string& path, const StateDict& state, cons
   const Hdf5Session session;
   std::size_t bytes = mebibyte + state.size() * 4096;
   for (const StateTensor& tensor : state) bytes += tensor.values.size() * 4 + tensor.integers.size() * 8;
-  Hdf5File file = create_hdf5(path, H5F_LIBVER_V18, bytes);
+  Hdf5File file = create_hdf5(path, bytes);
   write_attribute(file, "format", std::string(state_dict_format), path);
   write_attribute(file, "format_version", state_dict_format_version, path);
   write_attribute(file, "network", network, path);

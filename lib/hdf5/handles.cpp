@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -112,21 +113,43 @@ Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, u
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), flags, access), path, "file"));
 }
 
-Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes) {
-  const Hdf5PropertyList access = serial_file_access(path, low);
+Hdf5File create_hdf5(const std::string& path, std::size_t bytes) {
+  const Hdf5PropertyList access = serial_file_access(path, H5F_LIBVER_V18);
   HALOGRAD_HDF5(H5Pset_alignment(access, mebibyte, mebibyte), path, "file access");
   // creating truncates and gives the reserved blocks back: hence an empty file first, then its room, then the open
   reserve_file(path, bytes);
-  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_CREATE), path, "file"));
-  if (low >= H5F_LIBVER_V110) {
-    // what is written in place lies in one page each: it comes to the disk whole or not at all
-    HALOGRAD_HDF5(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_PAGE, false, 1), path, "file");
-    HALOGRAD_HDF5(H5Pset_file_space_page_size(creation, 4096), path, "file");
-  }
-  Hdf5File empty(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), path, "file"));
+  Hdf5File empty(HALOGRAD_HDF5(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path, "file"));
   HALOGRAD_HDF5(empty.close(), path, "file");
   reserve_file(path, bytes);
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDWR, access), path, "file"));
+}
+
+Hdf5MemoryFile::Hdf5MemoryFile(std::string path) : path_(std::move(path)) {
+  std::string name = "/dev/shm/halograd-hdf5-XXXXXX";  // HDF5 wants a file that has a name
+  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  HALOGRAD_REQUIRE(descriptor_ >= 0, path_, ": ", name, ", in which it is made, cannot be created: ", system_reason());
+  const Hdf5PropertyList access = serial_file_access(name, H5F_LIBVER_V110);
+  const Hdf5PropertyList creation(HALOGRAD_HDF5(H5Pcreate(H5P_FILE_CREATE), path_, "file"));
+  // what is written in place lies in one page each: it comes to the disk whole or not at all
+  HALOGRAD_HDF5(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_PAGE, false, 1), path_, "file");
+  HALOGRAD_HDF5(H5Pset_file_space_page_size(creation, 4096), path_, "file");
+  file_ = Hdf5File(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation, access));
+  ::unlink(name.c_str());  // it lives as long as it is open
+  HALOGRAD_HDF5(hid_t(file_), path_, "H5Fcreate");
+}
+
+Hdf5MemoryFile::~Hdf5MemoryFile() {
+  file_.close();
+  ::close(descriptor_);
+}
+
+void Hdf5MemoryFile::write() {
+  HALOGRAD_HDF5(file_.close(), path_, "file");
+  std::ifstream from("/proc/self/fd/" + std::to_string(descriptor_), std::ios::binary);
+  std::ofstream to(path_, std::ios::binary);
+  to << from.rdbuf();
+  to.close();
+  HALOGRAD_REQUIRE(from && to, path_, ": cannot be written: ", system_reason());
 }
 
 }  // namespace halograd

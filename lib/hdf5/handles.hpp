@@ -85,10 +85,29 @@ Hdf5File open_hdf5_together(const Communicator& comm, const std::string& path, u
 
 inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// Creates a file for one process, with room for `bytes` reserved on the disk: HDF5 1.10 does not survive a close that
-/// fails, so a full disk has to show before. Datasets of 1 MiB and more start at multiples of 1 MiB, where file systems
-/// have their stripes.
-Hdf5File create_hdf5(const std::string& path, H5F_libver_t low, std::size_t bytes);
+/// Creates a file for one process, in a format that HDF5 1.8 can read, with room for `bytes` reserved on the disk: HDF5
+/// 1.10 does not survive a close that fails, so a full disk has to show before. Datasets of 1 MiB and more start at
+/// multiples of 1 MiB, where file systems have their stripes.
+Hdf5File create_hdf5(const std::string& path, std::size_t bytes);
+
+/// A new file in memory, in a format for one writer and readers (SWMR).
+class Hdf5MemoryFile {
+ public:
+  /// `path`: where it will be on the disk.
+  explicit Hdf5MemoryFile(std::string path);
+  ~Hdf5MemoryFile();
+  Hdf5MemoryFile(const Hdf5MemoryFile&) = delete;
+  Hdf5MemoryFile& operator=(const Hdf5MemoryFile&) = delete;
+
+  [[nodiscard]] const Hdf5File& file() const { return file_; }
+  /// Closes it, and writes it there.
+  void write();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  Hdf5File file_;
+};
 
 }  // namespace halograd
 

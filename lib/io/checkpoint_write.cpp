@@ -193,8 +193,7 @@ std::vector<std::int64_t> make_file(const std::string& path, const CheckpointHea
   const Hdf5Session session;
   constexpr std::size_t index_bytes = 128;  // of a chunk
   const std::size_t tensors = parameters.size() + statistics.size();
-  Hdf5File file =
-      create_hdf5(path, H5F_LIBVER_V18, file_bytes(layout, header, tensors) + rows.chunks.size() * index_bytes);
+  Hdf5File file = create_hdf5(path, file_bytes(layout, header, tensors) + rows.chunks.size() * index_bytes);
   write_header(file, header, layout.ranks, path);
   std::vector<std::int64_t> places = make_rows(file, layout, rows, path);
   if (header.step_in_epoch > 0) write_epoch_sums(file, rows.sums, path);

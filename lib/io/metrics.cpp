@@ -80,10 +80,8 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
                std::int64_t steps, std::int64_t epochs, const std::vector<EdgeRow>& edges = {}) {
   const std::string partial = path + ".partial";
   try {
-    Hdf5File file =
-        create_hdf5(partial, H5F_LIBVER_V110,
-                    columns_growth_bytes(step_columns, steps, ranks) +
-                        columns_growth_bytes(epoch_columns, epochs, ranks) + edge_growth_bytes(edges.size()));
+    Hdf5MemoryFile memory(partial);  // not on the disk: HDF5 1.14.5 does not survive a close after a write that failed
+    const Hdf5File& file = memory.file();
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);
     write_attribute(file, "ranks", static_cast<std::int64_t>(ranks), partial);
@@ -97,7 +95,7 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
       copy_rows(file, step_columns, *kept, steps, partial);
       copy_rows(file, epoch_columns, *kept, epochs, partial);
     }
-    HALOGRAD_HDF5(file.close(), partial, "file");
+    memory.write();
     publish_file(partial, path);
   } catch (const Error&) {
     ::unlink(partial.c_str());

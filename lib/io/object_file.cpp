@@ -27,7 +27,7 @@ ObjectFile::ObjectFile(std::string path, const ObjectFileHeader& header)
   const std::vector<hsize_t> extents(extents_.begin(), extents_.end());
   const std::size_t bytes =
       std::accumulate(extents_.begin(), extents_.end(), sizeof(std::uint32_t), std::multiplies<>());
-  Hdf5File file = create_hdf5(partial_, H5F_LIBVER_V18, 4 * mebibyte + bytes);
+  Hdf5File file = create_hdf5(partial_, 4 * mebibyte + bytes);
   write_origin(file, objects_format, objects_format_version, header, partial_);
   DatasetStorage storage;
   storage.chunk.push_back(1);

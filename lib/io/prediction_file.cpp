@@ -125,7 +125,7 @@ void PredictionFile::create() const {
   std::size_t bytes = 4 * mebibyte + extents.front() * bytes_of_row(extents, sizeof(float));
   if (header_.classes) bytes += extents.front() * bytes_of_row(labels, sizeof(std::int32_t));
   for (const std::string& name : header_.names) bytes += 32 + name.size();
-  Hdf5File file = create_hdf5(partial, H5F_LIBVER_V18, bytes);
+  Hdf5File file = create_hdf5(partial, bytes);
   write_origin(file, predictions_format, predictions_format_version, header_, partial);
   write_attribute(file, "loss", header_.loss, partial);
   DatasetStorage room;
