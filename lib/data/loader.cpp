@@ -316,9 +316,7 @@ class Loader::Implementation {
  private:
   /// No batch: the memory of the slots goes to whoever is next, the evaluation or the training, unless it is pinned.
   const Batch* at_end() {
-    for (Batch& slot : slots_) {
-      if (pinned_.empty()) slot = Batch();
-    }
+    if (pinned_.empty()) slots_ = std::vector<Batch>(slots_.size());
     return nullptr;
   }
 

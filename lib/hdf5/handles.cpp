@@ -124,7 +124,7 @@ Hdf5File create_hdf5(const std::string& path, std::size_t bytes) {
   return Hdf5File(HALOGRAD_HDF5(H5Fopen(path.c_str(), H5F_ACC_RDWR, access), path, "file"));
 }
 
-Hdf5MemoryFile::Hdf5MemoryFile(std::string path) : path_(std::move(path)) {
+Hdf5MemoryFile::Hdf5MemoryFile(std::string path, std::size_t bytes) : path_(std::move(path)) {
   std::string name = "/dev/shm/halograd-hdf5-XXXXXX";  // HDF5 wants a file that has a name
   descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
   HALOGRAD_REQUIRE(descriptor_ >= 0, path_, ": ", name, ", in which it is made, cannot be created: ", system_reason());
@@ -136,6 +136,7 @@ Hdf5MemoryFile::Hdf5MemoryFile(std::string path) : path_(std::move(path)) {
   file_ = Hdf5File(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation, access));
   ::unlink(name.c_str());  // it lives as long as it is open
   HALOGRAD_HDF5(hid_t(file_), path_, "H5Fcreate");
+  reserve_growth(descriptor_, bytes, name);
 }
 
 Hdf5MemoryFile::~Hdf5MemoryFile() {

@@ -93,8 +93,8 @@ Hdf5File create_hdf5(const std::string& path, std::size_t bytes);
 /// A new file in memory, in a format for one writer and readers (SWMR).
 class Hdf5MemoryFile {
  public:
-  /// `path`: where it will be on the disk.
-  explicit Hdf5MemoryFile(std::string path);
+  /// `path`: where it will be on the disk. Throws Error where /dev/shm has no room for `bytes`.
+  Hdf5MemoryFile(std::string path, std::size_t bytes);
   ~Hdf5MemoryFile();
   Hdf5MemoryFile(const Hdf5MemoryFile&) = delete;
   Hdf5MemoryFile& operator=(const Hdf5MemoryFile&) = delete;

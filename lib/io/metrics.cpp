@@ -80,7 +80,10 @@ void make_file(const std::string& path, int ranks, const std::string& metric, co
                std::int64_t steps, std::int64_t epochs, const std::vector<EdgeRow>& edges = {}) {
   const std::string partial = path + ".partial";
   try {
-    Hdf5MemoryFile memory(partial);  // not on the disk: HDF5 1.14.5 does not survive a close after a write that failed
+    // not on the disk: HDF5 1.14.5 does not survive a close after a write that failed
+    Hdf5MemoryFile memory(partial, columns_growth_bytes(step_columns, steps, ranks) +
+                                       columns_growth_bytes(epoch_columns, epochs, ranks) +
+                                       edge_growth_bytes(edges.size()));
     const Hdf5File& file = memory.file();
     write_attribute(file, "format", std::string(metrics_format), partial);
     write_attribute(file, "format_version", metrics_format_version, partial);

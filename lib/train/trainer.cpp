@@ -68,9 +68,8 @@ void make_model(TrainingSetup& setup) {
                    "expected neither");
   setup.views = make_view_batches(config.flood_filling, setup.train_set->shape(), network.largest_batch());
   config.network = network.config();
-  const bool called_during = row_of(config.averager).beside_gradient && setup.comm.ranks() > 1;
+  const bool several = setup.comm.ranks() > 1, called_during = several && row_of(config.averager).beside_gradient;
   network.replay_steps(records_steps(config.training) && !called_during);
-  const bool several = setup.comm.ranks() > 1;
   const auto parameters = static_cast<double>(network.parameter_count());
   const std::size_t own = setup.group.shard_of(network.parameter_count()).length;
   const auto states = static_cast<double>(make_optimizer(config.optimizer, 0)->state().size() * own);
@@ -79,10 +78,10 @@ void make_model(TrainingSetup& setup) {
       "parameters, gradients and mean model of " + config.network.name + " and the state of " + config.optimizer.name);
   setup.optimizer = make_optimizer(config.optimizer, own);
   setup.replica = network.make_replica(config.training.seed);
-  setup.mean = setup.replica;
-  if (!several) return;
-  setup.mean = {Buffer<float>("halograd::mean_parameters", network.parameter_count()), Buffer<float>(),
-                Buffer<float>("halograd::mean_statistics", network.statistic_count())};
+  setup.mean = several ? Replica{Buffer<float>("halograd::mean_parameters", network.parameter_count()),
+                                 {},
+                                 Buffer<float>("halograd::mean_statistics", network.statistic_count())}
+                       : setup.replica;
 }
 
 /// What moves pixels between ranks, or has the ranks of a group do different things.
