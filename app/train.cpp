@@ -10,6 +10,7 @@
 #include "app/exit_status.hpp"
 #include "mpi/watchdog.hpp"
 #include "run/read.hpp"
+#include "support/job_notes.hpp"
 #include "support/stop_signals.hpp"
 #include "version.hpp"
 
@@ -74,6 +75,7 @@ void train(const TrainArguments& arguments, Session& session) {
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
 
   const bool speaks = comm.rank() == 0;
+  if (speaks) note_for_job("running");
   Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss.name).name);
   Watchdog watchdog(comm, requeue_status);
   if (!watchdog.reaches_all_nodes()) {
@@ -83,12 +85,14 @@ void train(const TrainArguments& arguments, Session& session) {
   report.start(std::string("halograd ") + HALOGRAD_VERSION + ": " + config.name, trainer.facts());
   if (arguments.check) {
     report.line("Checked: data, network, topology and memory are in order; nothing was trained or written");
+    if (speaks) note_for_job("finished");
     watchdog.end();
     return;
   }
   const TrainingResult result = trainer.run(arguments.options);
   if (result.stopped.empty()) {
     report.end(result);
+    if (speaks) note_for_job("finished");
   } else {
     report.line("Exit status " + std::to_string(requeue_status) + "; this command continues the run:\n  " +
                 resuming_command(arguments));

@@ -8,7 +8,7 @@
 #   HALOGRAD_SPARE_NODES     nodes of the job that are kept until others have failed (0)
 #
 # What has happened so far is a line each in a file of notes, which outlasts a start of the job:
-#   checkpoint STEP, died RANK NODE, error     by halograd (lib/support/job_notes.hpp)
+#   running, finished, checkpoint STEP, died RANK NODE, error     by halograd (lib/support/job_notes.hpp)
 #   start, failed, stopped, lost NODE, forgiven     by this script
 
 # The number of this job: in an array its task's, since that of the array's last job would mean the whole array.
@@ -19,26 +19,28 @@ joined() { (IFS=, && printf '%s' "$*"); }
 is_bad() { [[ " ${bad[*]} " == *" $1 "* ]]; }
 
 # Sets step (of the newest checkpoint), failures (attempts from it that have failed); of the last attempt refused (1:
-# halograd itself has found an error), dead ("rank 1 on node7, ...") and suspects (their nodes); and bad (nodes that have
-# failed too often, or do not answer).
+# halograd itself has found an error), unfinished (1: it was running, and did not say that nothing is left to do), dead
+# ("rank 1 on node7, ...") and suspects (their nodes); and bad (nodes that have failed too often, or do not answer).
 read_notes() {
   local lines
   mapfile -t lines < <(awk -v deaths="${HALOGRAD_MOST_DEATHS:-2}" '
-    $1 == "start"      { open = 1; refused = 0; dead = suspects = ""; split("", here) }
+    $1 == "start"      { open = 1; refused = unfinished = 0; dead = suspects = ""; split("", here) }
     $1 == "checkpoint" { if ($2 + 0 > step) { step = $2 + 0; failures = 0 } }
     $1 == "died"       { if (!(($2, $3) in here)) dead = dead (dead == "" ? "" : ", ") "rank " $2 " on " $3
                          if (!($3 in here)) { ++times[$3]; suspects = suspects " " $3 }
                          here[$2, $3] = here[$3] = 1 }
     $1 == "error"      { if (dead == "") refused = 1 }  # else a consequence
+    $1 == "running"    { unfinished = 1 }
+    $1 == "finished"   { unfinished = 0 }
     $1 == "failed"     { failures += open; open = 0 }
     $1 == "stopped"    { open = 0 }
     $1 == "lost"       { times[$2] = deaths }
     $1 == "forgiven"   { split("", times) }
     END { for (node in times) if (times[node] >= deaths) bad = bad " " node
-          printf "%d\n%d\n%d\n%s\n%s\n%s\n", step, failures, refused, dead, suspects, bad }' "$notes")
-  step=${lines[0]} failures=${lines[1]} refused=${lines[2]} dead=${lines[3]}
-  read -r -a suspects <<<"${lines[4]}"
-  read -r -a bad <<<"${lines[5]}"
+          printf "%d\n%d\n%d\n%d\n%s\n%s\n%s\n", step, failures, refused, unfinished, dead, suspects, bad }' "$notes")
+  step=${lines[0]} failures=${lines[1]} refused=${lines[2]} unfinished=${lines[3]} dead=${lines[4]}
+  read -r -a suspects <<<"${lines[5]}"
+  read -r -a bad <<<"${lines[6]}"
   # The components of a heterogeneous job have nodes of their own kinds: it runs on all of them.
   [[ -z ${SLURM_HET_SIZE:-} ]] || suspects=() bad=()
 }
@@ -131,7 +133,7 @@ requeue() {
 
 heal() {
   local notes=$PWD/.halograd-job-$SLURM_JOB_ID most=${HALOGRAD_MOST_ATTEMPTS:-3} per_node=${SLURM_NTASKS_PER_NODE:-1}
-  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused dead suspects bad nodes ranks status=1
+  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused unfinished dead suspects bad nodes ranks status=1
   export HALOGRAD_JOB_NOTES=$notes
   [[ -z ${SLURM_HET_SIZE:-} ]] || spare=0 # as read_notes
   ((spare < SLURM_JOB_NUM_NODES)) || give_up 1 "HALOGRAD_SPARE_NODES is $spare, but the job has $SLURM_JOB_NUM_NODES nodes"
@@ -148,7 +150,7 @@ heal() {
     status=0
     on_nodes "$@" || status=$?
     read_notes
-    ((status != 0)) || give_up 0
+    ((status != 0 || unfinished)) || give_up 0
     ((refused == 0 || failures > 0)) || give_up "$status" "halograd's own error (above), which would come again"
     if [[ $status == 75 && -z $dead ]]; then
       note stopped
@@ -156,6 +158,7 @@ heal() {
     fi
     say "${dead:-no rank is known to have} died; the launcher ended with status $status"
     note failed
+    ((status != 0)) || status=1 # not of a job that has failed
     ask_suspects
     read_notes
     # What fails twice in a row may need other nodes, all of them, or time.

@@ -1,7 +1,5 @@
 #include "train/replica_group.hpp"
 
-#include <algorithm>
-
 #include "kernels/error.hpp"
 #include "support/text.hpp"
 #include "window/group_window.hpp"
@@ -15,7 +13,8 @@ Blocks blocks_of(const ParallelConfig& parallel) {
   Blocks blocks{1, 1, 1};
   HALOGRAD_REQUIRE(spatial.size() <= blocks.size(), "parallel.spatial has ", spatial.size(),
                    " numbers, expected one for each spatial axis of an image, at most 3");
-  std::copy(spatial.begin(), spatial.end(), blocks.end() - static_cast<long>(spatial.size()));
+  for (std::size_t axis = 1; axis <= spatial.size(); ++axis)
+    blocks[blocks.size() - axis] = spatial[spatial.size() - axis];
   const int count = blocks[0] * blocks[1] * blocks[2];
   HALOGRAD_REQUIRE(parallel.channels == 1 || count == 1 || parallel.channels == count,
                    "parallel.channels = ", parallel.channels, ", but parallel.spatial = [", listed(spatial),

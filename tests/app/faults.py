@@ -58,7 +58,7 @@ class FaultTest(ProgramTest):
             process.wait(TIMEOUT)
             log = self.log()
             label = f"seed {seed}, kill {kill}\n{log}"
-            if process.returncode != 0:
+            if "\nDone" not in log:  # mpiexec of MPICH 4.2 may end with status 0 all the same
                 self.assertNotEqual(victims, [], f"it ended by itself: {label}")
                 self.assertNotRegex(log, r"(?m)^halograd: (?!rank \d+ has died)", label)
                 landed += 1

@@ -126,6 +126,15 @@ class Heal(unittest.TestCase):
         self.assertEqual((status, len(ran)), (0, 2))
         self.assertIn("no rank is known to have died; the launcher ended with status 1\n", said)
 
+    def test_a_launcher_that_forgets_what_happened(self):
+        """mpiexec of MPICH 4.2 may end with 0 though ranks were killed."""
+        status, said, ran, _ = self.heal("0,running,checkpoint 4", "0,running,finished")
+        self.assertEqual((status, len(ran)), (0, 2))
+        self.assertIn("no rank is known to have died; the launcher ended with status 0\n", said)
+        self.heal(*["0,running"] * 2)
+        self.assertEqual(self.heal("0,running", starts=2)[0], 1)
+        self.check_over()
+
     def test_attempts_without_progress(self):
         status, said, ran, calls = self.heal("9,checkpoint 40", "9,checkpoint 40")
         self.assertEqual((status, len(ran), calls), (75, 2, ["requeue 7"]))

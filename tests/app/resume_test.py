@@ -220,7 +220,8 @@ class Resume(ProgramTest):
             time.sleep(0.01)
         kill_ranks(process.pid)
         process.wait(TIMEOUT)
-        self.assertNotEqual(process.returncode, 0)
+        with open(self.path("log"), encoding="utf-8") as log:
+            self.assertNotIn("Done", log.read())  # mpiexec of MPICH 4.2 may end with status 0 all the same
         with h5py.File(checkpoint, "r") as file:
             done = int(file.attrs["epoch"])
         self.assertLess(done, 190)
