@@ -65,7 +65,11 @@ class Hdf5Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-using Hdf5File = Hdf5Handle<H5Fclose>;
+/// H5Fclose for files whose disk may fail: HDF5 1.14 and 2 crash where a write fails while they close a file. Where its
+/// flush fails, what is left to write goes nowhere, and the result is negative with the flush's reason.
+herr_t close_hdf5_file(hid_t file);
+
+using Hdf5File = Hdf5Handle<close_hdf5_file>;
 using Hdf5Group = Hdf5Handle<H5Gclose>;
 using Hdf5Dataset = Hdf5Handle<H5Dclose>;
 using Hdf5Space = Hdf5Handle<H5Sclose>;

@@ -67,7 +67,7 @@ class Death(ProgramTest):
         for rank in others:
             self.assertNotIn(f"halograd: rank {rank} has died", self.log())
         with open(self.path("notes"), encoding="utf-8") as file:  # for the job's script
-            self.assertEqual(set(file.read().splitlines()), {f"died {KILLED} {socket.gethostname()}"})
+            self.assertEqual(set(file.read().splitlines()), {"running", f"died {KILLED} {socket.gethostname()}"})
         if fate == signal.SIGSTOP:
             os.kill(victims[0], signal.SIGKILL)
         job.wait(TIMEOUT)
