@@ -152,8 +152,9 @@ function(halograd_add_tests folder label)
   # Ranks that are told to be on two nodes: edges by store and by put in one window.
   set(two_nodes_mpi "Communicator.*:NodeMemory.*")
   set(two_nodes_window
-    "DeckTest.*:HaloWindow.*:*/HaloWindowTest.*:HaloMemory.*:ProgressThread.*:BackPressure.*:NetworkTrial.*:TransportChoice.*:*Mail*:*AllReduce*")
+    "DeckTest.*:HaloWindow.*:*/HaloWindowTest.*:HaloMemory.*:ProgressThread.*:BackPressure.*:NetworkTrial.*:TransportChoice.*:*Mail*:*AllReduce*:*GroupWindow*")
   set(two_nodes_io "LocalCopies.*")
+  set(two_nodes_nn "Space.*")
   set(two_nodes_averagers "Averager.Stores*:Averager.Halos*:AllreduceBuckets.*:Graphs/NeighbourAverager.*")
   if(DEFINED two_nodes_${folder} AND DEFINED halograd_two_nodes)
     add_test(NAME ${folder}.nodes.4 COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${halograd_two_nodes}

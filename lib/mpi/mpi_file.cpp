@@ -32,7 +32,12 @@ MpiFile::~MpiFile() {
 void MpiFile::write(std::int64_t offset, std::span<const std::byte> bytes) const {
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(most_in_a_call, bytes.size()))) {
     const auto count = static_cast<int>(std::min(most_in_a_call, bytes.size()));
-    check(MPI_File_write_at(file_, offset, bytes.data(), count, MPI_BYTE, MPI_STATUS_IGNORE), path_, "write failed");
+    MPI_Status status;
+    check(MPI_File_write_at(file_, offset, bytes.data(), count, MPI_BYTE, &status), path_, "write failed");
+    // Open MPI 4.1 takes a write that failed for one of fewer bytes.
+    int written = 0;
+    MPI_Get_count(&status, MPI_BYTE, &written);
+    HALOGRAD_REQUIRE(written == count, path_, ": write failed: ", written, " of ", count, " bytes were written");
     offset += count;
   }
 }

@@ -6,6 +6,8 @@ import time
 from free_pace_test import RANKS, STALE, STEPS, slow_rank
 from program import DIGITS, ProgramTest, main, read_metrics, sets
 
+START_AND_END = 2  # seconds of a run beside its epochs, a quarter of one as a rule
+
 
 def booked_seconds(metrics, rank):
     """What a rank's time went into, by kind."""
@@ -31,6 +33,7 @@ class Clocks(ProgramTest):
                 kinds = booked_seconds(metrics, rank)
                 shown = f"{label}, rank {rank}: {kinds}; outside {wall:.2f} s"
                 self.assertLess(sum(kinds.values()), wall, shown)
+                self.assertGreater(sum(kinds.values()), wall - START_AND_END, shown)
                 if rank != 1:
                     self.assertGreaterEqual(kinds["wait"], least, shown)
                 print(shown)
