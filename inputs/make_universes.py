@@ -59,16 +59,7 @@ def universe(random, size, omega_m, sigma_8, n, h):
     return np.log1p(np.exp(grown - np.var(field) * factors**2 / 2)).astype(np.float32)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="?", default="universes.h5")
-    parser.add_argument("--size", type=int, default=32, help="cells along each axis of a volume, a multiple of 32")
-    parser.add_argument("--train", type=int, default=512)
-    parser.add_argument("--test", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    if arguments.size < 32 or arguments.size % 32:
-        parser.error(f"--size {arguments.size}: expected a multiple of 32, which the network halves five times")
+def write(arguments):
     random = np.random.default_rng(arguments.seed)
     low, high = np.array(list(PARAMETERS.values())).T
     with h5py.File(arguments.output, "w") as file:
@@ -80,6 +71,26 @@ def main():
                 images[i] = universe(random, arguments.size, *(low + (label + 1) / 2 * (high - low)))
             file[f"{split}/labels"] = labels.astype(np.float32)
             file[f"{split}/labels"].attrs["parameters"] = list(PARAMETERS)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("output", nargs="?", default="universes.h5")
+    parser.add_argument("--size", type=int, default=32, help="cells along each axis of a volume, a multiple of 32")
+    parser.add_argument("--train", type=int, default=512, help="volumes for training")
+    parser.add_argument("--test", type=int, default=64, help="volumes for testing")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.size < 32 or arguments.size % 32:
+        parser.error(f"--size {arguments.size}: expected a multiple of 32, which the network halves five times")
+    for name, least in (("train", 1), ("test", 1), ("seed", 0)):
+        value = getattr(arguments, name)
+        if value < least:
+            parser.error(f"--{name} {value}: expected at least {least}")
+    try:
+        write(arguments)
+    except OSError as error:
+        raise SystemExit(f"{arguments.output}: {error}") from error
 
 
 if __name__ == "__main__":

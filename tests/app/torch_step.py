@@ -27,7 +27,7 @@ except ImportError as error:
     print(f"SKIPPED: {error}")
     sys.exit(77)
 
-# name: (batch, extents and channels of an image, classes; 0: labels 0 and 1 a pixel)
+# name: (batch, extents and channels of an image, classes or numbers; 0: labels 0 and 1 a pixel)
 NETWORKS = {
     "lenet5": (8, (28, 28, 1), 10),
     "vgg_small": (8, (32, 32, 3), 10),
@@ -37,9 +37,11 @@ NETWORKS = {
     "mobilenet_v2": (8, (96, 96, 3), 20),
     "unet2d": (2, (32, 32, 1), 0),
     "ffn3d": (2, (10, 8, 12, 1), 0),
+    "cosmoflow": (2, (32, 64, 32, 4), 4),
 }
+LOSSES = {"unet2d": "binary_cross_entropy", "ffn3d": "binary_cross_entropy", "cosmoflow": "mean_squared_error"}
 # Without kinks at which rounding decides.
-SMOOTH = {"relu": "silu", "relu6": "silu", "max_pool": "avg_pool"}
+SMOOTH = {"relu": "silu", "relu6": "silu", "leaky_relu": "silu", "max_pool": "avg_pool"}
 
 
 def read_tensors(path):
@@ -58,7 +60,7 @@ class TorchStepTest(ProgramTest):
 name = "written"
 network.name = "{name}"
 training = {{batch = 2, epochs = 1}}
-loss.name = "{'cross_entropy' if classes else 'binary_cross_entropy'}"
+loss.name = "{LOSSES.get(name, 'cross_entropy')}"
 [data]
 format = "synthetic"
 synthetic_shape = {list(shape)}
@@ -77,14 +79,14 @@ synthetic_test = 2
 
     def step(self, name, layers, learning_rate):
         """The tensors after one step, and its loss."""
-        batch, _, classes = NETWORKS[name]
+        batch = NETWORKS[name][0]
         table = lambda layer: "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in layer.items()) + "}"
         self.write("run.toml", f"""
 name = "step"
 training = {{batch = {batch}, epochs = 1}}
 data = {{format = "hdf5", path = "data.h5"}}
 optimizer = {{name = "sgd", learning_rate = {learning_rate}}}
-loss.name = "{'cross_entropy' if classes else 'binary_cross_entropy'}"
+loss.name = "{LOSSES.get(name, 'cross_entropy')}"
 [network]
 name = "layers"
 layer = [
@@ -106,6 +108,8 @@ layer = [
         outputs = network(torch.tensor(images, dtype=precision).movedim(-1, 1)).flatten(1)
         if outputs.shape[1] == 1:
             loss = F.binary_cross_entropy_with_logits(outputs[:, 0], torch.tensor(labels, dtype=precision))
+        elif labels.ndim == 2:
+            loss = F.mse_loss(outputs, torch.tensor(labels, dtype=precision))
         else:
             loss = F.cross_entropy(outputs, torch.tensor(labels).long())
         loss.backward()
@@ -131,14 +135,18 @@ layer = [
         random = np.random.default_rng(7)
         images = random.normal(size=(batch, *shape)).astype(np.float32)
         labels = random.integers(0, classes or 2, batch).astype(np.int32)
+        if LOSSES.get(name) == "mean_squared_error":
+            labels = random.normal(size=(batch, classes)).astype(np.float32)
         with h5py.File(self.path("data.h5"), "w") as file:
             for split in ("train", "test"):
                 file[f"{split}/images"], file[f"{split}/labels"] = images, labels
-                file[f"{split}/labels"].attrs["classes"] = classes or 2
+                if labels.ndim == 1:
+                    file[f"{split}/labels"].attrs["classes"] = classes or 2
         layers = self.layers_of(name)
         initial, _ = self.step(name, layers, 1e-30)
         ours, theirs = self.errors(name, layers, initial, images, labels)
         self.assertLess(ours, 4 * theirs + 2e-2)
-        smooth = [{**layer, "type": SMOOTH.get(layer["type"], layer["type"])} for layer in layers]
+        smooth = [{key: SMOOTH.get(value, value) if key == "type" else value for key, value in layer.items() if key != "slope"}
+                  for layer in layers]
         ours, theirs = self.errors(name, smooth, initial, images, labels)
         self.assertLess(ours, 4 * theirs + 5e-5)

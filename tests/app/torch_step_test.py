@@ -18,6 +18,9 @@ class TorchStep(TorchStepTest):
     def test_ffn3d(self):
         self.check("ffn3d")
 
+    def test_cosmoflow(self):
+        self.check("cosmoflow")
+
 
 if __name__ == "__main__":
     main()
