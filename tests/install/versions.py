@@ -156,8 +156,15 @@ def row_of(build, arguments):
     row["system"] = f"Debian {release.get('VERSION_ID', 'sid')}".replace('"', "")
     if release["ID"] != "debian":
         row["system"] = release["PRETTY_NAME"].strip('"')
-    row["ran"] = SELECTIONS.get(arguments, f"ctest {arguments}")
+    row["ran"] = SELECTIONS.get(arguments, f"ctest {arguments}") + skipped(build)
     return {name: row[name] for name in read_table()[0]}
+
+
+def skipped(build):
+    """Which kind of tests the machine could not have, a name of a folder of tests/ each."""
+    with open(os.path.join(build, "tests.log"), encoding="utf-8") as file:
+        kinds = sorted(set(re.findall(r"^\s*\d+ - (network|slurm)\..* \(Skipped\)", file.read(), re.MULTILINE)))
+    return f" (no {', no '.join(kinds)})" if kinds else ""
 
 
 def main():
