@@ -174,7 +174,6 @@ class Spatial(ProgramTest):
                   for channels, size in ((16, 1), (16, 1), (1, 3))]
         self.write("run.toml", RUN_FILE.format(layers="".join(map(LAYER.format, layers))))
         limited = self.write("limited.sh", 'ulimit -d $1 && exec "${@:2}"\n')
-        too_few = r"activations and gradients of 1 images take [0-9.]+ GB, but only ([0-9.]+) GB of memory are free"
 
         def train(limit, ranks, *words):
             words = launched(["train", self.run_file, *sets(training__batch=1, training__epochs=1), *words], ranks)
@@ -182,9 +181,9 @@ class Spatial(ProgramTest):
             return execute([*words[:at], "bash", limited, str(limit), *words[at:]], self.folder)
 
         limit = 320000  # KiB
-        free = float(re.search(too_few, train(limit, 0).err).group(1))
+        free = float(re.search(r"but only ([0-9.]+) GB of memory are free", train(limit, 0).err).group(1))
         limit += int((0.26 - free) * 1e9 / 1024)
-        self.assertRegex(train(limit, 0).err, too_few)
+        self.check_refused(train(limit, 0), "activations and gradients of 1 images take", "of memory are free")
         shared = train(limit, 4, *sets(parallel__spatial=[1, 2, 2]))
         self.assertEqual((shared.status, shared.err), (0, ""), shared.out)
 
