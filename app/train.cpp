@@ -67,6 +67,8 @@ std::string resuming_command(const TrainArguments& arguments) {
 void train(const TrainArguments& arguments, Session& session) {
   catch_stop_signals();  // before the start, which takes a while on many nodes
   const Communicator& comm = session.start_mpi();
+  const bool speaks = comm.rank() == 0;
+  if (speaks) note_for_job("running");
   RunConfig config;
   std::vector<std::string> overrides = arguments.overrides;
   if (!arguments.time_limit.empty()) overrides.push_back("training.time_limit=" + arguments.time_limit);
@@ -74,8 +76,6 @@ void train(const TrainArguments& arguments, Session& session) {
   comm.require_same(switches(arguments), "command line");
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
 
-  const bool speaks = comm.rank() == 0;
-  if (speaks) note_for_job("running");
   Report report(!speaks || arguments.json, config.output.print_steps, metric_of(config.loss.name).name);
   Watchdog watchdog(comm, requeue_status);
   if (!watchdog.reaches_all_nodes()) {
