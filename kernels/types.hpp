@@ -30,10 +30,8 @@ using HostVector = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Kokk
 /// Entries [begin, begin + length) of a flat range.
 template <class View>
 auto slice(const View& view, std::size_t begin, std::size_t length) {
-  using Value = typename View::value_type;
-  using Range =
-      Kokkos::View<Value*, Kokkos::LayoutRight, typename View::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-  return Range(view.data() + begin, length);
+  return Kokkos::View<typename View::value_type*, Kokkos::LayoutRight, typename View::memory_space,
+                      Kokkos::MemoryTraits<Kokkos::Unmanaged>>(view.data() + begin, length);
 }
 
 /// A range of bytes as the values of type T that it holds.

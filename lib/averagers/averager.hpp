@@ -35,6 +35,7 @@ struct AveragerContext {
   /// Where the halos of neighbour averaging lie (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;
   std::int64_t first_epoch = 0;  ///< epochs done
+  std::int64_t last_step = -1;   ///< of the run; -1: not known
 };
 
 /// The optimizer's step of `length` weights from number `begin` on.
@@ -59,7 +60,8 @@ class Averager {
   /// The optimizer has made its step.
   virtual void after_update(const ExecutionSpace&, std::int64_t /*step*/, Vector<float> /*weights*/) {}
   /// These two with the optimizer's step between them, which `optimize` makes for a slice of the weights. An averager
-  /// may go through the weights slice by slice instead, so that each comes from memory once.
+  /// may go through the weights slice by slice instead, so that each comes from memory once, and sends them meanwhile:
+  /// where another step may come they stay as they are until its before_gradient(), and last as long as the averager.
   virtual void update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
                       double share, const OptimizeSlice& optimize) {
     before_update(exec, step, weights, gradient, share);

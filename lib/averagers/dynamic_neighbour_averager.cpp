@@ -1,8 +1,7 @@
 #include <vector>
 
 #include "averagers/averagers.hpp"
-#include "averagers/halo_mixer.hpp"
-#include "averagers/weight_averager.hpp"
+#include "averagers/halo_averager.hpp"
 #include "kernels/error.hpp"
 #include "window/host_staging.hpp"
 #include "window/port_window.hpp"
@@ -12,14 +11,13 @@ namespace {
 
 /// x_i <- W_ii x_i + sum_j W_ij x_j with the mixing matrix of the step: one-peer D-PSGD (Assran et al., 2019; Ying et
 /// al., 2021). Sums in ascending order of rank, own weights first.
-class DynamicNeighbourAverager final : public WeightAverager {
+class DynamicNeighbourAverager final : public HaloAverager {
  public:
   explicit DynamicNeighbourAverager(const AveragerContext& context)
-      : WeightAverager(context),
+      : HaloAverager(context, static_cast<std::size_t>(context.topology.dynamic()->most_in()), true),
         staging_(context.length),
         window_(context.comm, *context.topology.dynamic(), context.length, context.first_step,
-                transport_options(context.transport)),
-        mixer_(context.length, static_cast<std::size_t>(window_.topology().most_in())) {}
+                transport_options(context.transport)) {}
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return window_.bytes_sent(); }
@@ -30,7 +28,11 @@ class DynamicNeighbourAverager final : public WeightAverager {
     window_.put(step, staging_.download(exec, weights));
   }
 
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
+  void send_ahead(const ExecutionSpace& exec, std::size_t begin, Vector<const float> values) override {
+    window_.put_ahead(begin, staging_.download(exec, values));
+  }
+
+  double take_halos(std::int64_t step) override {
     window_.flush();  // before the mix changes what MPI may still be reading
     double self_weight = 1;
     halos_.clear();
@@ -38,14 +40,12 @@ class DynamicNeighbourAverager final : public WeightAverager {
       halos_.push_back({halo.weight, halo.values});
       self_weight -= halo.weight;
     }
-    if (!halos_.empty()) mixer_.mix(exec, self_weight, halos_, weights);
-    window_.release(step);
+    return self_weight;
   }
+  void release_halos(std::int64_t step) override { window_.release(step); }
 
   HostStaging staging_;
   PortWindow window_;
-  HaloMixer mixer_;
-  std::vector<WeightedHalo> halos_;  // of one combine
 };
 
 }  // namespace

@@ -90,7 +90,7 @@ double ExchangeModel::memory_traffic(int every) const {
     const bool far = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.crossing > 0; });
     return published + (far ? copied : 0) + copied * degree + degree;
   }
-  const bool with_the_optimizer = !changes_ && every == 1 && combines_first(averager_);  // in one pass
+  const bool with_the_optimizer = every == 1 && combines_first(averager_);  // in one pass
   return published + degree + (with_the_optimizer ? 0 : in_place);
 }
 

@@ -4,8 +4,7 @@
 
 #include "averagers/averagers.hpp"
 #include "averagers/codec_table.hpp"
-#include "averagers/halo_mixer.hpp"
-#include "averagers/weight_averager.hpp"
+#include "averagers/halo_averager.hpp"
 #include "kernels/error.hpp"
 #include "kernels/stream_copy.hpp"
 #include "mpi/wait.hpp"
@@ -18,16 +17,14 @@ namespace halograd {
 
 namespace {
 
-/// Values that go through mix, optimizer and publication while they are in the caches of `threads` cores.
-constexpr std::size_t slice_length(int threads) {
-  return (std::size_t{1} << 16U) * static_cast<std::size_t>(threads);
-}
-
 /// What all forms of neighbour averaging share.
-class NeighbourAverager : public WeightAverager {
+class NeighbourAverager : public HaloAverager {
  public:
   NeighbourAverager(const AveragerContext& context, const HaloWindow::Options& options)
-      : WeightAverager(context),
+      : HaloAverager(
+            context,
+            options.memory == HaloMemory::device ? 0 : context.topology.in_neighbours(context.comm.rank()).size(),
+            !averages_momentum(context.averager)),
         out_degree_(context.topology.out_neighbours(context.comm.rank()).size()),
         length_(context.length),
         others_(averages_momentum(context.averager) ? context.optimizer_state : std::vector<Vector<float>>()),
@@ -35,36 +32,10 @@ class NeighbourAverager : public WeightAverager {
         staging_(on_device_ ? 0 : length_ * (1 + others_.size())),
         window_(context.comm, context.topology, length_ * (1 + others_.size()), options),
         neighbours_(context.topology.in_neighbours(context.comm.rank())),
-        self_weight_(context.topology.self_weight(context.comm.rank())),
-        mixer_(context.length, on_device_ ? 0 : neighbours_.size()) {
-    halos_.reserve(neighbours_.size());
+        self_weight_(context.topology.self_weight(context.comm.rank())) {
     parts_.reserve(neighbours_.size());
     if (!others_.empty()) packed_ = Buffer<float>("halograd::packed", length_ * (1 + others_.size()));
     window_.start_at(context.first_step);
-  }
-
-  /// On the host, slice by slice: mix, optimizer's step, and the copy for the ranks of this node that put() would make.
-  void update(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights, Vector<float> gradient,
-              double share, const OptimizeSlice& optimize) override {
-    if (!runs_on_host || !others_.empty()) return Averager::update(exec, step, weights, gradient, share, optimize);
-    double self_weight = 1;
-    if (combine_first()) {
-      window_.flush();
-      self_weight = take_halos(step);
-    }
-    const HostVector<float> slot = window_.next_slot();
-    const trace::Span span("mix", "comm");
-    const std::size_t most = slice_length(exec.concurrency());
-    for (std::size_t begin = 0; begin < length_; begin += most) {
-      const std::size_t length = std::min(most, length_ - begin);
-      const Vector<float> values = slice(weights, begin, length);
-      if (combine_first()) mixer_.mix_slice(exec, self_weight, halos_, begin, values);
-      optimize(begin, length);
-      if (slot.extent(0) > 0) publish_ahead(exec, values, slice(slot, begin, length), length_ > most);
-    }
-    exec.fence();
-    if (combine_first()) release_halos(step);
-    after_update(exec, step, weights);
   }
 
   [[nodiscard]] double wait_seconds() const override { return window_.wait_seconds(); }
@@ -72,18 +43,9 @@ class NeighbourAverager : public WeightAverager {
   std::vector<EdgeRecord> take_edges() override { return window_.edges().take(); }
 
  private:
-  /// Fills halos_ with the neighbours' weights of this step, or what stands for them; returns the share of the own
-  /// ones.
-  virtual double take_halos(std::int64_t step) = 0;
-  /// The mix is done.
-  virtual void release_halos(std::int64_t /*step*/) {}
-
-  void combine(const ExecutionSpace& exec, std::int64_t step, Vector<float> weights) override {
-    window_.flush();  // before the mix changes what MPI may still be reading
-    const double self_weight = take_halos(step);
+  void mix_halos(const ExecutionSpace& exec, double self_weight, Vector<float> weights) override {
     mix_part(exec, self_weight, 0, weights);
     for (std::size_t i = 0; i < others_.size(); ++i) mix_part(exec, self_weight, i + 1, others_[i]);
-    release_halos(step);
   }
 
   void publish(const ExecutionSpace& exec, std::int64_t step, Vector<const float> weights) override {
@@ -106,11 +68,16 @@ class NeighbourAverager : public WeightAverager {
     return HaloValues<const float>::on_device(values);
   }
 
-  /// Weights that lie in host memory.
-  static void publish_ahead(const ExecutionSpace& exec, Vector<const float> values, HostVector<float> slot,
-                            bool beyond_caches) {
+  void store_ahead(const ExecutionSpace& exec, std::size_t begin, Vector<const float> values,
+                   bool beyond_caches) override {
+    const HostVector<float> all = window_.next_slot();
+    if (all.extent(0) == 0) return;
+    const HostVector<float> slot = slice(all, begin, values.extent(0));
     if (!beyond_caches) return Kokkos::deep_copy(exec, slot, values);
     stream_copy(Kokkos::DefaultHostExecutionSpace(), HostVector<const float>(values.data(), values.extent(0)), slot);
+  }
+  void send_ahead(const ExecutionSpace& exec, std::size_t begin, Vector<const float> values) override {
+    window_.put_ahead(begin, for_window(exec, values));
   }
 
   std::size_t out_degree_, length_;
@@ -127,8 +94,6 @@ class NeighbourAverager : public WeightAverager {
   HaloWindow window_;
   std::vector<Neighbour> neighbours_;
   double self_weight_;
-  HaloMixer mixer_;
-  std::vector<WeightedHalo> halos_;  // of one combine
 
  private:
   void mix_part(const ExecutionSpace& exec, double self_weight, std::size_t part, Vector<float> values) {
@@ -146,6 +111,7 @@ class SynchronousNeighbourAverager final : public NeighbourAverager {
 
  private:
   double take_halos(std::int64_t step) override {
+    window_.flush();  // before the mix changes what MPI may still be reading
     halos_.clear();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       halos_.push_back({neighbours_[edge].weight, window_.wait(static_cast<int>(edge), step + 1)});
@@ -194,6 +160,7 @@ class StaleNeighbourAverager final : public NeighbourAverager {
     const std::int64_t own = step + 1;
     double self_weight = 1;
     halos_.clear();
+    window_.flush();
     window_.move_on();
     for (std::size_t edge = 0; edge < neighbours_.size(); ++edge) {
       const bool usable = fetch(edge, own);

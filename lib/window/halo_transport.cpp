@@ -57,6 +57,7 @@ HaloTransport::HaloTransport(const Communicator& comm, std::size_t bytes, const 
 
 HaloTransport::~HaloTransport() {
   if (unwinding_.now()) return;
+  wait_for_puts();
   PolitePause pause;
   for (Peer& peer : peers_) {
     for (; !is_idle(peer); pause()) make_progress();

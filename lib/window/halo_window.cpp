@@ -54,6 +54,7 @@ class HaloWindow::Implementation {
 
   void put(std::int64_t version, HaloValues<const float> weights);
   HostVector<float> next_slot();
+  void put_ahead(std::size_t begin, HaloValues<const float> weights);
   void flush();
   void move_on();
   HaloValues<const float> wait(int edge, std::int64_t version);
@@ -91,6 +92,12 @@ class HaloWindow::Implementation {
   [[nodiscard]] bool has_far_edges() const { return stored_ < static_cast<int>(out_edges_.size()); }
   /// Before a version is written where another one was.
   void free_slot(std::int64_t version);
+  /// Where halo number `number` of an out-edge lies at its reader.
+  [[nodiscard]] std::size_t values_there(const Edge& edge, std::int64_t number) const {
+    const HaloLayout& there = edge.layout_there;
+    return memory_ == HaloMemory::device ? there.device_slot(edge.number_there, number)
+                                         : there.slot(edge.number_there, number);
+  }
   /// The newest version as the next halo of an edge.
   HaloMessage next_message(Edge& edge, std::int64_t now, HaloValues<const float> weights);
   /// Copies weights to where they stay until they have been sent.
@@ -120,6 +127,7 @@ class HaloWindow::Implementation {
   std::vector<std::int64_t> released_;  // per in-edge
   std::int64_t version_ = 0;            // last put
   std::int64_t written_ = 0;            // the last version that next_slot() gave away
+  std::size_t ahead_ = 0;               // values of the version after the last that put_ahead() has sent
   bool flushed_ = true;
   std::int64_t bytes_sent_ = 0;
   RankClock clock_;
@@ -204,10 +212,12 @@ void HaloWindow::Implementation::put(std::int64_t version, HaloValues<const floa
       transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), version);
     } else if (!free_) {
       const HaloMessage message = next_message(edge, now, weights);
-      transport_.write(edge.peer, message.values_at, message.values);
+      transport_.write(edge.peer, message.values_at + ahead_ * sizeof(float),
+                       message.values.part(ahead_, length_ - ahead_));
       transport_.write(edge.peer, message.stamp_at, edge.stamp);
     }
   }
+  ahead_ = 0;
   if (!free_ || !has_far_edges()) return;
   stage(weights);
   send_newest();
@@ -219,10 +229,9 @@ HaloMessage HaloWindow::Implementation::next_message(Edge& edge, std::int64_t no
   ++edge.number;
   bytes_sent_ += halo_bytes();
   const HaloLayout& there = edge.layout_there;
-  const std::size_t slot = there.slot(edge.number_there, edge.number);
-  return {.values_at = memory_ == HaloMemory::device ? there.device_slot(edge.number_there, edge.number) : slot,
+  return {.values_at = values_there(edge, edge.number),
           .values = weights,
-          .stamp_at = there.stamp(slot),
+          .stamp_at = there.stamp(there.slot(edge.number_there, edge.number)),
           .stamp = edge.stamp,
           .counter_at = there.latest(edge.number_there),
           .counter = edge.number};
@@ -256,6 +265,21 @@ HostVector<float> HaloWindow::Implementation::next_slot() {
   written_ = version_ + 1;
   free_slot(written_);
   return transport_.own_values(layout_.own_slot(written_), length_);
+}
+
+void HaloWindow::Implementation::put_ahead(std::size_t begin, HaloValues<const float> weights) {
+  if (free_ || !has_far_edges()) return;
+  HALOGRAD_REQUIRE(flushed_ && begin == ahead_ && weights.memory() == memory_, "halo window: weights from number ",
+                   begin, " on ahead of version ", version_ + 1, ", of which ", ahead_, " are sent",
+                   flushed_ ? "" : "; the version before is not flushed");
+  const trace::Span span("put", "comm");
+  free_slot(version_ + 1);
+  for (std::size_t i = 0; i < out_edges_.size(); ++i) {
+    const Edge& edge = out_edge_in_turn(i);
+    if (edge.stored) continue;
+    transport_.write(edge.peer, values_there(edge, edge.number + 1) + begin * sizeof(float), weights);
+  }
+  ahead_ += weights.length();
 }
 
 void HaloWindow::Implementation::free_slot(std::int64_t version) {
@@ -388,6 +412,9 @@ void HaloWindow::put(std::int64_t version, HaloValues<const float> weights) {
 }
 HostVector<float> HaloWindow::next_slot() {
   return implementation_->next_slot();
+}
+void HaloWindow::put_ahead(std::size_t begin, HaloValues<const float> weights) {
+  implementation_->put_ahead(begin, weights);
 }
 void HaloWindow::flush() {
   implementation_->flush();

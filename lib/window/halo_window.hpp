@@ -56,6 +56,12 @@ class HaloWindow {
   /// Waits like put(). Empty where no rank will.
   HostVector<float> next_slot();
 
+  /// Sends the weights of the version after the last from number `begin` on, where those before it have been sent, to
+  /// neighbours that MPI reaches: put() then sends them the rest. Waits like put(). The weights must be final and stay
+  /// as they are until the flush() after that put(), or as long as the window if none comes. A free window sends
+  /// nothing ahead.
+  void put_ahead(std::size_t begin, HaloValues<const float> weights);
+
   /// Ends the writes of the last version: waits until they are complete and publishes the version to ranks that it went
   /// to by MPI. In a free window there is nothing to wait for.
   void flush();

@@ -69,32 +69,52 @@ std::size_t PortWindow::port(std::int64_t version, std::size_t number) const {
   return cleared(ranks_) + port_bytes_ * (first + number);
 }
 
+void PortWindow::begin_put() {
+  const std::int64_t version = put_step_ + 1;
+  const auto graph = topology_.at(put_step_);
+  const int rank = transport_.rank();
+  sent_to_ = graph->out[static_cast<std::size_t>(rank)];
+  ports_.clear();
+  for (const int to : sent_to_) {
+    const std::vector<int>& in = graph->in[static_cast<std::size_t>(to)];
+    ports_.push_back(
+        port(version, static_cast<std::size_t>(std::lower_bound(in.begin(), in.end(), rank) - in.begin())));
+    if (version <= first_step_ + slots_) continue;  // the first ones go into ports that are free
+    transport_.await(*readers_[static_cast<std::size_t>(to)], transport_.counter(cleared(to)), version, "a port for ");
+  }
+}
+
+void PortWindow::put_ahead(std::size_t begin, HostVector<const float> values) {
+  HALOGRAD_REQUIRE(flushed_ && begin == ahead_, "port window: values from number ", begin, " on ahead of step ",
+                   put_step_, ", of which ", ahead_, " are sent", flushed_ ? "" : "; the step before is not flushed");
+  const trace::Span span("put", "comm");
+  if (ahead_ == 0) begin_put();
+  for (std::size_t i = 0; i < sent_to_.size(); ++i) {
+    transport_.write(*readers_[static_cast<std::size_t>(sent_to_[i])], ports_[i] + cache_line + begin * sizeof(float),
+                     values);
+  }
+  ahead_ += values.extent(0);
+}
+
 void PortWindow::put(std::int64_t step, HostVector<const float> values, double number) {
   HALOGRAD_REQUIRE(step == put_step_ && flushed_, "port window: put of step ", step, " where ",
                    flushed_ ? "" : "the flush before ", "step ", put_step_, " comes next");
   HALOGRAD_REQUIRE(values.extent(0) == length_, "port window: ", values.extent(0), " values; expected ", length_);
   const trace::Span span("put", "comm");
+  if (ahead_ == 0) begin_put();
   ++put_step_;
   flushed_ = false;
   const std::int64_t now = clock_.now();
-  const std::int64_t version = step + 1;
-  const auto graph = topology_.at(step);
-  const int rank = transport_.rank();
-  sent_to_ = graph->out[static_cast<std::size_t>(rank)];
   stamps_.assign(sent_to_.size(), {.sent = now, .number = std::bit_cast<std::int64_t>(number)});
   for (std::size_t i = 0; i < sent_to_.size(); ++i) {
-    const int to = sent_to_[i];
-    const std::vector<int>& in = graph->in[static_cast<std::size_t>(to)];
-    const auto place = static_cast<std::size_t>(std::lower_bound(in.begin(), in.end(), rank) - in.begin());
-    HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(to)];
-    if (version > first_step_ + slots_) {  // the first ones go into ports that are free
-      transport_.await(reader, transport_.counter(cleared(to)), version, "a port for ");
-    }
+    HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(sent_to_[i])];
     stamps_[i].arrives = injector_.arrives(now, halo_bytes());
-    transport_.write(reader, port(version, place), stamps_[i]);
-    transport_.write(reader, port(version, place) + cache_line, values);
-    if (reader.shared != nullptr) transport_.set_counter(reader, latest(rank), version);
+    transport_.write(reader, ports_[i], stamps_[i]);
+    transport_.write(reader, ports_[i] + cache_line + ahead_ * sizeof(float),
+                     HostVector<const float>(values.data() + ahead_, length_ - ahead_));
+    if (reader.shared != nullptr) transport_.set_counter(reader, latest(transport_.rank()), put_step_);
   }
+  ahead_ = 0;
   bytes_sent_ += static_cast<std::int64_t>(sent_to_.size()) * halo_bytes();
 }
 

@@ -38,6 +38,10 @@ class PortWindow {
   /// Writes this step's halo, with a number beside it, to the step's out-neighbours; waits, giving up the core, for
   /// their ports. `values` must stay as they are until flush().
   void put(std::int64_t step, HostVector<const float> values, double number = 0);
+  /// Sends values of the next step's halo from number `begin` on, where those before it have been sent: put() then
+  /// sends the rest. Waits like put(). The values must be final and stay as they are until the flush() after that
+  /// put(), or as long as the window if none comes.
+  void put_ahead(std::size_t begin, HostVector<const float> values);
   /// Ends the writes of the last step: waits until they are complete and publishes them to ranks reached by MPI.
   void flush();
   /// What the step's in-neighbours have sent, ascending by rank; waits for it, giving up the core.
@@ -60,6 +64,8 @@ class PortWindow {
   [[nodiscard]] std::int64_t halo_bytes() const { return static_cast<std::int64_t>(length_ * sizeof(float)); }
   [[nodiscard]] std::size_t port(std::int64_t version, std::size_t number) const;
   [[nodiscard]] std::size_t checked_bytes(const Communicator& comm) const;
+  /// Before the first values of a step are sent: to whom they go, and where; waits for the ports.
+  void begin_put();
 
   DynamicTopology topology_;
   int ranks_;
@@ -68,7 +74,9 @@ class PortWindow {
   TransportOptions options_;
   HaloTransport transport_;
   std::vector<HaloTransport::Peer*> readers_, writers_;  // every rank, as one that is sent halos, and acknowledgements
-  std::vector<int> sent_to_;                             // the ranks of the last put
+  std::vector<int> sent_to_;                             // the ranks of the last put, or of what is sent ahead
+  std::vector<std::size_t> ports_;                       // where it goes there
+  std::size_t ahead_ = 0;                                // values of the next step that put_ahead() has sent
   std::vector<int> cleared_for_;       // ranks that were sent acknowledgements by MPI since the last flush
   std::vector<HaloStamp> stamps_;      // those of the last put, to each of sent_to_
   std::vector<Halo> halos_;            // those of the last wait

@@ -40,6 +40,7 @@ std::unique_ptr<Averager> make(const Choice& choice, std::size_t length, std::in
   const Topology topology = topology_of(choice.topology);
   AveragerContext context{config, transport, topology, MPI_COMM_WORLD, length, first_step};
   context.halo_memory = choice.memory;
+  context.last_step = 1000;  // so that the last step of a test sends what nobody waits for
   return make_averager(context);
 }
 
@@ -127,34 +128,40 @@ TEST(Averager, AnUpdateInSlicesHasTheBitsOfItsPartsOneAfterTheOther) {
   constexpr std::size_t length = (std::size_t{1} << 17U) + 5;
   const ExecutionSpace exec;
   const Values gradient(start_of(this_rank() + 100, length));
-  for (const auto& [order, memory] :
-       {std::pair("combine_then_adapt", HaloMemory::host), std::pair("adapt_then_combine", HaloMemory::host),
-        std::pair("combine_then_adapt", HaloMemory::device), std::pair("adapt_then_combine", HaloMemory::device)}) {
-    if (memory == HaloMemory::device && !device_halos_work()) continue;
-    Values sliced(start_of(this_rank(), length)), whole(start_of(this_rank(), length));
-    const auto in_slices = make({"neighbour", order, "ring", false, 2, memory}, length),
-               in_parts = make({"neighbour", order}, length);
-    int slices = 0;
+  int slices = 0;
+  const auto after = [&](const Choice& choice, bool in_slices) {
+    Values weights(start_of(this_rank(), length));
+    const auto averager = make(choice, length);
+    const auto descend = [&](std::size_t begin, std::size_t count) {
+      sgd<float>(exec, {rate, 0, 0, false}, slice(weights.device(), begin, count),
+                 slice(gradient.device(), begin, count), {});
+      ++slices;
+    };
     for (std::int64_t step = 0; step < 4; ++step) {
-      const auto descend = [&](const Values& weights, std::size_t begin, std::size_t count) {
-        sgd<float>(exec, {rate, 0, 0, false}, slice(weights.device(), begin, count),
-                   slice(gradient.device(), begin, count), {});
-      };
-      in_slices->before_gradient(exec, step, sliced.device());
-      in_slices->update(exec, step, sliced.device(), gradient.device(), 1, [&](std::size_t begin, std::size_t count) {
-        descend(sliced, begin, count);
-        ++slices;
-      });
-      in_parts->before_gradient(exec, step, whole.device());
-      in_parts->before_update(exec, step, whole.device(), gradient.device(), 1);
-      descend(whole, 0, length);
-      in_parts->after_update(exec, step, whole.device());
+      averager->before_gradient(exec, step, weights.device());
+      if (in_slices) {
+        averager->update(exec, step, weights.device(), gradient.device(), 1, std::ref(descend));
+      } else {
+        averager->before_update(exec, step, weights.device(), gradient.device(), 1);
+        descend(0, length);
+        averager->after_update(exec, step, weights.device());
+      }
     }
-    if (runs_on_host && exec.concurrency() == 1) {
-      EXPECT_EQ(slices, 4 * 3);
+    return weights.get();
+  };
+  for (const char* order : {"combine_then_adapt", "adapt_then_combine"}) {
+    const std::vector<float> in_parts = after({"neighbour", order}, false);
+    EXPECT_GT(ranks_that_differ(in_parts, start_of(this_rank(), length)), 0) << order;
+    for (const std::string way : {"store", "put", "device"}) {
+      if (way == "device" && !device_halos_work()) continue;
+      slices = 0;
+      const std::vector<float> in_slices = after(
+          {"neighbour", order, "ring", way == "put", 2, way == "device" ? HaloMemory::device : HaloMemory::host}, true);
+      if (runs_on_host && exec.concurrency() == 1) {
+        EXPECT_EQ(slices, 4 * 3);
+      }
+      EXPECT_EQ(ranks_that_differ(in_slices, in_parts), 0) << order << way;
     }
-    EXPECT_EQ(ranks_that_differ(sliced.get(), whole.get()), 0) << order;
-    EXPECT_GT(ranks_that_differ(sliced.get(), start_of(this_rank(), length)), 0) << order;
   }
 }
 

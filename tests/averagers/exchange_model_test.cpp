@@ -156,6 +156,8 @@ TEST(ExchangeModel, OnlyWhatIsMixedBeforeTheUpdateSharesTheOptimizersPass) {
   };
   EXPECT_NEAR(traffic(1), 2, 1e-9);
   EXPECT_NEAR(traffic(2), 2 + 2, 1e-9);
+  EXPECT_NEAR(ExchangeModel(averager, kind("one_peer_exponential"), job_of(8)).work(1).memory_bytes / model_bytes, 1,
+              1e-9);
   averager.order = "adapt_then_combine";
   EXPECT_NEAR(traffic(1), 2 + 2, 1e-9);
 }

@@ -146,6 +146,11 @@ TEST_P(HaloWindowTest, VersionsArriveExactlyAndUntornUnderRandomDelays) {
   for (std::int64_t version = 1; version <= 60; ++version) {
     const Weights sent = weights(version, length);
     if (version % 2 == 0) write_ahead(window, sent.host());
+    for (std::size_t begin = 0; version % 3 == 0 && begin < length; begin += 1500) {  // 1500, 1500 and 1 values
+      window.put_ahead(begin, sent.get().part(begin, std::min<std::size_t>(1500, length - begin)));
+      dawdle(100, ++call);
+    }
+    if (version % 5 == 0 && version % 3 != 0) window.put_ahead(0, sent.get().part(0, 700));
     dawdle(100, ++call);
     window.put(version, sent.get());
     dawdle(100, ++call);

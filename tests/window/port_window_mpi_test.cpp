@@ -99,6 +99,10 @@ TEST_P(PortWindowTest, EveryStepBringsTheHalosOfItsSendersWholeUnderRandomDelays
   for (std::int64_t step = first; step < first + steps; ++step) {
     const auto graph = topology_.at(step);
     const std::vector<float> values = values_of(this_rank(), step, length);
+    for (std::size_t begin = 0; step % 3 == 0 && begin < length; begin += 1000) {  // 1000, 1000 and 1 values
+      window.put_ahead(begin, slice(view(values), begin, std::min<std::size_t>(1000, length - begin)));
+      dawdle(100, ++call);
+    }
     window.put(step, view(values), number_of(this_rank(), step));
     dawdle(100, ++call);
     window.flush();
