@@ -20,8 +20,13 @@ namespace {
 /// g <- sum_i share_i g_i over all ranks: P ranks make the steps that one rank makes with the batches of all.
 class AllreduceAverager final : public Averager {
  public:
-  AllreduceAverager(const Communicator& comm, std::size_t length, Travel travel, const InjectConfig& inject)
-      : comm_(comm), length_(length), open_(length), travel_(travel), injector_(inject) {
+  AllreduceAverager(const Communicator& comm, std::size_t length, Travel travel, const CommConfig& transport)
+      : comm_(comm),
+        length_(length),
+        open_(length),
+        travel_(travel),
+        injector_(transport.inject),
+        report_seconds_(transport.report_seconds) {
     if (comm_.ranks() == 1) return;
     all_reduce_ = make_all_reduce(comm_, travel_);
     sum_ = Buffer<float>("halograd::gradient_sum", length);
@@ -113,9 +118,7 @@ class AllreduceAverager final : public Averager {
   template <class Condition>
   void wait_until(const Condition& condition) {
     const trace::Span span("wait", "comm");
-    PolitePause pause;
-    while (!condition()) pause();
-    wait_seconds_ += pause.seconds();
+    wait_seconds_ += all_reduce_->wait_until(condition, report_seconds_);
   }
 
   OwnedComm comm_;
@@ -128,7 +131,7 @@ class AllreduceAverager final : public Averager {
   decltype(Kokkos::create_mirror_view(Buffer<float>())) host_sum_;
   std::unique_ptr<AllReduce> all_reduce_;
   std::vector<Bucket> buckets_;  ///< in the order in which they were started: from the gradient's end on
-  double wait_seconds_ = 0;
+  double wait_seconds_ = 0, report_seconds_;
   std::int64_t bytes_sent_ = 0;
 };
 
@@ -138,7 +141,7 @@ Travel travel_of(const AveragerConfig& averager) {
 
 std::unique_ptr<Averager> make_allreduce(const AveragerContext& context) {
   return std::make_unique<AllreduceAverager>(context.comm, context.length, travel_of(context.averager),
-                                             context.transport.inject);
+                                             context.transport);
 }
 
 }  // namespace

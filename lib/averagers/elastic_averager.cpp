@@ -8,7 +8,6 @@
 #include "averagers/averagers.hpp"
 #include "kernels/mix.hpp"
 #include "mpi/rank_clock.hpp"
-#include "mpi/wait.hpp"
 #include "window/all_reduce.hpp"
 #include "window/host_staging.hpp"
 #include "window/injector.hpp"
@@ -31,7 +30,8 @@ class ElasticAverager final : public Averager {
         sum_("halograd::replica_sum", length_),
         host_sum_(Kokkos::create_mirror_view(sum_)),
         all_reduce_(make_all_reduce(comm_)),
-        injector_(context.transport.inject) {
+        injector_(context.transport.inject),
+        report_seconds_(context.transport.report_seconds) {
     const int ranks = comm_.ranks();
     alpha_ = context.averager.elasticity / ranks;
     shard_.resize((length_ + static_cast<std::size_t>(ranks) - 1) / static_cast<std::size_t>(ranks));
@@ -49,9 +49,8 @@ class ElasticAverager final : public Averager {
   }
   void before_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights,
                      Vector<float> /*gradient*/, double /*share*/) override {
-    PolitePause pause;
-    while (!all_reduce_->has_ended(number_) || node_clock() < arrives_) pause();
-    wait_seconds_ += pause.seconds();
+    const auto has_come = [this] { return all_reduce_->has_ended(number_) && node_clock() >= arrives_; };
+    wait_seconds_ += all_reduce_->wait_until(has_come, report_seconds_);
     bytes_sent_ += all_reduce_bytes(comm_.ranks(), length_);
     Kokkos::deep_copy(exec, sum_, host_sum_);
     if (started_[0] == 0) mix(exec, {0, 1, {1.0 / comm_.ranks()}, {sum_.data()}}, centre_);  // the mean of the replicas
@@ -90,7 +89,7 @@ class ElasticAverager final : public Averager {
   std::int64_t arrives_ = 0;  // the sum (node_clock), where latency or a bandwidth is injected
   std::vector<float> shard_;
   std::array<std::int64_t, 1> started_{};  // whether there is a centre
-  double wait_seconds_ = 0;
+  double wait_seconds_ = 0, report_seconds_;
   std::int64_t bytes_sent_ = 0;
 };
 

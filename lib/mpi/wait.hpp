@@ -23,6 +23,19 @@ class PolitePause {
   long sleep_nanoseconds_ = 20'000;
 };
 
+/// Waits until `is_done`, which is called again and again, without holding the core. Calls `report` with the seconds,
+/// once, when there are more than `report_seconds` of them. Returns the seconds waited.
+template <class IsDone, class Report>
+double wait_and_report(const IsDone& is_done, double report_seconds, const Report& report) {
+  PolitePause pause;
+  for (bool reported = false; !is_done(); pause()) {
+    if (reported || pause.seconds() < report_seconds) continue;
+    reported = true;
+    report(pause.seconds());
+  }
+  return pause.seconds();
+}
+
 /// Waits for a request without holding the core. Returns the seconds waited.
 double wait_politely(MPI_Request& request);
 /// Seconds that this thread has spent in wait_politely(), which all collectives of Communicator wait by.

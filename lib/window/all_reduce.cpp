@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <deque>
 #include <mutex>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "kernels/bfloat16.hpp"
 #include "mpi/most_in_a_call.hpp"
+#include "mpi/wait.hpp"
 #include "window/progress_hook.hpp"
 
 namespace halograd {
@@ -18,7 +21,7 @@ namespace {
 
 class MpiAllReduce final : public AllReduce {
  public:
-  explicit MpiAllReduce(const Communicator& comm) : comm_(comm) {}
+  explicit MpiAllReduce(const Communicator& comm) : AllReduce(comm), comm_(comm) {}
 
   std::int64_t start(HostVector<float> values) override {
     for (std::size_t begin = 0; begin < values.extent(0); begin += most_in_a_call) {
@@ -40,6 +43,8 @@ class MpiAllReduce final : public AllReduce {
     return started_ - static_cast<std::int64_t>(requests_.size()) >= number;
   }
 
+  std::optional<int> awaited_rank() override { return {}; }
+
  private:
   OwnedComm comm_;
   std::deque<MPI_Request> requests_;  // oldest first
@@ -56,7 +61,7 @@ template <class Wire>
 class RingAllReduce final : public AllReduce {
  public:
   explicit RingAllReduce(const Communicator& comm)
-      : comm_(comm), ranks_(static_cast<std::size_t>(comm.ranks())), hook_([this] { move_on(); }) {
+      : AllReduce(comm), comm_(comm), ranks_(static_cast<std::size_t>(comm.ranks())), hook_([this] { move_on(); }) {
     const std::vector<int>& node = comm.node_of_rank();
     std::vector<int> ring(ranks_);
     std::iota(ring.begin(), ring.end(), 0);
@@ -84,6 +89,14 @@ class RingAllReduce final : public AllReduce {
     const std::lock_guard lock(mutex_);
     move_on_pieces();
     return started_ - static_cast<std::int64_t>(pieces_.size()) >= number;
+  }
+
+  std::optional<int> awaited_rank() override {
+    const std::lock_guard lock(mutex_);
+    if (pieces_.empty()) return {};
+    int has_come = 0;
+    MPI_Request_get_status(pieces_.front().requests[0], &has_come, MPI_STATUS_IGNORE);
+    return has_come != 0 ? next_ : previous_;
   }
 
  private:
@@ -177,7 +190,7 @@ bool is_long(std::size_t length, int ranks) {
 class AllReduceByLength final : public AllReduce {
  public:
   AllReduceByLength(const Communicator& comm, Travel travel)
-      : ranks_(comm.ranks()), mpi_(comm), ring_(make_ring_all_reduce(comm, travel)) {}
+      : AllReduce(comm), ranks_(comm.ranks()), mpi_(comm), ring_(make_ring_all_reduce(comm, travel)) {}
 
   std::int64_t start(HostVector<float> values) override {
     AllReduce& way = is_long(values.extent(0), ranks_) ? *ring_ : mpi_;
@@ -190,6 +203,11 @@ class AllReduceByLength final : public AllReduce {
     ring_->move_on();
     while (!sums_.empty() && sums_.front().way.has_ended(sums_.front().number)) sums_.pop_front();
     return started_ - static_cast<std::int64_t>(sums_.size()) >= number;
+  }
+
+  std::optional<int> awaited_rank() override {
+    if (sums_.empty()) return {};
+    return sums_.front().way.awaited_rank();
   }
 
  private:
@@ -207,6 +225,14 @@ class AllReduceByLength final : public AllReduce {
 };
 
 }  // namespace
+
+double AllReduce::wait_until(const std::function<bool()>& is_done, double report_seconds) {
+  return wait_and_report(is_done, report_seconds, [this](double seconds) {
+    const std::optional<int> awaited = awaited_rank();
+    std::fprintf(stderr, "rank %d waits for %s: a sum over all ranks, %.3g s\n", rank_,
+                 awaited ? ("rank " + std::to_string(*awaited)).c_str() : "the others", seconds);
+  });
+}
 
 std::int64_t all_reduce_bytes(int ranks, std::size_t length, Travel travel) {
   const std::size_t value = travel == Travel::bf16 && is_long(length, ranks) ? sizeof(Bfloat16) : sizeof(float);

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
@@ -13,8 +15,8 @@ namespace halograd {
 /// and the same ones in each run.
 class AllReduce {
  public:
+  explicit AllReduce(const Communicator& comm) : rank_(comm.rank()) {}
   virtual ~AllReduce() = default;
-  AllReduce() = default;
   AllReduce(const AllReduce&) = delete;
   AllReduce& operator=(const AllReduce&) = delete;
 
@@ -25,6 +27,14 @@ class AllReduce {
   /// complete.
   virtual bool has_ended(std::int64_t number) = 0;
   void move_on() { has_ended(0); }
+  /// Whose message the oldest sum that is under way waits for. None: no sum is, or MPI adds it up, which does not say.
+  [[nodiscard]] virtual std::optional<int> awaited_rank() = 0;
+  /// Waits, giving up the core, until `is_done`, which moves sums on. A wait of more than `report_seconds` is reported
+  /// once on stderr, with awaited_rank(). Returns the seconds.
+  double wait_until(const std::function<bool()>& is_done, double report_seconds);
+
+ private:
+  int rank_;
 };
 
 /// What values are on their way: floats, or the upper halves of floats, rounded to nearest even each time that a

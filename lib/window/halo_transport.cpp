@@ -112,10 +112,12 @@ Vector<const float> HaloTransport::device_values(std::size_t offset, std::size_t
 
 void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values) {
   write(peer, offset, values, puts_);
+  put_to_.resize(puts_.size(), peer.rank);
 }
 
 void HaloTransport::write(const Peer& peer, std::size_t offset, const HaloStamp& stamp) {
   write(peer, offset, stamp, puts_);
+  put_to_.resize(puts_.size(), peer.rank);
 }
 
 void HaloTransport::write(const Peer& peer, std::size_t offset, HaloValues<const float> values, Requests& puts) {
@@ -172,12 +174,26 @@ void HaloTransport::wait_for_puts() {
   const trace::Span span("flush", "comm");
   // MPI_Win_flush spins until it is done: where ranks share cores, waiting for the requests first, which gives up the
   // core, leaves it little to wait for.
-  for (MPI_Request& request : puts_) wait_seconds_ += wait_politely(request);
+  for (std::size_t i = 0; i < puts_.size(); ++i) {
+    const auto has_left = [&] {
+      int done = 0;
+      MPI_Test(&puts_[i], &done, MPI_STATUS_IGNORE);
+      return done != 0;
+    };
+    wait_seconds_ +=
+        wait_and_report(has_left, report_seconds_, [&](double seconds) { report_under_way(put_to_[i], seconds); });
+  }
   puts_.clear();
-  if (!messages_ || messages_->has_sent()) return;
-  PolitePause pause;
-  for (; !messages_->has_sent(); pause()) messages_->move_on();  // the reader may be waiting here for this one's
-  wait_seconds_ += pause.seconds();
+  put_to_.clear();
+  if (!messages_) return;
+  const auto have_left = [this] {
+    if (messages_->has_sent()) return true;
+    messages_->move_on();  // the reader may be waiting here for this one's
+    return false;
+  };
+  wait_seconds_ += wait_and_report(have_left, report_seconds_, [this](double seconds) {
+    for (const int to : messages_->unsent_to()) report_under_way(to, seconds);
+  });
 }
 
 void HaloTransport::flush(const Peer& peer) {
@@ -187,6 +203,7 @@ void HaloTransport::flush(const Peer& peer) {
   if (device_) MPI_Win_flush(peer.rank, device_->window().handle());
   if (by_window) MPI_Win_flush(peer.rank, segment_.window().handle());
   wait_seconds_ += time.seconds();
+  if (time.seconds() > report_seconds_) report_under_way(peer.rank, time.seconds());  // MPI does not let it be sooner
 }
 
 void HaloTransport::complete(Peer& peer) {
@@ -219,17 +236,12 @@ bool HaloTransport::is_idle(Peer& peer) {
 double HaloTransport::await(const Peer& peer, std::int64_t* counter, std::int64_t version, const char* purpose) {
   double waited = 0;
   if (load(counter) < version) {
-    PolitePause pause;
-    bool reported = false;
-    do {
+    const auto has_come = [&] {
       make_progress();
-      pause();
-      waited = pause.seconds();
-      if (!reported && waited > report_seconds_) {
-        reported = true;
-        report_late(peer, version, load(counter), purpose, waited);
-      }
-    } while (load(counter) < version);
+      return load(counter) >= version;
+    };
+    waited = wait_and_report(has_come, report_seconds_,
+                             [&](double seconds) { report_late(peer, version, load(counter), purpose, seconds); });
     wait_seconds_ += waited;
   }
   sync(peer);
@@ -240,6 +252,10 @@ void HaloTransport::report_late(const Peer& peer, std::int64_t version, std::int
                                 double seconds) const {
   std::fprintf(stderr, "rank %d waits for rank %d: %sversion %lld, latest %lld, %.3g s\n", rank(), peer.rank, purpose,
                static_cast<long long>(version), static_cast<long long>(latest), seconds);
+}
+
+void HaloTransport::report_under_way(int to, double seconds) const {
+  std::fprintf(stderr, "rank %d waits for rank %d: weights on their way there, %.3g s\n", rank(), to, seconds);
 }
 
 double HaloTransport::wait_until(const RankClock& clock, std::int64_t time) {

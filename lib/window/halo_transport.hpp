@@ -97,7 +97,8 @@ class HaloTransport {
   /// Sets a counter of a peer, after all that was written there before by stores or messages. Where the carrier is
   /// MPI_Put, only what was flushed is before it, and it is complete after complete().
   void set_counter(Peer& peer, std::size_t offset, std::int64_t value);
-  /// Waits, giving up the core, until what was written has left; what is left for flush() is short.
+  /// Waits, giving up the core, until what was written has left; what is left for flush() is short. A wait of more than
+  /// report_seconds, here or in flush(), is reported on stderr, with the peer.
   void wait_for_puts();
   /// Waits until what was put to a peer has arrived there.
   void flush(const Peer& peer);
@@ -142,6 +143,7 @@ class HaloTransport {
   void write(const Peer& peer, std::size_t offset, const HaloStamp& stamp, Requests& puts);
   void put(const Peer& peer, std::size_t offset, HaloValues<const float> values, const OwnedWindow& window,
            Requests& puts) const;
+  void report_under_way(int to, double seconds) const;
 
   std::unique_ptr<DeviceWindow> device_;  // null: none
   bool force_put_;
@@ -150,7 +152,8 @@ class HaloTransport {
   std::unique_ptr<MessageTransport> messages_;  // null: by MPI_Put, or only by stores
   bool uses_mpi_;
   std::deque<Peer> peers_;
-  Requests puts_;  // since the last wait_for_puts
+  Requests puts_;            // since the last wait_for_puts
+  std::vector<int> put_to_;  // the peers of these
   double wait_seconds_ = 0, report_seconds_;
   Unwinding unwinding_;
 };

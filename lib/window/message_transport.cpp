@@ -77,6 +77,15 @@ bool MessageTransport::has_sent() {
   return std::all_of(links_.begin(), links_.end(), [](auto& entry) { return drop_sent(entry.second); });
 }
 
+std::vector<int> MessageTransport::unsent_to() {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (auto& [rank, link] : links_) {
+    if (!drop_sent(link)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 bool MessageTransport::all_have_left() {
   const std::lock_guard lock(mutex_);
   return std::all_of(links_.begin(), links_.end(),

@@ -11,6 +11,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kernels/types.hpp"
 #include "mpi/communicator.hpp"
@@ -40,7 +41,8 @@ class MessageTransport {
   void write(int rank, std::size_t offset, std::span<const std::int64_t> numbers);
   /// Whether all that was written to a peer has left, so that its values may change. Moves nothing else on.
   bool has_sent(int rank);
-  bool has_sent();  ///< to every peer
+  bool has_sent();                             ///< to every peer
+  [[nodiscard]] std::vector<int> unsent_to();  ///< the peers to which something has not left
 
   /// Receives what has come, without waiting.
   void move_on();

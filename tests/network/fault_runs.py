@@ -4,16 +4,23 @@ shared by the short and the long test."""
 import os
 import time
 
+import h5py
+import numpy as np
+
 from lab_tests import DIGITS, PROGRAM, LabTest, cluster, sets
 
 REQUEUE = 75
-LIMIT = 60  # seconds from the cut to the end of all ranks that are not behind it
-FIRST_EPOCH = r"^ *1/"
+LIMIT = 60  # seconds from what befalls the host until it is named or passed over, or the others have ended
 BAD = 1  # the host; one rank on each, so that its rank as well
+RATE = 100  # Mbit/s of each host's link: over a hundredth of that a replica takes a second and more
+ENDLESS = sets(training__epochs=100000)
+# With a sum long enough for the ring of four ranks.
+RING = ["--set", 'network.layer=[{type = "flatten"}, {type = "dense", channels = 1024}, {type = "relu"}, '
+                 '{type = "dense", channels = 10}]']
 
 
 class FaultRuns(LabTest):
-    HOSTS = 4
+    HOSTS, OPTIONS = 4, {"rate_mbit": RATE}
 
     def start(self, *words):
         """A run that has its first epoch behind it; each rank leaves its process and its status in files."""
@@ -24,7 +31,7 @@ class FaultRuns(LabTest):
         for rank in self.statuses():
             os.remove(self.path(f"status.{rank}"))
         run = self.lab.start(command, self.folder)
-        run.until(FIRST_EPOCH)
+        run.until("^ *1/")
         return run
 
     def statuses(self):
@@ -55,7 +62,7 @@ class FaultRuns(LabTest):
 
     def check_others_end(self, fate, *words):
         """With the status that asks to be queued again; the run."""
-        run = self.start(*sets(training__epochs=100000), *words)
+        run = self.start(*ENDLESS, *words)
         fate()
         begin = time.monotonic()
         others = [rank for rank in range(self.HOSTS) if rank != BAD]
@@ -65,11 +72,33 @@ class FaultRuns(LabTest):
             self.assertEqual(self.statuses().get(rank), str(REQUEUE), f"rank {rank}\n{run.text()}")
         return run
 
-    def slow_down(self, *words):
-        """Trains on while the link of the host has a hundredth of its rate; the result."""
+    def start_and_slow_down(self, *words):
+        """A run in which the host's link has a hundredth of its rate after the first epoch."""
+        self.lab.set_rate(BAD, RATE)
         run = self.start(*words)
-        self.addCleanup(self.lab.set_rate, BAD, 1000)
-        self.lab.set_rate(BAD, 10)
+        self.addCleanup(self.lab.set_rate, BAD, RATE)
+        self.lab.set_rate(BAD, RATE // 100)
+        return run
+
+    def check_named(self, *words):
+        run = self.start_and_slow_down(*ENDLESS, *sets(comm__report_seconds=0.5), *words)
+        begin = run.seconds()
+        run.until(rf"waits for rank {BAD}:", begin + LIMIT)
+        print(f"named after {run.seconds() - begin:.1f} s")
+        self.lab.end_all()
+
+    def check_passed_over(self, *words):
+        """The others make many steps for each message that they have of it, and epochs go on."""
+        run = self.start_and_slow_down(*sets(training__epochs=3, training__batch=8, output__checkpoint_epochs=0), *words)
+        run.until("^ *2/", run.seconds() + LIMIT)
         result = run.wait()
         self.assertEqual(result.status, 0, run.text())
-        return result
+        with h5py.File(self.path("runs/digits/metrics.h5"), "r") as file:
+            edge = {name: column[()] for name, column in file["edge"].items()}
+            makers = file["step/rank"][file["epoch/steps"][-2]:]
+        late = (edge["epoch"] == 2) & (edge["from"] == BAD)
+        for to, halos in zip(edge["to"][late], edge["halos"][late]):
+            steps = np.count_nonzero(makers == to)
+            print(f"rank {to} made {steps} steps and had {halos} halos of rank {BAD}")
+            self.assertLess(8 * halos, steps, run.text())
+        return edge

@@ -1,10 +1,31 @@
 #!/usr/bin/env python3
-"""A host that nobody waits for is cut off, or its link is slow all of a sudden and it is passed over; a rank is killed."""
+"""The same with every averager; a host that nobody waits for is cut off; a rank is killed."""
 
-import h5py
-
-from fault_runs import BAD, FaultRuns
+from fault_runs import BAD, RING, FaultRuns
 from lab_tests import main, sets
+
+LOCKSTEP = {
+    "allreduce": RING,
+    "easgd": RING,
+    "neighbour": [],
+    "neighbour, by messages": sets(comm__transport="send"),
+    "neighbour, adapt_then_combine": sets(averager__order="adapt_then_combine"),
+    "push_sum": sets(topology__kind="exponential"),
+    "gossip_grad": sets(topology__kind="one_peer_exponential"),
+    "fast": [],
+    "hierarchical": [],
+}
+FREE = {
+    "none": [],
+    "neighbour": sets(averager__staleness=-1),
+    "ad_psgd": [],
+    "push_sum": sets(averager__staleness=-1, topology__kind="exponential"),
+    "fast": sets(averager__staleness=-1, optimizer__learning_rate=0.02),
+}
+
+
+def named(averager):
+    return sets(averager__name=averager.partition(",")[0])
 
 
 class Faults(FaultRuns):
@@ -14,12 +35,19 @@ class Faults(FaultRuns):
     def test_a_dead_rank(self):
         self.check_deaths()
 
+    def test_a_slow_host_is_named(self):
+        for averager, words in LOCKSTEP.items():
+            with self.subTest(averager):
+                self.check_named(*named(averager), *words)
+
     def test_a_slow_host_is_passed_over(self):
-        self.slow_down(*sets(training__epochs=3, averager__patience=0.05))
-        with h5py.File(self.path("runs/digits/metrics.h5"), "r") as file:
-            edge = file["edge"]
-            left_out = edge["left_out"][()][edge["from"][()] == BAD]
-        self.assertGreater(left_out.sum(), 0)
+        for averager, words in FREE.items():
+            with self.subTest(averager):
+                self.check_passed_over(*named(averager), *words)
+
+    def test_a_slow_host_has_used_up_the_patience(self):
+        edge = self.check_passed_over(*sets(averager__patience=0.05))
+        self.assertGreater(edge["left_out"][edge["from"] == BAD].sum(), 0)
 
 
 if __name__ == "__main__":

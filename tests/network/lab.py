@@ -105,11 +105,11 @@ class Run:
         return time.monotonic() - self.begin
 
     def when(self, pattern):
-        """When the last line of the standard output came that matches; None: there is none so far."""
-        return next((seconds for seconds, line in reversed(list(self.out)) if re.search(pattern, line)), None)
+        """When the last line came that matches; None: there is none so far."""
+        return max((seconds for seconds, line in [*self.out, *self.err] if re.search(pattern, line)), default=None)
 
     def until(self, pattern, timeout=60):
-        """Waits for a line of the standard output that matches."""
+        """Waits for a line that matches, until the run has taken so many seconds."""
         while self.when(pattern) is None:
             if self.process.poll() is not None or self.seconds() > timeout:
                 raise AssertionError(f"no line '{pattern}' within {self.seconds():.0f} s\n{self.text()}")

@@ -121,6 +121,37 @@ TEST_P(AllReduceTest, GivesAllRanksTheSameBitsInEachRun) {
   }
 }
 
+TEST_P(AllReduceTest, ReportsAWaitOnceWithTheRankThatIsLate) {
+  if (all_ranks() == 1) return;
+  constexpr double report_seconds = 0.01;
+  double number = 0;
+  if (this_rank() == 0) {  // begins when all others have waited for too long
+    for (int rank = 1; rank < all_ranks(); ++rank) comm_.receive(std::span(&number, 1), rank);
+  }
+  testing::internal::CaptureStderr();
+  std::vector<float> values = values_of(this_rank(), 131'101);
+  const std::int64_t sum = all_reduce_->start(view(values));
+  const PolitePause time;
+  bool told = this_rank() == 0;
+  const auto has_ended = [&] {
+    if (!told && time.seconds() > 2 * report_seconds) {
+      comm_.send(std::span<const double>(&number, 1), 0);
+      told = true;
+    }
+    return all_reduce_->has_ended(sum);
+  };
+  const double waited = all_reduce_->wait_until(has_ended, report_seconds);
+  const std::string said = testing::internal::GetCapturedStderr();
+  const bool by_mpi = GetParam().name == "Mpi", names_it = said.find(" waits for rank 0: a sum") != std::string::npos;
+  EXPECT_EQ(comm_.largest(names_it ? 1 : 0), by_mpi ? 0 : 1) << "the next one in a ring names it";
+  expect_sum(values);
+  if (this_rank() == 0) return;
+  EXPECT_GT(waited, report_seconds);
+  const std::string begin = "rank " + std::to_string(this_rank()) + " waits for ";
+  EXPECT_EQ(said.find(begin + (by_mpi ? "the others: a sum" : "rank ")), 0U) << said;
+  EXPECT_EQ(said.find('\n'), said.size() - 1) << said;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Ways, AllReduceTest,
     testing::Values(Way{"Mpi", make_mpi_all_reduce, 0},
