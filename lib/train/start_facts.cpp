@@ -8,7 +8,10 @@
 #include "graph/topology_table.hpp"
 #include "kernels/compat.hpp"
 #include "mpi/placement.hpp"
+#include "support/seconds.hpp"
 #include "support/text.hpp"
+#include "train/host_batch.hpp"
+#include "window/injector.hpp"
 #include "window/transport_options.hpp"
 
 namespace halograd {
@@ -65,6 +68,35 @@ double bytes_between_nodes(const TrainingSetup& setup, double bytes) {
     bytes *= static_cast<double>(crossing) / static_cast<double>(std::max<std::size_t>(1, to.size()));
   }
   return comm.largest(comm.node().sum(bytes));
+}
+
+/// Collective. Seconds for which the slowest rank computes the gradient of its part of a batch, here of test images;
+/// its replica stays as it is. 0: there are no test images.
+double gradient_seconds(const TrainingSetup& setup) {
+  constexpr double long_enough = 0.5;  // the first gradient takes longer than those after it, but this one will do
+  double seconds = 0;
+  setup.comm.together([&] {
+    Network& network = *setup.network;
+    const Replica& replica = setup.replica;
+    const ExecutionSpace exec;
+    const bool replays = network.replays_steps();
+    network.replay_steps(false);
+    const Buffer<float> statistics("halograd::statistics_before", replica.statistics.extent(0));
+    Kokkos::deep_copy(exec, statistics, replica.statistics);
+    setup.whole_test->start_epoch(0);
+    const Batch* images = setup.whole_test->next();
+    for (int pass = 0; pass < 2 && images != nullptr && seconds < long_enough; ++pass) {
+      const double begin = seconds_now();
+      network.train(exec, replica, host_batch(images), 0);
+      Injector(setup.config.comm.inject).slow_down(setup.comm.rank(), seconds_now() - begin);
+      seconds = (seconds_now() - begin) * setup.config.training.batch / (setup.comm.ranks() * images->size);
+    }
+    setup.whole_test->stop();
+    Kokkos::deep_copy(exec, replica.statistics, statistics);
+    exec.fence();
+    network.replay_steps(replays);
+  });
+  return setup.comm.largest(seconds);
 }
 
 }  // namespace
@@ -154,9 +186,15 @@ StartFacts start_facts(const TrainingSetup& setup) {
   add("links", describe(transport.trial, slowest));
   if (!transport.reason.empty()) add("transport", "halos travel by messages: " + transport.reason);
   if (setup.group.ranks() > 1) return facts;  // what the ranks of a group send each other is not counted
-  const double leaving = bytes_between_nodes(setup, bytes);
-  add("between nodes", human_bytes(leaving) + " leave a node per step, which takes " +
-                           significant(leaving / rate(slowest)) + " s at that rate");
+  const double leaving = bytes_between_nodes(setup, bytes), on_the_way = leaving / rate(slowest);
+  // How many fields of view a step computes shows only then.
+  const double computing = setup.views ? 0 : gradient_seconds(setup);
+  const std::string share = computing > 0
+                                ? ", " + significant(100 * on_the_way / computing) +
+                                      " % of the time that a step computes for (" + significant(computing) + " s)"
+                                : "";
+  add("between nodes", human_bytes(leaving) + " leave a node per step, which takes " + significant(on_the_way) +
+                           " s at that rate" + share);
   return facts;
 }
 
