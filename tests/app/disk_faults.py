@@ -139,6 +139,12 @@ def damaged_datasets(path):
     return found
 
 
+def disk_with_a_fault(folder, notes, fault):
+    """The environment of a run that takes notes of what it does to a folder, and in which calls fail."""
+    return {"LD_PRELOAD": ":".join(filter(None, [SHIM, os.environ.get("LD_PRELOAD")])), "HALOGRAD_TEST_DISK": folder,
+            "HALOGRAD_TEST_DISK_NOTES": notes, "HALOGRAD_TEST_DISK_FAULT": fault}
+
+
 @unittest.skipUnless(SHIM, "SKIPPED: no library may be loaded before the sanitizer's")
 class DiskFaultTest(PreparedTest):
     settings = RUN
@@ -158,9 +164,7 @@ class DiskFaultTest(PreparedTest):
         """The environment of a run that takes notes, and in which calls fail."""
         if os.path.exists(self.path("notes")):
             os.remove(self.path("notes"))
-        return {"LD_PRELOAD": ":".join(filter(None, [SHIM, os.environ.get("LD_PRELOAD")])),
-                "HALOGRAD_TEST_DISK": self.silver, "HALOGRAD_TEST_DISK_NOTES": self.path("notes"),
-                "HALOGRAD_TEST_DISK_FAULT": fault}
+        return disk_with_a_fault(self.silver, self.path("notes"), fault)
 
     def begin(self, epochs):
         """The run folder: of a run that is to begin, or of one that was stopped after its first epoch."""
