@@ -18,8 +18,8 @@ class End(EndRuns):
         self.check_ends(self.by_launcher, REFUSED, 1, runs=20, ranks_per_host=2)
 
     def test_slurm(self):
-        self.check_ends(self.slurm, DONE, 0, runs=50)
-        self.check_ends(self.slurm, STOPPED, REQUEUE, runs=10, ranks_per_host=2)
+        self.check_ends(self.by_srun, DONE, 0, runs=50)
+        self.check_ends(self.by_srun, STOPPED, REQUEUE, runs=10, ranks_per_host=2)
 
     def test_what_hangs_in_mpi_finalize_ends_there(self):
         self.check_ends(self.by_launcher, DONE, 0, runs=4, limit=FINALIZE + LIMIT, environment=KEEP_MPI_FINALIZE)

@@ -1,8 +1,6 @@
 """Runs that end: with which status, and how long after their last line; shared by the short and the long test."""
 
-from lab import CannotRun
-from lab_slurm import LabSlurm
-from lab_tests import DIGITS, IS_OPEN_MPI, PROGRAM, LabTest, said_by_ranks, sets
+from lab_tests import DIGITS, PROGRAM, LabTest, said_by_ranks, sets
 
 EPOCHS = 2
 REQUEUE = 75
@@ -23,20 +21,9 @@ class EndRuns(LabTest):
         self.lab.end_all()
         return run, result
 
-    def slurm(self, words, ranks_per_host, environment=None):
-        run = self.cluster().start(self.train(words), ranks_per_host, self.folder, environment)
+    def by_srun(self, words, ranks_per_host, environment=None):
+        run = self.slurm_cluster().start(self.train(words), ranks_per_host, self.folder, environment)
         return run, run.wait()
-
-    def cluster(self):
-        """Slurm on all hosts; runs by the launcher would end it."""
-        if IS_OPEN_MPI:
-            self.skipTest("this Slurm has no PMIx")
-        if not hasattr(self, "slurm_cluster"):
-            try:
-                self.slurm_cluster = LabSlurm(self.lab)
-            except CannotRun as reason:
-                self.skipTest(str(reason))
-        return self.slurm_cluster
 
     @staticmethod
     def train(words):

@@ -19,9 +19,9 @@ class End(EndRuns):
         self.check_ends(self.by_launcher, REFUSED, 1, runs=1, ranks_per_host=2)
 
     def test_slurm(self):
-        self.check_ends(self.slurm, DONE, 0, runs=1)
-        self.check_ends(self.slurm, STOPPED, REQUEUE, runs=1)
-        self.check_ends(self.slurm, REFUSED, 1, runs=1)
+        self.check_ends(self.by_srun, DONE, 0, runs=1)
+        self.check_ends(self.by_srun, STOPPED, REQUEUE, runs=1)
+        self.check_ends(self.by_srun, REFUSED, 1, runs=1)
 
 
 if __name__ == "__main__":

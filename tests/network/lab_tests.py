@@ -5,6 +5,7 @@ import re
 import sys
 
 from lab import CannotRun, Lab, hydra, open_mpi
+from lab_slurm import LabSlurm
 
 SOURCE = os.environ["HALOGRAD_SOURCE_DIR"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "app"))
@@ -39,3 +40,14 @@ class LabTest(ProgramTest):
     def setUp(self):
         super().setUp()
         self.addCleanup(self.lab.end_all)
+
+    def slurm_cluster(self):
+        """Slurm on all hosts, for one test; runs by the launcher would end it."""
+        if IS_OPEN_MPI:
+            self.skipTest("this Slurm has no PMIx")
+        if not hasattr(self, "slurm"):
+            try:
+                self.slurm = LabSlurm(self.lab)
+            except CannotRun as reason:
+                self.skipTest(str(reason))
+        return self.slurm

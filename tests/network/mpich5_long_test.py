@@ -10,7 +10,7 @@ from end_runs import DONE, REFUSED, REQUEUE, STOPPED, EndRuns
 from fault_runs import FaultRuns
 from lab import mpich_below
 from lab_tests import IS_OPEN_MPI, PROGRAM, SKIPPED, SOURCE, main
-from training_runs import AVERAGERS, TrainingRuns
+from training_runs import TrainingRuns
 
 PREFIX = os.path.join(SOURCE, ".deps", "mpich5")
 
@@ -20,10 +20,11 @@ def over(netmod):
     mpi = mpich_below(PREFIX, netmod)
 
     class Training(TrainingRuns):
-        HOSTS, OPTIONS = 4, {"mpi": mpi}
+        HOSTS, OPTIONS = 8, {"mpi": mpi}
 
         def test_every_averager(self):
-            self.check_averagers(AVERAGERS, self.HOSTS)
+            for hosts in (2, 4, 8):
+                self.check_every_way(hosts)
 
     class End(EndRuns):
         OPTIONS = {"mpi": mpi}
