@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "app/exit_status.hpp"
 #include "hdf5/files.hpp"
 #include "kernels/accelerator.hpp"
 #include "kernels/compat.hpp"
@@ -83,13 +84,13 @@ void Session::start_kokkos(int threads, int ranks_per_device) {
 }
 
 void Session::fail(const std::exception& error) {
-  end_with(EXIT_FAILURE);
+  const Foreign foreign = foreign_of(error);
+  end_with(foreign == Foreign::no_rank ? EXIT_FAILURE : requeue_status);
   const int rank = mpi_ ? mpi_->comm().rank() : launched_rank();
   const auto* const collective = dynamic_cast<const CollectiveError*>(&error);
   const bool of_all = collective != nullptr && collective->of_all_ranks();
   const bool alone = mpi_ && mpi_->comm().ranks() > 1 && !of_all;
   const bool speaks = rank == 0 || alone;
-  const Foreign foreign = foreign_of(error);
   if (foreign == Foreign::this_rank && (speaks || collective != nullptr)) {
     note_for_job("died " + std::to_string(rank) + " " + node_name());
   }
@@ -99,7 +100,7 @@ void Session::fail(const std::exception& error) {
     std::fprintf(stderr, "halograd: %s\n", message_of(error).c_str());
     return;
   }
-  MpiSession::abort(message_of(error));
+  MpiSession::abort(message_of(error), status_);
 }
 
 int launched_rank() {

@@ -29,7 +29,8 @@ class Session {
   [[nodiscard]] int status() const { return status_; }
 
   /// Says what went wrong, once where all ranks agree on it (CollectiveError). The program is to end with status 1
-  /// then; where the ranks do not agree, all of them end here.
+  /// then, or with requeue_status where that is not an Error of this program; where the ranks do not agree, all of them
+  /// end here.
   void fail(const std::exception& error);
 
  private:

@@ -141,7 +141,7 @@ void Hdf5Rows::read_at(long address, std::size_t bytes, long first, long count, 
         ::pread(file_, out + done, bytes - done, static_cast<::off_t>(address) + static_cast<::off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     HALOGRAD_REQUIRE(got > 0, where_, ": cannot read images ", first, " to ", first + count - 1, " at offset ", address,
-                     ": ", got == 0 ? std::string("the file ends before them") : system_reason());
+                     ": ", got == 0 ? SystemReason{"the file ends before them"} : system_reason());
     done += static_cast<std::size_t>(got);
   }
 }

@@ -7,12 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "hdf5/files.hpp"
-#include "kernels/error.hpp"
 #include "mpi/communicator.hpp"
 #include "support/system_reason.hpp"
 
@@ -46,6 +46,7 @@ void require_signature(const std::string& path) {
   HALOGRAD_REQUIRE(stream, path, ": cannot be opened: ", system_reason());
   std::array<char, 8> start{};
   stream.read(start.data(), start.size());
+  HALOGRAD_REQUIRE(!stream.bad(), path, ": cannot be read: ", system_reason());
   HALOGRAD_REQUIRE(stream, path, ": not an HDF5 file: it has only ", stream.gcount(),
                    " bytes, or it is not a regular file");
   // behind a user block the signature stands at 512, 1024, 2048, ... (HDF5 File Format Specification, II.A)
@@ -87,10 +88,13 @@ Hdf5Session::~Hdf5Session() {
   H5Eset_auto2(H5E_DEFAULT, print_, print_data_);
 }
 
-std::string hdf5_reason() {
+SystemReason hdf5_reason() {
   std::string reason = "no reason given";
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
-  return reason;
+  const std::size_t place = reason.find("errno = ");
+  int error = 0;
+  if (place != std::string::npos) std::sscanf(reason.c_str() + place, "errno = %d", &error);
+  return {reason, disk_has_failed(error)};
 }
 
 void fail_hdf5(std::string_view file, std::string_view object, std::string_view call) {

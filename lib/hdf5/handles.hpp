@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/error.hpp"
+
 namespace halograd {
 
 class Communicator;
@@ -26,8 +28,9 @@ class Hdf5Session {
   void* print_data_ = nullptr;
 };
 
-/// The innermost entry of HDF5's error stack, which says most.
-std::string hdf5_reason();
+/// The innermost entry of HDF5's error stack, which says most, and where a call of the system has failed holds its
+/// errno.
+SystemReason hdf5_reason();
 
 /// Throws Error with file, object, the HDF5 function (the text of `call` before its bracket) and hdf5_reason().
 [[noreturn]] void fail_hdf5(std::string_view file, std::string_view object, std::string_view call);

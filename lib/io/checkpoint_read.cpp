@@ -193,13 +193,14 @@ std::string checkpoint_damage(const Communicator& comm, const std::string& path)
     });
   };
   require_visible();
-  // one look may fail for want of memory or of descriptors; nothing is wrong with the file then
+  // one look may fail for want of memory or of descriptors, or for the disk; nothing is wrong with the file then
   std::string damage;
   for (int look = 0; look < 2; ++look) {
     try {
       comm.together([&] { look_for_damage(path, rank, ranks); });
       return "";
     } catch (const CollectiveError& error) {
+      if (look > 0 && error.foreign() != Foreign::no_rank) throw;
       damage = error.what();
     }
     require_visible();

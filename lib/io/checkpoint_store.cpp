@@ -32,7 +32,7 @@ std::int64_t steps_in(const std::string& name) {
 void remove(const std::string& path) {
   std::error_code error;
   fs::remove(path, error);
-  HALOGRAD_REQUIRE(!error, path, ": cannot be removed: ", error.message());
+  HALOGRAD_REQUIRE(!error, path, ": cannot be removed: ", system_reason(error.value()));
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ std::vector<std::string> stored_checkpoints(const RunFolder& folder) {
     if (steps >= 0) found.emplace_back(steps, entry.path().string());
   }
   const bool absent = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
-  HALOGRAD_REQUIRE(!error || absent, folder.checkpoints(), ": cannot be read: ", error.message());
+  HALOGRAD_REQUIRE(!error || absent, folder.checkpoints(), ": cannot be read: ", system_reason(error.value()));
   // a node's list of a folder may be older than what it finds by name (NFS): the newest must not be missed
   const std::string newest = link_target(folder, folder.newest());
   const std::int64_t linked = steps_in(fs::path(newest).filename().string());
@@ -61,7 +61,7 @@ std::vector<std::string> stored_checkpoints(const RunFolder& folder) {
 void prepare_checkpoints(const RunFolder& folder) {
   std::error_code error;
   fs::create_directories(folder.checkpoints(), error);
-  HALOGRAD_REQUIRE(!error, folder.checkpoints(), ": cannot be made: ", error.message());
+  HALOGRAD_REQUIRE(!error, folder.checkpoints(), ": cannot be made: ", system_reason(error.value()));
   const bool writable = ::access(folder.checkpoints().c_str(), W_OK | X_OK) == 0;
   HALOGRAD_REQUIRE(writable, folder.checkpoints(), ": cannot be written: ", system_reason());
   std::vector<std::string> leftovers;
@@ -78,7 +78,7 @@ void point_link(const std::string& link, const std::string& checkpoint) {
   const fs::path target = fs::path(checkpoint).lexically_relative(fs::path(link).parent_path());
   fs::create_symlink(target, partial, error);
   if (!error) fs::rename(partial, link, error);
-  HALOGRAD_REQUIRE(!error, link, ": cannot be made a link to ", checkpoint, ": ", error.message());
+  HALOGRAD_REQUIRE(!error, link, ": cannot be made a link to ", checkpoint, ": ", system_reason(error.value()));
   sync_folder_of(link);  // before the checkpoint that it led to is removed
 }
 
@@ -91,7 +91,7 @@ std::string link_target(const RunFolder& folder, const std::string& link) {
 void set_aside(const std::string& checkpoint) {
   std::error_code error;
   fs::rename(checkpoint, checkpoint + ".damaged", error);
-  HALOGRAD_REQUIRE(!error, checkpoint, ": cannot be renamed: ", error.message());
+  HALOGRAD_REQUIRE(!error, checkpoint, ": cannot be renamed: ", system_reason(error.value()));
 }
 
 void remove_old_checkpoints(const RunFolder& folder, int keep, const std::string& best) {

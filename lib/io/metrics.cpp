@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 #include "hdf5/files.hpp"
@@ -246,26 +247,26 @@ class MetricsFile::Implementation {
   template <class Row>
   void append(const Hdf5Dataset& dataset, const MetricsColumn<Row>& column, std::size_t rows,
               const std::vector<double>& values) {
-    if (!error_.empty()) return;
+    if (error_) return;
     try {
       const Hdf5Session session;
       append_rows(dataset, column.path, rows, width_of(column.per_rank, width_), values.data(), path_);
-    } catch (const Error& error) {
-      error_ = error.what();
+    } catch (const Error&) {
+      error_ = std::current_exception();
     }
   }
 
   void append_edges_of_all(const std::vector<EdgeRecord>& edges) {
     const std::vector<EdgeRow> rows = gather_edges(comm_, edges, epochs_);
-    if (rank_ != 0 || !error_.empty()) return;
+    if (rank_ != 0 || error_) return;
     try {
       const Hdf5Session session;
       // the row of /epoch follows
       reserve_growth(descriptor(), edge_growth_bytes(rows.size()) + columns_growth_bytes(epoch_columns, 1, width_),
                      path_);
       append_edges(edge_datasets_, rows, path_);
-    } catch (const Error& error) {
-      error_ = error.what();
+    } catch (const Error&) {
+      error_ = std::current_exception();
     }
   }
 
@@ -279,7 +280,7 @@ class MetricsFile::Implementation {
   void finish() {
     comm_.together([&] {
       if (rank_ != 0) return;
-      if (!error_.empty()) throw Error(error_);
+      if (error_) std::rethrow_exception(error_);
       const Hdf5Session session;
       HALOGRAD_HDF5(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_, "file");
       HALOGRAD_REQUIRE(::fsync(descriptor()) == 0, path_, ": fsync failed: ", system_reason());
@@ -291,7 +292,7 @@ class MetricsFile::Implementation {
   int rank_, ranks_;
   int width_;                            ///< columns of the file: the most ranks that the run has had
   std::int64_t steps_ = 0, epochs_ = 0;  ///< in the file
-  std::string error_;
+  std::exception_ptr error_;
   std::vector<StepRow> rows_;
   // in this order, so that the datasets are closed before the file; on rank 0 only
   Hdf5File file_;

@@ -5,6 +5,7 @@
 #include "hdf5/files.hpp"
 #include "io/checkpoint_store.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 #include "support/text_file.hpp"
 
 namespace halograd {
@@ -28,7 +29,7 @@ bool RunFolder::holds_checkpoint() const {
 void make_run_folder(const RunFolder& folder) {
   std::error_code error;
   fs::create_directories(folder.path, error);
-  HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot be made: ", error.message());
+  HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot be made: ", system_reason(error.value()));
 }
 
 void prepare_run_folder(const RunFolder& folder, const std::string& config_text, ExistingRun existing) {
@@ -41,14 +42,15 @@ void prepare_run_folder(const RunFolder& folder, const std::string& config_text,
   if (existing == ExistingRun::overwrite) {
     for (const std::string& old : {folder.newest(), folder.best(), folder.checkpoints(), folder.metrics()}) {
       fs::remove_all(old, error);
-      HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot remove ", old, ": ", error.message());
+      HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot remove ", old, ": ", system_reason(error.value()));
     }
   }
   if (existing == ExistingRun::set_aside && fs::exists(folder.metrics())) {
     int number = 1;
     while (fs::exists(folder.metrics() + "." + std::to_string(number))) ++number;
     fs::rename(folder.metrics(), folder.metrics() + "." + std::to_string(number), error);
-    HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot rename ", folder.metrics(), ": ", error.message());
+    HALOGRAD_REQUIRE(!error, "run folder ", folder.path, ": cannot rename ", folder.metrics(), ": ",
+                     system_reason(error.value()));
   }
   publish_file(partial, folder.config());
 }

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <span>
 
+#include "kernels/error.hpp"
+#include "support/system_reason.hpp"
+
 namespace halograd {
 namespace {
 
@@ -34,7 +37,8 @@ void receive(const Communicator& comm, int from, std::ostream& file) {
 void write_trace(const Communicator& comm, const std::string& path, const std::string& events,
                  const std::string& facts) {
   const OwnedComm own(comm);
-  std::string error;
+  bool written = true;
+  SystemReason reason;
   if (comm.rank() == 0) {
     const std::string partial = path + ".partial";
     std::ofstream file(partial, std::ios::binary);
@@ -45,11 +49,12 @@ void write_trace(const Communicator& comm, const std::string& path, const std::s
     }
     file << "\n]}\n";
     file.close();
-    if (!file || std::rename(partial.c_str(), path.c_str()) != 0) error = path + ": the trace cannot be written";
+    written = file && std::rename(partial.c_str(), path.c_str()) == 0;
+    reason = system_reason();
   } else {
     send(own, events);
   }
-  comm.fail_together(error);
+  comm.together([&] { HALOGRAD_REQUIRE(written, path, ": the trace cannot be written: ", reason); });
 }
 
 }  // namespace halograd

@@ -2,13 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "kernels/error.hpp"
 #include "mpi/most_in_a_call.hpp"
+#include "support/system_reason.hpp"
 
 namespace halograd {
 namespace {
+
+/// MPI has one class for all errors of a disk; ROMIO's text holds that of errno.
+bool tells_of_disk(std::string_view text) {
+  constexpr int errors = 134;  // that Linux has
+  for (int error = 1; error < errors; ++error) {
+    if (disk_has_failed(error) && text.find(system_reason(error).text) != std::string_view::npos) return true;
+  }
+  return false;
+}
 
 void check(int result, const std::string& path, const char* what) {
   if (result == MPI_SUCCESS) return;
@@ -16,7 +27,7 @@ void check(int result, const std::string& path, const char* what) {
   int length = 0;
   MPI_Error_string(result, reason.data(), &length);
   std::replace(reason.begin(), reason.end(), '\n', ' ');
-  fail(path, ": ", what, ": ", reason.data());
+  fail(path, ": ", what, ": ", SystemReason{reason.data(), tells_of_disk(reason.data())});
 }
 
 }  // namespace
@@ -34,10 +45,12 @@ void MpiFile::write(std::int64_t offset, std::span<const std::byte> bytes) const
     const auto count = static_cast<int>(std::min(most_in_a_call, bytes.size()));
     MPI_Status status;
     check(MPI_File_write_at(file_, offset, bytes.data(), count, MPI_BYTE, &status), path_, "write failed");
-    // Open MPI 4.1 takes a write that failed for one of fewer bytes.
+    // Open MPI 4.1 takes a write that failed for one of fewer bytes. There was room for them.
     int written = 0;
     MPI_Get_count(&status, MPI_BYTE, &written);
-    HALOGRAD_REQUIRE(written == count, path_, ": write failed: ", written, " of ", count, " bytes were written");
+    HALOGRAD_REQUIRE(
+        written == count, path_, ": write failed: ",
+        SystemReason{std::to_string(written) + " of " + std::to_string(count) + " bytes were written", true});
     offset += count;
   }
 }

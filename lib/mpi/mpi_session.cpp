@@ -81,12 +81,12 @@ void MpiSession::abort(int status) {
   std::abort();
 }
 
-void MpiSession::abort(const std::string& message) {
+void MpiSession::abort(const std::string& message, int status) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::fprintf(stderr, "halograd: rank %d: %s\n", rank, message.c_str());
   std::fflush(stderr);
-  abort(EXIT_FAILURE);
+  abort(status);
 }
 
 std::string MpiSession::library_version() {

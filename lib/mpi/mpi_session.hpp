@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include "mpi/communicator.hpp"
@@ -24,8 +25,8 @@ class MpiSession {
   void end_with(int status) { status_ = status; }
   /// Ends all ranks with this status.
   [[noreturn]] static void abort(int status);
-  /// The same with status 1, after this rank has said on stderr what it alone has met.
-  [[noreturn]] static void abort(const std::string& message);
+  /// The same after this rank has said on stderr what it alone has met.
+  [[noreturn]] static void abort(const std::string& message, int status = EXIT_FAILURE);
   /// Name and version of the library, in one line; needs no session.
   [[nodiscard]] static std::string library_version();
 

@@ -8,7 +8,7 @@ namespace halograd {
 /// exit status, since launchers report one of many ranks (jobscripts/heal.sh reads it). One of
 ///
 ///   checkpoint STEP   the newest one in the run folder is after that many steps
-///   died RANK NODE    the rank has died there, or a library or a device failed it
+///   died RANK NODE    the rank has died there, or a disk, a device or a library failed it
 ///   running           a training begins
 ///   finished          and nothing is left to do: MPICH 4.2's mpiexec may end with status 0 where ranks were killed
 ///   error             the program has refused or given up the run, and says why: starting it again would not help

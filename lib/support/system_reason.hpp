@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cerrno>
-#include <string>
 #include <system_error>
+
+#include "kernels/error.hpp"
 
 namespace halograd {
 
-/// Why the system's last call failed: what errno says, in words.
-inline std::string system_reason() {
-  return std::generic_category().message(errno);
+/// Why a call of the system failed, by default the last one: what errno says.
+inline SystemReason system_reason(int error = errno) {
+  return {std::generic_category().message(error), disk_has_failed(error)};
 }
 
 }  // namespace halograd

@@ -205,7 +205,8 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
         const CheckpointHeader of_best = read_checkpoint_header(best);
         best_ = {best, ranked_score(of_best), of_best.mean_model_loss};
       }
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (foreign_of(error) != Foreign::no_rank) throw;
       best_ = {};  // gone or damaged: the next good one takes its place
     }
     publish(start.checkpoint, start.header);  // the job before may have ended between its checkpoint and the links

@@ -7,10 +7,11 @@
 //                           rename FROM TO, remove PATH, link PATH TARGET, folder PATH; and each that was made to
 //                           fail: failed CALL PATH
 // HALOGRAD_TEST_DISK_FAULT  RANK CALL FIRST LAST ERRNO: these calls of that rank fail, counted from 1. CALL is write
-//                           (and ftruncate), room (fallocate), sync, name (rename, link, mkdir, and removing what is
-//                           there), open, lock, memory, which is counted from the first file on, or see (opening a
-//                           file that is there and that this process has not made, and asking whether it is). list
-//                           counts nothing: lists of folders leave out checkpoints of FIRST to LAST steps.
+//                           (and ftruncate), read, room (fallocate), sync, name (rename, link, mkdir, and removing what
+//                           is there), open, lock, see (opening a file that is there and that this process has not
+//                           made, and asking whether it is), or memory: what C++, Kokkos and HDF5 ask for by any call,
+//                           counted from the first file on. list counts nothing: lists of folders leave out checkpoints
+//                           of FIRST to LAST steps.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,7 +33,11 @@
 #include <new>
 #include <set>
 
-extern "C" void* __libc_malloc(std::size_t bytes);  // NOLINT(bugprone-reserved-identifier): the C library's
+// The C library's.
+extern "C" void* __libc_malloc(std::size_t bytes);                           // NOLINT(bugprone-reserved-identifier)
+extern "C" void* __libc_calloc(std::size_t count, std::size_t bytes);        // NOLINT(bugprone-reserved-identifier)
+extern "C" void* __libc_realloc(void* memory, std::size_t bytes);            // NOLINT(bugprone-reserved-identifier)
+extern "C" void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT(bugprone-reserved-identifier)
 
 namespace {
 
@@ -182,6 +187,11 @@ template <class Work>
 }
 
 template <class Work>
+::ssize_t have_read(int descriptor, const Work& work) {
+  return performed("read", path_of(descriptor), work, [](::ssize_t) {});
+}
+
+template <class Work>
 int resized(const char* call, int descriptor, const Work& work) {
   return performed(call, path_of(descriptor), work, [&](int) {
     struct stat status {};
@@ -221,15 +231,20 @@ Entry* listed(const char* symbol, ::DIR* stream) {
   return entry;
 }
 
+/// `caller`: an address of the code that asks for memory. MPI, the C library and what tests load are not refused it.
 bool memory_fails(const void* caller) {
   if (!began || !is_of("memory")) return false;
   ::Dl_info info{};
-  const bool counts = caller == nullptr || (::dladdr(caller, &info) != 0 && std::strstr(info.dli_fname, "hdf5"));
-  return counts && next_fails("-");
+  if (::dladdr(caller, &info) == 0) return false;
+  const auto is_from = [&](const char* library) { return std::strstr(info.dli_fname, library) != nullptr; };
+  const bool of_program = is_from("halograd") && !is_from("halograd_test");
+  return (of_program || is_from("kokkos") || is_from("hdf5") || is_from("libstdc++")) && next_fails("-");
 }
 
-void* taken(std::size_t bytes) {
-  void* const memory = memory_fails(nullptr) ? nullptr : __libc_malloc(bytes);
+void* taken(std::size_t bytes, const void* caller, std::size_t alignment = 0) {
+  void* const memory = memory_fails(caller) ? nullptr
+                       : alignment == 0     ? __libc_malloc(bytes)
+                                            : __libc_memalign(alignment, bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -252,17 +267,44 @@ __attribute__((constructor)) void begin() {
 }  // namespace
 
 void* operator new(std::size_t bytes) {
-  return taken(bytes);
+  return taken(bytes, __builtin_return_address(0));
 }
 
 void* operator new[](std::size_t bytes) {
-  return taken(bytes);
+  return taken(bytes, __builtin_return_address(0));
+}
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return taken(bytes, __builtin_return_address(0), static_cast<std::size_t>(alignment));
+}
+
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return taken(bytes, __builtin_return_address(0), static_cast<std::size_t>(alignment));
 }
 
 extern "C" {
 
 void* malloc(std::size_t bytes) noexcept {
   return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
+}
+
+void* calloc(std::size_t count, std::size_t bytes) noexcept {
+  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_calloc(count, bytes);
+}
+
+void* realloc(void* memory, std::size_t bytes) noexcept {
+  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(memory, bytes);
+}
+
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) noexcept {
+  void* const found = memory_fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(alignment, bytes);
+  if (found == nullptr) return ENOMEM;
+  *memory = found;
+  return 0;
 }
 
 int open(const char* name, int flags, ...) {
@@ -292,6 +334,14 @@ std::FILE* fopen(const char* name, const char* mode) {
 ::ssize_t writev(int descriptor, const ::iovec* parts, int count) {
   return written(
       descriptor, [&] { return syscall(SYS_writev, descriptor, parts, count); }, -1, parts);
+}
+
+::ssize_t read(int descriptor, void* bytes, std::size_t count) {
+  return have_read(descriptor, [&] { return syscall(SYS_read, descriptor, bytes, count); });
+}
+
+::ssize_t pread(int descriptor, void* bytes, std::size_t count, ::off_t offset) {
+  return have_read(descriptor, [&] { return syscall(SYS_pread64, descriptor, bytes, count, offset); });
 }
 
 int ftruncate(int descriptor, ::off_t length) {
@@ -370,6 +420,7 @@ int open64(const char*, int, ...) __attribute__((alias("open")));
 std::FILE* fopen64(const char* name, const char* mode) {
   return open_stream("fopen64", name, mode);
 }
+::ssize_t pread64(int, void*, std::size_t, ::off_t) __attribute__((alias("pread")));
 ::ssize_t pwrite64(int, const void*, std::size_t, ::off_t) __attribute__((alias("pwrite")));
 int ftruncate64(int, ::off_t) __attribute__((alias("ftruncate")));
 int fallocate64(int, int, ::off_t, ::off_t) __attribute__((alias("fallocate")));

@@ -11,8 +11,10 @@ import zlib
 
 import h5py
 
+from faults import RESUMED
 from program import PreparedTest, contents, sets
 from resume_test import RUN_FILE, SGD
+from stop_test import REQUEUE
 
 SHIM = os.environ.get("HALOGRAD_TEST_DISK_SHIM", "")
 PAGE = 4096
@@ -21,8 +23,9 @@ EPOCH = 3  # steps: few, for as many calls as a run makes are as many runs to te
 RUN = sets(training__epochs=2, data__synthetic_train=90, output__checkpoint_steps=4, output__keep=2, output__print_steps=0)
 COMPRESSED = [*RUN, *sets(output__compress=True)]
 GROUPS = [*RUN, *sets(data__pad_crop=0, data__flip=False, parallel__spatial=[2, 1])]
-ERRORS = {"write": errno.EIO, "room": errno.ENOSPC, "sync": errno.EIO, "name": errno.EIO, "open": errno.EMFILE,
-          "memory": errno.ENOMEM}
+ERRORS = {"write": errno.EIO, "read": errno.EIO, "room": errno.ENOSPC, "sync": errno.EIO, "name": errno.ESTALE,
+          "open": errno.EMFILE, "memory": errno.ENOMEM}
+OF_DISK = (errno.EIO, errno.ESTALE)  # a disk may do better later: the run is to be started again
 FOR_GOOD = 10 ** 9  # from this call on all fail
 CHECKPOINT = re.compile(r"checkpoints/step_(\d+)\.h5")
 
@@ -148,7 +151,8 @@ def disk_with_a_fault(folder, notes, fault):
 @unittest.skipUnless(SHIM, "SKIPPED: no library may be loaded before the sanitizer's")
 class DiskFaultTest(PreparedTest):
     settings = RUN
-    may_go_on = ["open", "memory"]  # HDF5 and ROMIO try again to open a file; what memory was wanted for may be dispensable
+    # HDF5 and ROMIO try again to open a file, and halograd to read a checkpoint; what memory was wanted for may be dispensable
+    may_go_on = ["open", "read", "memory"]
 
     def prepare(self):
         self.write("run.toml", RUN_FILE + SGD)
@@ -162,9 +166,11 @@ class DiskFaultTest(PreparedTest):
 
     def disk(self, fault=""):
         """The environment of a run that takes notes, and in which calls fail."""
-        if os.path.exists(self.path("notes")):
-            os.remove(self.path("notes"))
-        return disk_with_a_fault(self.silver, self.path("notes"), fault)
+        for name in ("notes", "job_notes"):
+            if os.path.exists(self.path(name)):
+                os.remove(self.path(name))
+        return {"HALOGRAD_JOB_NOTES": self.path("job_notes"),
+                **disk_with_a_fault(self.silver, self.path("notes"), fault)}
 
     def begin(self, epochs):
         """The run folder: of a run that is to begin, or of one that was stopped after its first epoch."""
@@ -190,17 +196,46 @@ class DiskFaultTest(PreparedTest):
             self.assertTrue(b'name = "silver"' in found["config.toml"], f"config.toml is not whole: {label}")
         return max(steps.values(), default=0)
 
-    def go_on(self, label):
-        """The run is continued undisturbed, and ends as if nothing had happened."""
+    def go_on(self, label, least=0):
+        """The run is continued undisturbed from this step or a later one, and ends as if nothing had happened."""
         result = self.run_program(*self.train, ranks=2)
+        resumed = RESUMED.search(result.out)
+        self.assertGreaterEqual(int(resumed.group(1)) if resumed else 0, least, f"{label}\n{result.out}")
         self.assertEqual((result.status, result.err), (0, ""), f"{label}\n{result.out}")
         self.assertNotIn("damaged", result.out, label)
         self.assert_same_runs(label)  # of what the links lead to
         self.assertEqual(self.check_folder(label), 2 * EPOCH, label)
         self.assertEqual([name for name in contents(self.silver) if "partial" in name], [], label)
 
-    def steps_of_metrics(self):
-        return self.succeed_json("inspect", os.path.join(self.silver, "metrics.h5"))["steps"]
+    def steps_of_metrics(self, path=None):
+        return self.succeed_json("inspect", path or os.path.join(self.silver, "metrics.h5"))["steps"]
+
+    def check_kept(self, disk, notes, label):
+        """Nothing that had been written by then is lost: not the newest checkpoint, nor metrics as of their last flush. Steps
+        of that checkpoint. `disk`: as it was before the run that took these notes."""
+        metrics = os.path.join(self.silver, "metrics.h5")
+        newest = lambda: max((int(CHECKPOINT.search(path).group(1)) for path in disk.names if CHECKPOINT.search(path)), default=0)
+        safe, flushed = newest(), b""
+        for call, words, data in notes:
+            if call == "failed":
+                continue
+            disk.apply(call, words, data)
+            safe = max(safe, newest()) if call == "rename" else safe
+            if (call == "sync" or call == "rename") and words[1] == metrics:
+                flushed = bytes(disk.names[metrics].data)
+        self.assertGreaterEqual(self.check_folder(label), safe, f"a checkpoint is lost: {label}")
+        if flushed:
+            with open(self.path("flushed.h5"), "wb") as file:
+                file.write(flushed)
+            self.assertGreaterEqual(self.steps_of_metrics(), self.steps_of_metrics(self.path("flushed.h5")), label)
+        return safe
+
+    def check_status(self, result, of_disk):
+        """The script of a job learns whether it is to start the run again."""
+        with open(self.path("job_notes"), encoding="utf-8") as file:
+            said = [line.split()[0] for line in file if line.startswith(("died", "error"))]
+        expected = (REQUEUE, {"died"}) if of_disk else (1, {"error"})
+        self.assertEqual((result.status, set(said)), expected, result.err)
 
     def check_power_cuts(self, epochs, seed, stride=1, share=1.0, **settings):
         """The power is cut after every `stride`-th call of a run and each fsync: what is left is whole, and `share` of it,
@@ -235,7 +270,7 @@ class DiskFaultTest(PreparedTest):
                 looked_at.add(key)
                 if flushed > 0 and kind != "pages are mixed":
                     self.assertGreaterEqual(self.steps_of_metrics(), flushed, label)
-                self.go_on(label)
+                self.go_on(label, safe)
                 continued += 1
         self.assertEqual((safe, flushed), (2 * EPOCH, 2 * EPOCH))
         self.assertGreater(continued, 0)
@@ -243,7 +278,8 @@ class DiskFaultTest(PreparedTest):
 
     def check_failures(self, call, epochs, rank=0, stride=1, first=1, for_good=False, most=FOR_GOOD, error=None, says=()):
         """Calls of this kind fail, one in each run or all from it on, in `most` runs: the run says so and ends, and can be
-        continued."""
+        continued from where it was."""
+        error = error or ERRORS[call]
         base = self.path(f"base{epochs}")
         if not os.path.exists(base):
             self.begin(epochs)
@@ -254,16 +290,17 @@ class DiskFaultTest(PreparedTest):
             shutil.copytree(base, self.silver, symlinks=True)
             last = FOR_GOOD if for_good else number
             label = f"{call} {number} to {last} of rank {rank} after {epochs} epochs"
-            fault = self.disk(f"{rank} {call} {number} {last} {error or ERRORS[call]}")
-            result = self.run_program(*self.train, ranks=2, environment=fault)
-            if not any(what == "failed" for what, _, _ in read_notes(self.path("notes"))):
+            disk = Disk(self.silver)
+            result = self.run_program(*self.train, ranks=2, environment=self.disk(f"{rank} {call} {number} {last} {error}"))
+            notes = read_notes(self.path("notes"))
+            if not any(what == "failed" for what, _, _ in notes):
                 self.assertEqual(result.status, 0, f"{label}\n{result.err}")
                 break
             runs += 1
             if call not in self.may_go_on or (result.status != 0 and call != "memory"):
                 with self.subTest(label):
                     self.check_refused(result, "runs/silver", *says)
-            self.check_folder(label)
-            self.go_on(label)
+                    self.check_status(result, error in OF_DISK)
+            self.go_on(label, self.check_kept(disk, notes, label))
         self.assertGreater(runs, 0, f"no call of this kind: {call}")
         print(f"{call} of rank {rank} after {epochs} epochs{' for good' if for_good else ''}: {runs} runs failed and continued")

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""A disk that fails at every call of a run."""
+"""A disk that fails at every call of a run. Of the many times that a run reads, and of the thousands that it asks for memory,
+each n-th fails, from one of the first n on that is drawn anew for each run of the test: repeated runs fail at others."""
+
+import random
 
 from disk_faults import ERRORS, DiskFaultTest
 from program import main
 
 
 class Failures(DiskFaultTest):
-    def check(self, rank, strides, **how):
+    def check(self, rank, strides, first=1, **how):
         for call in ERRORS:
             if rank == 0 or call not in ("room", "name"):  # rank 0 alone makes files
+                stride = strides.get(call, 1)
                 for epochs in (0, 1):
-                    self.check_failures(call, epochs, rank, strides.get(call, 1), **how)
+                    self.check_failures(call, epochs, rank, stride, first + random.randrange(stride), **how)
 
     def test_of_one_call(self):
-        self.check(rank=0, strides={"memory": 199})  # of 14000 allocations, or 30000 of a run that is resumed
+        self.check(rank=0, strides={"read": 7, "memory": 199})  # of 450 reads, and 31000 allocations
 
     def test_of_all_calls_from_one_on(self):
         # what a run does after its first failure is little, and the same for the writes of one file
-        self.check(rank=0, strides={"write": 7, "memory": 997}, first=3, for_good=True)
+        self.check(rank=0, strides={"write": 7, "read": 29, "memory": 997}, first=3, for_good=True)
 
     def test_of_another_rank(self):
         self.check(rank=1, strides={"memory": 199})

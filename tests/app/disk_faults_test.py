@@ -3,9 +3,12 @@
 
 import errno
 import os
+import shlex
 
-from disk_faults import COMPRESSED, FOR_GOOD, GROUPS, DiskFaultTest
-from program import contents, main
+from disk_faults import COMPRESSED, EPOCH, FOR_GOOD, GROUPS, DiskFaultTest
+from heal_test import HEALING, job_on, write_commands
+from program import contents, execute, launched, main
+from stop_test import REQUEUE
 
 
 class PowerCuts(DiskFaultTest):
@@ -27,8 +30,43 @@ class Failures(DiskFaultTest):
         self.check_failures("name", epochs=1, stride=11, most=2)
         self.check_failures("open", epochs=1, stride=23, most=3)
 
+    def test_of_reads(self):
+        self.check_failures("read", epochs=1, stride=97, most=3)
+        self.check_failures("read", epochs=1, rank=1, first=9, most=1, for_good=True)
+
     def test_of_memory(self):
         self.check_failures("memory", epochs=1, stride=9001, first=29, most=2)
+
+
+class Healing(DiskFaultTest):
+    """A job starts a run again whose disk has failed, and not one whose disk its user is to mend."""
+
+    def heal(self, fault):
+        """A job whose disk fails in its first attempt."""
+        self.begin(1)
+        write_commands(self.write, attempt=f"""
+            unset "${{!SLURM_@}}" # MPICH's launcher would ask Slurm
+            [[ ! -e fault ]] || . ./fault
+            rm -f fault
+            {shlex.join(launched(self.train, 2))}""")
+        disk = {name: value for name, value in self.disk(fault).items() if name != "HALOGRAD_JOB_NOTES"}
+        self.write("fault", "".join(f"export {name}='{value}'\n" for name, value in disk.items()))
+        return execute(HEALING, self.folder, {**job_on(2, self.folder), "SLURM_JOB_NODELIST": "a,b"})
+
+    def test_a_disk_that_fails_once(self):
+        for rank, number in ((0, 40), (1, 1)):  # HDF5's write, and MPI's
+            job = self.heal(f"{rank} write {number} {number} {errno.EIO}")
+            self.assertEqual(job.status, 0, job)
+            self.assertRegex(job.err, r"halograd: (?s:.)*runs/silver/(?s:.)*Input/output error")
+            self.assertRegex(job.out, rf"rank {rank} on \S+ died; the launcher ended with status {REQUEUE}\n"
+                                      rf"job 7: attempt 2 of 3 from step {EPOCH}: ")
+            self.assert_same_runs(job)
+
+    def test_a_full_disk(self):
+        for rank, number in ((0, 40), (1, 1)):
+            job = self.heal(f"{rank} write {number} {number} {errno.ENOSPC}")
+            self.assertEqual(job.status, 1, job)
+            self.assertIn("halograd's own error (above), which would come again\n", job.err)
 
 
 class Quota(DiskFaultTest):
