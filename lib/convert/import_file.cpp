@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "hdf5/objects.hpp"
 #include "kernels/error.hpp"
+#include "support/text.hpp"
 
 namespace halograd {
 namespace {
@@ -23,6 +25,21 @@ Hdf5Dataset create_rows(hid_t parent, const std::string& name, hid_t type, const
   storage.reserve = true;
   storage.track_times = false;
   return create_dataset(parent, name, type, extents, path, storage);
+}
+
+/// Of a dataset that has room for all items of a plan.
+std::vector<hsize_t> extents_in(const Hdf5File& file, const std::string& name, std::size_t dimensions,
+                                std::size_t items, const std::string& path) {
+  constexpr hsize_t most = std::numeric_limits<int>::max();
+  const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
+  require_held(dataset, 1, name, path);
+  const std::vector<hsize_t> extents = dataset_extents(dataset, name, path);
+  const bool fits =
+      extents.size() == dimensions && extents[0] == items &&
+      std::all_of(extents.begin() + 1, extents.end(), [](hsize_t each) { return each > 0 && each <= most; });
+  HALOGRAD_REQUIRE(fits, path, ": ", name, " has the extents ", listed(extents, " x "), ", expected ", dimensions,
+                   " of them for ", items, " images");
+  return extents;
 }
 
 }  // namespace
@@ -72,16 +89,23 @@ ImportFile ImportFile::resume(const std::string& path, const ImportPlan& plan) {
   HALOGRAD_REQUIRE(identity == plan.identity, path, ": comes from a different source (", identity, ")");
   const Hdf5Dataset state = open_hdf5_dataset(file.file_, state_name, path);
   std::array<std::int64_t, 4> values{};
+  HALOGRAD_REQUIRE(dataset_extents(state, state_name, path) == std::vector<hsize_t>{values.size()}, path, ": ",
+                   state_name, " does not hold ", values.size(), " numbers");
   read_dataset(state, H5T_NATIVE_INT64, values.data(), state_name, path);
   file.state_ = {{values[0], values[1]}, {values[2], values[3]}};
-  const std::string images = std::string(groups[plan.items[0].empty() ? 1 : 0]) + "/images";
-  const std::vector<hsize_t> extents = dataset_extents(open_hdf5_dataset(file.file_, images, path), images, path);
-  HALOGRAD_REQUIRE(extents.size() == 4, path, ": ", images, " has ", extents.size(), " dimensions, expected 4");
-  file.shape_ = {static_cast<int>(extents[1]), static_cast<int>(extents[2]), static_cast<int>(extents[3])};
-  for (int split = 0; split < 2; ++split)
+  for (int split = 0; split < 2; ++split) {
+    const std::size_t items = plan.items[split].size();
     HALOGRAD_REQUIRE(file.state_.images[split] >= 0 && file.state_.images[split] <= file.state_.items[split] &&
-                         file.state_.items[split] <= static_cast<std::int64_t>(plan.items[split].size()),
+                         file.state_.items[split] <= static_cast<std::int64_t>(items),
                      path, ": ", state_name, " is damaged");
+    if (items == 0) continue;
+    const std::string images = std::string(groups[split]) + "/images", labels = std::string(groups[split]) + "/labels";
+    const std::vector<hsize_t> extents = extents_in(file.file_, images, 4, items, path);
+    extents_in(file.file_, labels, 1, items, path);
+    const ImportShape shape{static_cast<int>(extents[1]), static_cast<int>(extents[2]), static_cast<int>(extents[3])};
+    HALOGRAD_REQUIRE(split == 0 || plan.items[0].empty() || shape == file.shape_, path, ": images are of two sizes");
+    file.shape_ = shape;
+  }
   return file;
 }
 

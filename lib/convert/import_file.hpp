@@ -12,6 +12,7 @@ namespace halograd {
 /// Extents of every image of the file.
 struct ImportShape {
   int height = 0, width = 0, channels = 0;
+  bool operator==(const ImportShape&) const = default;
   [[nodiscard]] std::size_t values() const { return static_cast<std::size_t>(height) * width * channels; }
 };
 

@@ -15,10 +15,11 @@
 #include <utility>
 
 #include "hdf5/files.hpp"
+#include "hdf5/objects.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/checkpoint_store.hpp"
-#include "io/replica_memory.hpp"
 #include "kernels/error.hpp"
+#include "support/system_reason.hpp"
 #include "support/text_file.hpp"
 
 namespace halograd {
@@ -102,16 +103,6 @@ std::string name_file(const RunFolder& run) {
   return run.path + "/local_copies";
 }
 
-/// On rank 0: what the run's folders on the nodes are called; empty where they have no name yet.
-std::string read_name(const RunFolder& run) {
-  if (!fs::exists(name_file(run))) return "";
-  std::string name = read_text(name_file(run));
-  if (!name.empty() && name.back() == '\n') name.pop_back();
-  const bool plain = name.rfind("halograd-", 0) == 0 && name.find('/') == std::string::npos;
-  HALOGRAD_REQUIRE(plain, name_file(run), ": is \"", name, "\", expected the name of a folder, halograd-...");
-  return name;
-}
-
 void write_file(const std::string& path, std::string_view bytes) {
   const std::string partial = path + ".partial";
   try {
@@ -185,32 +176,6 @@ void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
   }
 }
 
-struct ReadCopy {
-  CheckpointHeader header;
-  ReplicaMemory memory;
-};
-
-ReadCopy read_copy(const std::string& path) {
-  const Hdf5Session session;
-  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
-  const CheckpointLayout layout = read_layout(file, path);
-  ReadCopy copy{read_header(file, path),
-                ReplicaMemory(static_cast<std::size_t>(layout.parameters), static_cast<std::size_t>(layout.statistics),
-                              static_cast<std::size_t>(layout.optimizer_buffers))};
-  for (const StateLayout& each : layout.averager) {
-    copy.memory.add(each.name, each.type, static_cast<std::size_t>(each.length));
-  }
-  const std::vector<std::vector<Numbers>> places = replica_buffers(copy.memory.state);
-  const auto keep = [&](std::size_t dataset, std::int64_t, std::int64_t part, const Numbers& values) {
-    const auto from = bytes_of(values);
-    std::copy(from.begin(), from.end(), bytes_of(places[dataset][static_cast<std::size_t>(part)]).begin());
-  };
-  const std::vector<std::string> damaged = read_every_row(file, layout, 0, 1, keep, path);
-  HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
-  copy.memory.state.sums = read_epoch_sums(file, 1, path).front();
-  return copy;
-}
-
 /// The rank that writes a row to the checkpoint: as many consecutive rows each as can be.
 int writer_of(int row, int rows, int ranks) {
   return ((row + 1) * std::min(rows, ranks) - 1) / rows;
@@ -237,7 +202,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (!error) fs::permissions(folder, fs::perms::owner_all, error);  // in /tmp, others' eyes are many
-  HALOGRAD_REQUIRE(!error, "output.local_folder: ", folder, " cannot be made: ", error.message());
+  HALOGRAD_REQUIRE(!error, "output.local_folder: ", folder, " cannot be made: ", system_reason(error.value()));
 }
 
 /// Collective: that each row's copy is where it is written from.
@@ -264,11 +229,45 @@ void bring_to_writers(const Communicator& comm, const std::string& folder, const
 
 }  // namespace
 
+std::string read_local_name(const RunFolder& run) {
+  if (!fs::exists(name_file(run))) return "";
+  std::string name = read_text(name_file(run));
+  if (!name.empty() && name.back() == '\n') name.pop_back();
+  const bool plain = name.rfind("halograd-", 0) == 0 && name.find('/') == std::string::npos;
+  HALOGRAD_REQUIRE(plain, name_file(run), ": is \"", name, "\", expected the name of a folder, halograd-...");
+  return name;
+}
+
+LocalCopy read_local_copy(const std::string& path) {
+  const Hdf5Session session;
+  const Hdf5File file = open_hdf5(path, H5F_ACC_RDONLY);
+  const CheckpointLayout layout = read_layout(file, path);
+  HALOGRAD_REQUIRE(layout.ranks == 1, path, ": has ", layout.ranks, " rows, expected that of one rank");
+  std::int64_t bytes = (layout.parameters * (1 + layout.optimizer_buffers) + layout.statistics) * 4;
+  for (const StateLayout& each : layout.averager) bytes += each.length * 8;
+  require_held_together(file, static_cast<std::size_t>(bytes), "its rows", path);
+  LocalCopy copy{read_header(file, path),
+                 ReplicaMemory(static_cast<std::size_t>(layout.parameters), static_cast<std::size_t>(layout.statistics),
+                               static_cast<std::size_t>(layout.optimizer_buffers))};
+  for (const StateLayout& each : layout.averager) {
+    copy.memory.add(each.name, each.type, static_cast<std::size_t>(each.length));
+  }
+  const std::vector<std::vector<Numbers>> places = replica_buffers(copy.memory.state);
+  const auto keep = [&](std::size_t dataset, std::int64_t, std::int64_t part, const Numbers& values) {
+    const auto from = bytes_of(values);
+    std::copy(from.begin(), from.end(), bytes_of(places[dataset][static_cast<std::size_t>(part)]).begin());
+  };
+  const std::vector<std::string> damaged = read_every_row(file, layout, 0, 1, keep, path);
+  HALOGRAD_REQUIRE(damaged.empty(), path, ": ", damaged.front(), ": the checksum is wrong; the file is damaged");
+  copy.memory.state.sums = read_epoch_sums(file, 1, path).front();
+  return copy;
+}
+
 std::string local_folder(const Communicator& comm, const std::string& place, const RunFolder& run) {
   std::string name, on_node;
   comm.together([&] {
     on_node = place_on_node(place);
-    if (comm.rank() == 0) name = read_name(run);
+    if (comm.rank() == 0) name = read_local_name(run);
   });
   name = comm.broadcast(name);
   return name.empty() ? "" : on_node + "/" + name;
@@ -343,12 +342,12 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
   });
   comm.together([&] {
     if (comm.rank() >= writers) return;
-    std::vector<ReadCopy> own;
+    std::vector<LocalCopy> own;
     std::vector<ReplicaState> states;
     writing.together([&] {
       for (const Copy& copy : rows) {
         if (writer_of(copy.row, copy.rows, comm.ranks()) != comm.rank()) continue;
-        states.push_back(own.emplace_back(read_copy(path_of(folder, copy))).memory.state);
+        states.push_back(own.emplace_back(read_local_copy(path_of(folder, copy))).memory.state);
       }
     });
     write_checkpoint(writing, path, own.front().header, states, parameters, statistics, compress);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/checkpoint.hpp"
+#include "io/replica_memory.hpp"
 #include "io/run_folder.hpp"
 #include "mpi/communicator.hpp"
 
@@ -12,6 +13,19 @@
 /// where there are several nodes, that of a rank of the node before (docs/file-formats.md). From them a checkpoint of
 /// the run is made again, where any one node is lost.
 namespace halograd {
+
+/// A copy: the state of one rank.
+struct LocalCopy {
+  CheckpointHeader header;
+  ReplicaMemory memory;
+};
+
+/// Throws Error where the file is no copy, or a damaged one.
+LocalCopy read_local_copy(const std::string& path);
+
+/// What the run's folders on the nodes are called; empty as long as they have no name. Throws Error where the run's
+/// file holds something else.
+std::string read_local_name(const RunFolder& run);
 
 /// Where this run's copies are on this rank's node: a folder below `place`, whose first part may be an environment
 /// variable ("$TMPDIR"); empty as long as the run's folders have no name. Collective. Throws

@@ -144,8 +144,21 @@ def objects(file):
         file.create_dataset(f"{group}/objects", data=np.arange(count * 9).reshape(count, 3, 3) % 4, **growing((count, 3, 3)))
 
 
-def checkpoint(file):
-    values = {"format": "halograd checkpoint", "format_version": 2, "step": 3, "epoch": 1, "step_in_epoch": 1, "ranks": 2,
+def stopped_import(file):
+    file.attrs["import_identity"] = "seed"
+    file.create_dataset("import_state", data=np.array([2, 1, 1, 1]), **growing((4,)))
+    for group, count in (("train", 3), ("test", 2)):
+        file.create_dataset(f"{group}/images", data=small((count, 2, 2, 1), np.uint8), **growing((count, 2, 2, 1)))
+        file.create_dataset(f"{group}/labels", data=np.arange(count, dtype=np.int32), **growing((count,)))
+
+
+def cached_block():
+    source, values = b"halograd data cache 1\nstate\n", bytes(range(8))
+    return struct.pack("<H", len(source)) + source + values + b"haloblk1" + struct.pack("<QQ", len(values), zlib.crc32(values))
+
+
+def checkpoint(file, ranks=2):
+    values = {"format": "halograd checkpoint", "format_version": 2, "step": 3, "epoch": 1, "step_in_epoch": 1, "ranks": ranks,
               "network": "n", "averager": "neighbour", "topology": "ring", "config": 'name = "n"', "versions": "0",
               "input": "2x2x1", "metric": "accuracy", "mean_model_accuracy": 0.5, "mean_model_loss": 1.0}
     for name, value in values.items():
@@ -154,11 +167,11 @@ def checkpoint(file):
     def add(name, rows, **storage):
         file.create_dataset(name, data=rows, **growing(rows.shape, **storage)).attrs["crc32"] = crc32(rows)
 
-    add("replica/parameters", small((2, 3)))
-    add("replica/optimizer", small((2, 1, 3)), chunks=(1, 1, 3), shuffle=True, compression=1)
-    add("replica/statistics", small((2, 2)))
-    add("replica/epoch_sums", small((2, 4), "f8"))
-    add("replica/averager/clock", small((2, 1), "i8"))
+    add("replica/parameters", small((ranks, 3)))
+    add("replica/optimizer", small((ranks, 1, 3)), chunks=(1, 1, 3), shuffle=True, compression=1)
+    add("replica/statistics", small((ranks, 2)))
+    add("replica/epoch_sums", small((ranks, 4), "f8"))
+    add("replica/averager/clock", small((ranks, 1), "i8"))
     for name, kind, offset, count in (("dense1/weight", "parameter", 0, 3), ("norm1/mean", "statistic", 0, 2)):
         add("mean/" + name, small((1, count)).reshape(count))
         file["mean/" + name].attrs["crc32"] = crc32(small((1, count)))
@@ -209,8 +222,30 @@ def many_ranks(file):
     file.create_dataset("replica/parameters", **packed((1500000, 1))).attrs["crc32"] = crc
 
 
+def long_import_state(file):
+    stopped_import(file)
+    del file["import_state"]
+    file["import_state"] = np.zeros(64, "i8")
+
+
+def import_without_pixels(file):
+    stopped_import(file)
+    del file["train/images"]
+    file.create_dataset("train/images", (3, 2, 0, 1), "u1")
+
+
+def linked_states(file):
+    checkpoint(file, ranks=1)
+    file.create_dataset("packed", **packed((1, 4000000))).attrs["crc32"] = crc32(np.zeros((1, 4000000), "f4"))
+    for number in range(40):
+        file[f"replica/averager/{number}"] = file["packed"]
+
+
 def put_cases():
     """What readers once failed on, where it is easier said than kept."""
+    put_hdf5("import", "state", long_import_state, kind="case")
+    put_hdf5("import", "pixels", import_without_pixels, kind="case")
+    put_hdf5("copy", "links", linked_states, kind="case")
     put_hdf5("state_dict", "links", linked_tensors, kind="case")
     put_hdf5("checkpoint", "ranks", many_ranks, kind="case")
     put("topology", "brackets", b"a = " + b"[" * 10000, "case")
@@ -255,7 +290,11 @@ def main():
     put_hdf5("dataset", "pixels", images, labels=lambda count: np.ones((count, 2, 2), np.uint8), pixels=np.float32)
     put_hdf5("dataset", "targets", images, labels=lambda count: small((count, 2)))
     put_hdf5("dataset", "objects", objects)
+    put_hdf5("import", "stopped", stopped_import)
+    put("cache", "block", cached_block())
     put_hdf5("checkpoint", "all", checkpoint)
+    put_hdf5("copy", "all", checkpoint, ranks=1)
+    put("copies_name", "plain", b"halograd-0123456789abcdef\n")
     put_hdf5("metrics", "all", metrics)
     put_cases()
 

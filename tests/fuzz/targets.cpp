@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,14 +16,18 @@
 
 #include "app/watch_view.hpp"
 #include "convert/image_file.hpp"
+#include "convert/import_file.hpp"
 #include "convert/safetensors.hpp"
 #include "convert/state_dict_hdf5.hpp"
 #include "data/dataset.hpp"
+#include "data/disk_cache.hpp"
 #include "graph/topology_file.hpp"
 #include "io/checkpoint_layout.hpp"
 #include "io/edge_metrics.hpp"
+#include "io/local_copies.hpp"
 #include "io/metrics_read.hpp"
 #include "io/summary.hpp"
+#include "kernels/compat.hpp"
 #include "kernels/error.hpp"
 #include "memory_bound.hpp"
 #include "nn/losses.hpp"
@@ -176,7 +181,7 @@ void read_state(const StateDict& state) {
 }
 
 /// As inspect, evaluate and a run that is resumed do. Left out is what needs MPI_Init: the collective read of rows that
-/// look_for_damage() has found whole, and the copies on nodes, which are read by these functions too.
+/// look_for_damage() has found whole.
 void read_checkpoint_file(Bytes bytes) {
   const std::string path = folder().put("checkpoint.h5", bytes);
   attempt([&] { (void)read_checkpoint_header(path); });
@@ -224,6 +229,51 @@ void read_metrics_file(Bytes bytes) {
   }
 }
 
+/// The state of a rank on its node's disk.
+void read_copy(Bytes bytes) {
+  const LocalCopy copy = read_local_copy(folder().put("copy.h5", bytes));
+  const std::size_t parameters = copy.memory.state.parameters.size();
+  for (const HostVector<float>& buffer : copy.memory.state.optimizer)
+    if (buffer.size() != parameters) fault("an optimizer buffer is not as long as the parameters");
+}
+
+void read_copies_name(Bytes bytes) {
+  (void)folder().put("local_copies", bytes);
+  const std::string name = read_local_name({folder().path()});
+  if (!name.starts_with("halograd-") || name.find('/') != std::string::npos) fault("copies would be in " + name);
+}
+
+/// A file of an import that was stopped, of three images for training and two for testing.
+void resume_import(Bytes bytes) {
+  ImportPlan plan;
+  plan.identity = "seed";
+  plan.items[0].resize(3);
+  plan.items[1].resize(2);
+  const ImportFile file = ImportFile::resume(folder().put("data.h5.partial", bytes), plan);
+  if (file.shape().values() == 0) fault("images without values");
+  for (int split = 0; split < 2; ++split)
+    if (file.state().items[split] > static_cast<std::int64_t>(plan.items[split].size()))
+      fault("more than the plan has");
+}
+
+/// Two bytes with the length of a cache's source.txt, that file, and that of a block of eight bytes.
+void read_cache(Bytes bytes) {
+  const std::string place = folder().path() + "/cache";
+  fs::remove_all(place);
+  fs::create_directory(place);
+  const auto cache = [&] { return std::make_unique<DiskCache>(place, "set", "state\n", nullptr); };
+  (void)cache();
+  const std::string set = "cache/" + fs::directory_iterator(place)->path().filename().string();
+  const std::size_t given = bytes.size() < 2 ? 0 : bytes[0] + 256U * bytes[1];
+  const Bytes files = bytes.subspan(std::min<std::size_t>(2, bytes.size()));
+  const Bytes block = files.subspan(std::min(given, files.size()));
+  (void)folder().put(set + "/source.txt", files.first(files.size() - block.size()));
+  (void)folder().put(set + "/block-0", block);
+  std::vector<std::uint8_t> values(8);
+  if (cache()->read(0, values) && !std::equal(values.begin(), values.end(), block.begin(), block.begin() + 8))
+    fault("the block is another one");
+}
+
 /// An input may have base_bytes and for each byte of its own `copies` times most_packed of memory at once.
 struct Target {
   const char* name;
@@ -245,7 +295,11 @@ constexpr Target targets[] = {
     {"safetensors", [](Bytes bytes) { read_state(read_safetensors(folder().put("state.safetensors", bytes))); }, text},
     {"state_dict", [](Bytes bytes) { read_state(read_state_dict_hdf5(folder().put("state.h5", bytes))); }, packed},
     {"dataset", read_hdf5, packed},
+    {"import", resume_import, packed},
+    {"cache", read_cache, text},
     {"checkpoint", read_checkpoint_file, packed},
+    {"copy", read_copy, packed},
+    {"copies_name", read_copies_name, text},
     {"metrics", read_metrics_file, packed},
 };
 
@@ -278,6 +332,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
     std::fprintf(stderr, "\n");
     std::exit(EXIT_FAILURE);
   }
+  halograd::start_kokkos(1, -1);  // copies are read into its memory
   return 0;
 }
 
