@@ -14,7 +14,6 @@
 #include "kernels/error.hpp"
 #include "support/progress.hpp"
 #include "support/text.hpp"
-#include "train/evaluation.hpp"
 #include "train/model.hpp"
 #include "train/node_warning.hpp"
 
@@ -77,21 +76,6 @@ PredictionHeader header_of(const PredictArguments& arguments, const SavedModel& 
   return header;
 }
 
-/// A bar on a terminal.
-class PredictionProgress {
- public:
-  PredictionProgress(bool shown, long images) : line_(shown), images_(images) {}
-  void operator()(long done) {
-    if (!line_.on_terminal() || line_.too_soon() || images_ == 0) return;
-    line_.draw(bar(static_cast<double>(done) / static_cast<double>(images_), 40) +
-               format(" %ld of %ld images on this rank", done, images_));
-  }
-
- private:
-  ProgressLine line_;
-  long images_;
-};
-
 void predict_images(const PredictArguments& arguments, Session& session) {
   const Communicator& comm = session.start_mpi();
   comm.together([&] {
@@ -109,7 +93,6 @@ void predict_images(const PredictArguments& arguments, Session& session) {
   session.start_kokkos(config.training.threads, config.training.ranks_per_device);
   Images images;
   std::unique_ptr<Network> network;
-  std::unique_ptr<Loader> loader;
   std::optional<Tiling> tiling;
   Replica replica;
   PredictionHeader header;
@@ -118,8 +101,7 @@ void predict_images(const PredictArguments& arguments, Session& session) {
     const Shape input = parse_shape(given ? arguments.input : model.header.input,
                                     given ? "--input" : arguments.checkpoint + ", attribute input");
     images = open(arguments, config.data, input.channels, node_warning(comm));
-    LoaderOptions options = evaluation_options(config, comm);
-    const int largest = (options.global_batch + comm.ranks() - 1) / comm.ranks();
+    const int largest = (std::max(config.training.batch, comm.ranks()) + comm.ranks() - 1) / comm.ranks();
     network = build_model(config, input, read_checkpoint_outputs(arguments.checkpoint), largest);
     require_fitting(arguments, images.set->shape(), *network);
     header = header_of(arguments, model, *network, images);
@@ -128,15 +110,18 @@ void predict_images(const PredictArguments& arguments, Session& session) {
                      ": --csv needs a network with a score per class and one label per image, but its outputs are ",
                      to_string(network->output()), " with loss.name = \"", config.loss.name, "\"");
     tiling.emplace(images.set->shape(), input, arguments.overlap);
-    options.global_batch =
-        std::max<int>(1, largest / static_cast<int>(std::min<long>(largest, tiling->tiles()))) * comm.ranks();
-    loader = std::make_unique<Loader>(*images.set, config.data, options);
     replica = checkpoint_replica(arguments.checkpoint, *network, arguments.rank_of_replica());
   });
   PredictionFile file(comm, arguments.output, header);
   {
-    PredictionProgress show(comm.rank() == 0 && !arguments.json, images.set->size() / comm.ranks());
-    predict(comm, *network, replica, *loader, *tiling, file, [&](long done) { show(done); });
+    ProgressLine line(comm.rank() == 0 && !arguments.json);
+    const char* const what = tiling->tiles() > 1 ? "tiles" : "images";
+    predict(comm, *network, replica, {*images.set, config.data, *tiling}, file, [&](long finished, long all) {
+      if (line.on_terminal() && !line.too_soon() && all > 0) {
+        line.draw(bar(static_cast<double>(finished) / static_cast<double>(all), 40) +
+                  format(" %ld of %ld %s on this rank", finished, all, what));
+      }
+    });
   }
   file.publish();
   const auto ranked =

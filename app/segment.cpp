@@ -8,7 +8,6 @@
 
 #include "app/commands.hpp"
 #include "app/model_arguments.hpp"
-#include "data/cut_dataset.hpp"
 #include "data/loader.hpp"
 #include "io/object_file.hpp"
 #include "kernels/error.hpp"
@@ -43,17 +42,18 @@ struct Slabs {
 Slabs open_slabs(const SegmentArguments& arguments, const RunConfig& config, const Communicator& comm) {
   HALOGRAD_REQUIRE(fs::exists(arguments.data), arguments.data, ": no such file or folder");
   Slabs slabs;
-  auto whole = open_images(data_at(arguments.data, config.data), arguments.chosen_split(), node_warning(comm));
-  slabs.whole = whole->shape();
-  slabs.axis = 3 - slabs.whole.dimensions;
-  slabs.margin = view_of(config.flood_filling, slabs.whole).extents()[slabs.axis];
-  slabs.slab = slab_of(slabs.extent(), slabs.margin, comm.rank(), comm.ranks());
-  slabs.set = cut_dataset(std::move(whole), [&slabs](const Shape& shape) {
-    Box box = Box::whole(shape);
+  const auto slab_box = [&](const Shape& whole) {
+    slabs.whole = whole;
+    slabs.axis = 3 - whole.dimensions;
+    slabs.margin = view_of(config.flood_filling, whole).extents()[slabs.axis];
+    slabs.slab = slab_of(slabs.extent(), slabs.margin, comm.rank(), comm.ranks());
+    Box box = Box::whole(whole);
     box.begin[slabs.axis] = slabs.slab.begin;
     box.end[slabs.axis] = slabs.slab.end;
     return box;
-  });
+  };
+  const DataConfig data = data_at(arguments.data, config.data);
+  slabs.set = open_images(data, arguments.chosen_split(), node_warning(comm), slab_box);
   LoaderOptions options;
   options.training = false;
   options.prefetch = config.data.prefetch;

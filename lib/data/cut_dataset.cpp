@@ -1,6 +1,5 @@
 #include "data/cut_dataset.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,13 +8,9 @@ namespace {
 
 /// The box of each of `count` images with `values` values per pixel.
 template <class T>
-void cut(const T* images, std::size_t count, const ImageShape& shape, long values, const Box& box, T* out) {
-  for (std::size_t n = 0; n < count; ++n) {
-    const T* const image = images + static_cast<long>(n) * shape.pixels() * values;
-    for_each_row(shape, box, [&](long from, long /*to*/, long pixels) {
-      out = std::copy_n(image + from * values, pixels * values, out);
-    });
-  }
+void cut_each(const T* images, std::size_t count, const ImageShape& shape, long values, const Box& box, T* out) {
+  for (std::size_t n = 0; n < count; ++n)
+    out = cut(images + static_cast<long>(n) * shape.pixels() * values, shape, values, box, out);
 }
 
 class CutDataset final : public Dataset {
@@ -39,15 +34,15 @@ class CutDataset final : public Dataset {
     std::vector<std::int32_t> whole_labels(
         cuts_labels ? indices.size() * static_cast<std::size_t>(whole_->labels_per_image()) : 0);
     whole_->read(indices, whole.data(), cuts_labels ? whole_labels.data() : labels);
-    cut(whole.data(), indices.size(), shape_, shape_.channels, box_, images);
-    if (cuts_labels) cut(whole_labels.data(), indices.size(), shape_, 1, box_, labels);
+    cut_each(whole.data(), indices.size(), shape_, shape_.channels, box_, images);
+    if (cuts_labels) cut_each(whole_labels.data(), indices.size(), shape_, 1, box_, labels);
   }
 
   void read_targets(std::span<const long> indices, float* targets) const override {
     if (!by_pixel()) return whole_->read_targets(indices, targets);
     std::vector<float> whole(indices.size() * static_cast<std::size_t>(whole_->labels_per_image() * target_values()));
     whole_->read_targets(indices, whole.data());
-    cut(whole.data(), indices.size(), shape_, target_values(), box_, targets);
+    cut_each(whole.data(), indices.size(), shape_, target_values(), box_, targets);
   }
 
   [[nodiscard]] bool in_memory() const override { return whole_->in_memory(); }

@@ -1,17 +1,31 @@
 #include "data/dataset.hpp"
 
+#include <utility>
+
 #include "data/cut_dataset.hpp"
 #include "data/readers.hpp"
 #include "kernels/error.hpp"
 
 namespace halograd {
 
+namespace {
+
+/// The parts of a set that is read whole; without any, all of it.
+std::unique_ptr<Dataset> cut_where(const PartOf& part, std::unique_ptr<Dataset> whole) {
+  return part ? cut_dataset(std::move(whole), part) : std::move(whole);
+}
+
+}  // namespace
+
 const std::vector<DatasetFormat>& dataset_formats() {
   static const std::vector<DatasetFormat> formats{
       {"idx", "files of MNIST, Fashion-MNIST or EMNIST, plain or gzipped",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) { return open_idx(config.path, split); },
        DataPath::folder, is_idx,
-       [](const DataConfig& config, Split split, const Warn&) { return open_idx_images(config.path, split); }, nullptr},
+       [](const DataConfig& config, Split split, const Warn&, const PartOf& part) {
+         return cut_where(part, open_idx_images(config.path, split));
+       },
+       nullptr},
       {"cifar10", "CIFAR-10's binary version",
        [](const DataConfig& config, Split split, std::uint64_t, const Warn&) {
          return open_cifar(config.path, split, 10);
@@ -31,19 +45,12 @@ const std::vector<DatasetFormat>& dataset_formats() {
        [](const std::filesystem::path& path) {
          return std::filesystem::is_regular_file(path) && !is_objects_file(path);
        },
-       [](const DataConfig& config, Split split, const Warn& warn) {
-         return open_hdf5_unlabelled(config, split, warn);
-       },
-       open_hdf5_images},
+       open_hdf5_unlabelled, open_hdf5_images},
       {"objects", "fields around the objects of labelled volumes, for flood-filling networks",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return open_objects(config, split, seed);
        },
-       DataPath::file, is_objects_file,
-       [](const DataConfig& config, Split split, const Warn& warn) {
-         return open_hdf5_unlabelled(config, split, warn);
-       },
-       nullptr},
+       DataPath::file, is_objects_file, open_hdf5_unlabelled, nullptr},
       {"synthetic", "patterns made as they are read",
        [](const DataConfig& config, Split split, std::uint64_t seed, const Warn&) {
          return make_synthetic(config, split, seed);
@@ -68,11 +75,11 @@ DataConfig data_at(const std::string& path, DataConfig config) {
   return config;
 }
 
-std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn) {
+std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part) {
   const DatasetFormat& format = row_of(dataset_formats(), config.format, "data.format");
-  if (*format.open_images != nullptr) return format.open_images(config, split, warn);
+  if (*format.open_images != nullptr) return format.open_images(config, split, warn, part);
   constexpr std::uint64_t any_seed = 1;
-  return open_dataset(config, split, any_seed, warn);
+  return cut_where(part, open_dataset(config, split, any_seed, warn));
 }
 
 namespace {

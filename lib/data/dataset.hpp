@@ -41,6 +41,10 @@ class Dataset {
   /// Reads labels that are real numbers: targets (indices.size(), labels_per_image(), target_values()). As read does.
   virtual void read_targets(std::span<const long> /*indices*/, float* /*targets*/) const {}
 
+  /// Reads `box` of one image, ([D, [H,]] W, C) as read does, and no more of it. False where images can only be read
+  /// whole: nothing is read.
+  virtual bool read_part(long /*index*/, const Box& /*box*/, float* /*part*/) const { return false; }
+
   /// Whether any order of reading is as fast as any other.
   [[nodiscard]] virtual bool in_memory() const { return true; }
   /// Neighbouring images that are read from storage together: image i lies in block i / block_images().
@@ -69,8 +73,10 @@ struct DatasetFormat {
   Fact<DataPath> path;
   /// Whether a folder holds files of this format, or a file may be one; nullptr if that cannot be told.
   Fact<bool (*)(const std::filesystem::path& path)> found_at;
-  /// Opens images that may have no labels; nullptr if files of this format always have them.
-  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn)> open_images;
+  /// Opens images that may have no labels, or parts of them where a part is given; nullptr if files of this format
+  /// always have labels.
+  Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn, const PartOf& part)>
+      open_images;
   /// Opens parts of the images, of which alone it reads; nullptr if files of this format are read image by image.
   Fact<std::unique_ptr<Dataset> (*)(const DataConfig& config, Split split, const Warn& warn, const PartOf& part)>
       open_parts;
@@ -107,8 +113,10 @@ const DatasetFormat* format_found_at(const std::filesystem::path& path);
 /// or nothing of a known format.
 DataConfig data_at(const std::string& path, DataConfig config);
 
-/// Opens the images of a set whose labels, where it has any, do not matter. Throws Error as open_dataset does.
-std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn = {});
+/// Opens the images of a set whose labels, where it has any, do not matter; with `part`, this part of each alone.
+/// Throws Error as open_dataset does.
+std::unique_ptr<Dataset> open_images(const DataConfig& config, Split split, const Warn& warn = {},
+                                     const PartOf& part = {});
 
 /// Opens the set that `config` describes. Throws Error naming the file, offset or index, what was found and what was
 /// expected.

@@ -34,15 +34,16 @@ class Hdf5FileDataset final : public Dataset {
                      " images, expected ", labels_.size(), ", the number of labels in the same group");
     const hsize_t values = std::accumulate(extents.begin() + 1, extents.end(), hsize_t{1}, std::multiplies<>());
     constexpr auto most = static_cast<hsize_t>(std::numeric_limits<std::int32_t>::max());
-    HALOGRAD_REQUIRE(values <= most, where_, ": an image has more than ", most, " values");
+    HALOGRAD_REQUIRE(!labels_.present || values <= most, where_, ": an image has more than ", most, " values");
     whole_ = images.shape;
     box_ = part ? part(whole_) : Box::whole(whole_);
     shape_ = part_of(whole_, box_);
     bytes_ = images.bytes;
     maximum_ = images.maximum;
+    value_bytes_ = bytes_ ? 1 : sizeof(float);
     auto rows =
         std::make_unique<Hdf5Rows>(config.path, group + "/images", std::move(images.dataset), images.memory_type(),
-                                   config.throttle_mb_per_second, 0, rows_part(extents.back()));
+                                   config.throttle_mb_per_second, 0, rows_part(box_, extents.back()));
     layout_ = rows->layout();
     std::unique_ptr<Hdf5Rows> label_rows;
     if (labels_.a_pixel) label_rows = open_labels(config, file, group, extents);
@@ -81,7 +82,7 @@ class Hdf5FileDataset final : public Dataset {
     for (const std::size_t place : places) {
       const long index = indices[place];
       float* image = images + static_cast<long>(place) * shape_.values();
-      bytes_ ? convert(stored.row(index), index, image) : take(stored.row(index), index, image);
+      take(stored.row(index), index, shape_.values(), where_, image);
       if (!labels_.values.empty()) labels[place] = labels_.values[static_cast<std::size_t>(index)];
     }
     if (!label_stream_ || labels_.target_values > 0) return;
@@ -90,6 +91,22 @@ class Hdf5FileDataset final : public Dataset {
       const long index = indices[place];
       take_labels(stored_labels.row(index), index, labels + static_cast<long>(place) * shape_.pixels());
     }
+  }
+
+  bool read_part(long index, const Box& box, float* part) const override {
+    require_index(index, size());
+    Box in_whole = box;
+    for (int axis = 0; axis < 3; ++axis) {
+      in_whole.begin[axis] += box_.begin[axis];
+      in_whole.end[axis] += box_.begin[axis];
+    }
+    const Hdf5Box stored = rows_part(in_whole, static_cast<hsize_t>(whole_.channels));
+    const long values = box.pixels() * whole_.channels;
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(values) * value_bytes_);
+    stream_->read_part(index, stored, bytes.data());
+    const std::string first = listed(std::span(stored.start).first(stored.start.size() - 1));
+    take(bytes.data(), index, values, where_ + ", from pixel " + first + " on", part);
+    return true;
   }
 
   void read_targets(std::span<const long> indices, float* targets) const override {
@@ -118,12 +135,12 @@ class Hdf5FileDataset final : public Dataset {
     return labels_.a_pixel ? shape.pixels() : 1;
   }
 
-  /// The box of a row, with all of what each pixel has; 0: a single value, without an axis of its own.
-  [[nodiscard]] Hdf5Box rows_part(hsize_t values) const {
+  /// A box of a row, with all of what each pixel has; 0: a single value, without an axis of its own.
+  [[nodiscard]] Hdf5Box rows_part(const Box& box, hsize_t values) const {
     Hdf5Box part;
     for (int axis = 3 - whole_.dimensions; axis < 3; ++axis) {
-      part.start.push_back(static_cast<hsize_t>(box_.begin[axis]));
-      part.count.push_back(static_cast<hsize_t>(box_.extents()[axis]));
+      part.start.push_back(static_cast<hsize_t>(box.begin[axis]));
+      part.count.push_back(static_cast<hsize_t>(box.extents()[axis]));
     }
     if (values == 0) return part;
     part.start.push_back(0);
@@ -157,7 +174,7 @@ class Hdf5FileDataset final : public Dataset {
     return std::make_unique<Hdf5Rows>(config.path, group + "/labels", std::move(labels),
                                       values > 0 ? H5T_NATIVE_FLOAT : integer, config.throttle_mb_per_second,
                                       layout_.block_rows,
-                                      rows_part(expected.size() == image_extents.size() ? values : 0));
+                                      rows_part(box_, expected.size() == image_extents.size() ? values : 0));
   }
 
   void take_labels(const std::uint8_t* staged, long index, std::int32_t* labels) const {
@@ -174,16 +191,15 @@ class Hdf5FileDataset final : public Dataset {
                      bad - labels, ", expected one in 0..", labels_.classes - 1);
   }
 
-  void convert(const std::uint8_t* staged, long index, float* image) const {
-    const long values = shape_.values();
-    require_within(staged, values, maximum_, index, where_);
-    bytes_to_floats(staged, values, static_cast<float>(maximum_), image);
-  }
-
-  void take(const std::uint8_t* staged, long index, float* image) const {
-    const long values = shape_.values();
+  /// The first `values` of an image or of a part of it, as they are stored; `where` names them.
+  void take(const std::uint8_t* staged, long index, long values, const std::string& where, float* image) const {
+    if (bytes_) {
+      require_within(staged, values, maximum_, index, where);
+      bytes_to_floats(staged, values, static_cast<float>(maximum_), image);
+      return;
+    }
     std::memcpy(image, staged, static_cast<std::size_t>(values) * sizeof(float));
-    if (finite_) require_finite(image, values, index, where_);
+    if (finite_) require_finite(image, values, index, where);
   }
 
   std::string where_;
@@ -192,6 +208,7 @@ class Hdf5FileDataset final : public Dataset {
   Box box_;                   // which these are
   bool finite_;               // refuse values that are not
   bool bytes_ = true;
+  std::size_t value_bytes_ = 1;
   int maximum_ = 255;
   long size_ = 0;
   BlockLayout layout_;  // of the images
@@ -203,7 +220,8 @@ class Hdf5FileDataset final : public Dataset {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn) {
+std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, const Warn& warn,
+                                              const PartOf& part) {
   const Hdf5Session session;
   const Hdf5File file = open_hdf5_file(config.path, "labels");
   const std::string group = split == Split::train ? "/train" : "/test";
@@ -212,7 +230,7 @@ std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split sp
                    config.path, ": has no dataset /images or ", group, "/images");
   Hdf5Labels none;
   none.present = false;
-  return std::make_unique<Hdf5FileDataset>(config, alone ? "" : group, file, std::move(none), true, std::move(warn));
+  return std::make_unique<Hdf5FileDataset>(config, alone ? "" : group, file, std::move(none), true, warn, part);
 }
 
 std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part) {

@@ -6,6 +6,8 @@
 
 #include <bit>
 #include <cerrno>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "hdf5/objects.hpp"
@@ -38,9 +40,9 @@ Hdf5Rows::Hdf5Rows(fs::path path, std::string name, Hdf5Dataset dataset, hid_t m
   layout_.rows = static_cast<long>(extents_[0]);
   whole_row_bytes_ = layout_.row_bytes = H5Tget_size(memory_type);
   // What can be addressed, and what a network's shapes can say, end long before a product of extents does.
-  constexpr std::size_t most_row = std::size_t{1} << 33U, most = std::size_t{1} << 62U;
+  constexpr std::size_t most_row = std::size_t{1} << 48U, most = std::size_t{1} << 62U;
   for (std::size_t i = 1; i < extents_.size(); ++i) {
-    HALOGRAD_REQUIRE(extents_[i] <= most_row / whole_row_bytes_, where_, ": one of its rows has more than 2^33 bytes");
+    HALOGRAD_REQUIRE(extents_[i] <= most_row / whole_row_bytes_, where_, ": one of its rows has more than 2^48 bytes");
     whole_row_bytes_ *= static_cast<std::size_t>(extents_[i]);
     layout_.row_bytes *= static_cast<std::size_t>(part_.count[i - 1]);
   }
@@ -99,6 +101,12 @@ void Hdf5Rows::read(long first, long count, std::uint8_t* out) const {
   if (!read_directly(first, count, out)) read_through_hdf5(first, count, out);
 }
 
+void Hdf5Rows::read_part(long row, const Hdf5Box& part, std::uint8_t* out) const {
+  const Hdf5Session session;
+  throttle_.pass(std::accumulate(part.count.begin(), part.count.end(), H5Tget_size(memory_type_), std::multiplies<>()));
+  read_piece(row, 1, part, out);
+}
+
 bool Hdf5Rows::read_directly(long first, long count, std::uint8_t* out) const {
   if (storage_ == Storage::through_hdf5) return false;
   if (storage_ == Storage::contiguous) {
@@ -150,18 +158,17 @@ void Hdf5Rows::read_through_hdf5(long first, long count, std::uint8_t* out) cons
   // Chunk by chunk, so that what is said of a damaged one names its images.
   for (long row = first; row < first + count;) {
     const long end = chunk_rows_ == 0 ? first + count : std::min(first + count, (row / chunk_rows_ + 1) * chunk_rows_);
-    read_piece(row, end - row, out);
+    read_piece(row, end - row, part_, out);
     out += static_cast<std::size_t>(end - row) * layout_.row_bytes;
     row = end;
   }
 }
 
-void Hdf5Rows::read_piece(long first, long count, std::uint8_t* out) const {
+void Hdf5Rows::read_piece(long first, long count, Hdf5Box part, std::uint8_t* out) const {
   const Hdf5Session session;
-  Hdf5Box box = part_;
-  box.start.insert(box.start.begin(), static_cast<hsize_t>(first));
-  box.count.insert(box.count.begin(), static_cast<hsize_t>(count));
-  read_box(dataset_, memory_type_, box, out,
+  part.start.insert(part.start.begin(), static_cast<hsize_t>(first));
+  part.count.insert(part.count.begin(), static_cast<hsize_t>(count));
+  read_box(dataset_, memory_type_, part, out,
            "cannot read images " + std::to_string(first) + " to " + std::to_string(first + count - 1), where_);
 }
 

@@ -30,6 +30,8 @@ class Hdf5Rows final : public BlockSource {
   /// Bytes of all rows, whole.
   [[nodiscard]] std::size_t whole_bytes() const { return whole_row_bytes_ * static_cast<std::size_t>(layout_.rows); }
   void read(long first, long count, std::uint8_t* out) const override;
+  /// `part` of one row, along the axes of a row, whichever part its blocks are of. As read does.
+  void read_part(long row, const Hdf5Box& part, std::uint8_t* out) const;
   [[nodiscard]] std::string identity() const override;
   [[nodiscard]] std::string name() const override;
 
@@ -37,7 +39,7 @@ class Hdf5Rows final : public BlockSource {
   enum class Storage { contiguous, chunks, through_hdf5 };
   [[nodiscard]] Storage find_storage(hid_t memory_type);
   void read_through_hdf5(long first, long count, std::uint8_t* out) const;
-  void read_piece(long first, long count, std::uint8_t* out) const;
+  void read_piece(long first, long count, Hdf5Box part, std::uint8_t* out) const;
   [[nodiscard]] bool read_directly(long first, long count, std::uint8_t* out) const;
   [[nodiscard]] long chunk_address(long chunk) const;
   void read_at(long address, std::size_t bytes, long first, long count, std::uint8_t* out) const;

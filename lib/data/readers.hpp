@@ -29,8 +29,10 @@ bool is_cifar_folder(const std::filesystem::path& folder, int classes);
 /// `part`, nothing else is read of each image and of labels per pixel.
 std::unique_ptr<Dataset> open_hdf5_images(const DataConfig& config, Split split, const Warn& warn, const PartOf& part);
 
-/// /images of a file or else the images of that split, whatever else there is.
-std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, Warn warn);
+/// /images of a file or else the images of that split, whatever else there is; of any size, as long as they are read
+/// in parts.
+std::unique_ptr<Dataset> open_hdf5_unlabelled(const DataConfig& config, Split split, const Warn& warn,
+                                              const PartOf& part);
 
 /// Fields of data.objects_field around the objects of such a file, with /train/objects and /test/objects in the place
 /// of labels; a function of (seed, split, index). Volumes and objects are kept in memory.

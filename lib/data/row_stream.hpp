@@ -21,6 +21,8 @@ class RowStream {
         read_ahead_(cache_, config.readers, all ? std::max(ahead(config), layout_.blocks()) : ahead(config)) {}
 
   void expect(std::span<const long> order) { read_ahead_.start(order); }
+  /// `part` of a row, past the blocks and the cache.
+  void read_part(long row, const Hdf5Box& part, std::uint8_t* out) const { rows_->read_part(row, part, out); }
 
   /// One reader's place: rows in ascending order share the blocks they lie in.
   class Cursor {

@@ -18,13 +18,28 @@
 namespace halograd {
 namespace {
 
-/// MPI-IO counts the bytes of a transfer in int.
-constexpr std::size_t most_bytes = std::numeric_limits<std::int32_t>::max();
-
-/// Bytes of what a dataset of these extents holds for one image.
+/// Bytes of a dataset of these extents.
 template <class Extents>
-std::size_t bytes_of_row(const Extents& extents, std::size_t value_bytes) {
-  return std::accumulate(extents.begin() + 1, extents.end(), value_bytes, std::multiplies<>());
+std::size_t bytes_of(const Extents& extents, std::size_t value_bytes) {
+  return std::accumulate(extents.begin(), extents.end(), value_bytes, std::multiplies<>());
+}
+
+/// Writes a box in halves until MPI-IO, which counts the bytes of a transfer in int, takes them.
+void write_pieces(const Hdf5Dataset& dataset, hid_t type, const Hdf5Box& box, const std::byte* values,
+                  const std::string& path) {
+  const std::size_t bytes = bytes_of(box.count, H5Tget_size(type));
+  if (bytes <= std::size_t{std::numeric_limits<std::int32_t>::max()}) {
+    write_box(dataset, type, box, values, "predictions", path);
+    return;
+  }
+  const auto axis =
+      std::find_if(box.count.begin(), box.count.end(), [](hsize_t count) { return count > 1; }) - box.count.begin();
+  Hdf5Box before = box, after = box;
+  before.count[axis] /= 2;
+  after.start[axis] += before.count[axis];
+  after.count[axis] -= before.count[axis];
+  write_pieces(dataset, type, before, values, path);
+  write_pieces(dataset, type, after, values + bytes_of(before.count, H5Tget_size(type)), path);
 }
 
 /// A field of a CSV file (RFC 4180).
@@ -91,9 +106,6 @@ PredictionFile::PredictionFile(const Communicator& comm, std::string path, Predi
       partial_(path_ + ".partial"),
       header_(std::move(header)),
       handles_(std::make_unique<Handles>()) {
-  const std::size_t bytes = bytes_of_row(header_.extents, sizeof(float));
-  HALOGRAD_REQUIRE(bytes <= most_bytes, path_, ": the predictions for one image take ", bytes,
-                   " bytes, expected at most ", most_bytes);
   const Hdf5Session session;
   // As with checkpoints, rank 0 makes all of the file, so that all ranks then write values alone.
   try {
@@ -122,8 +134,8 @@ void PredictionFile::create() const {
   ::unlink(partial.c_str());  // of a call that was killed
   const std::vector<std::uint64_t>& extents = header_.extents;
   const std::vector<hsize_t> all(extents.begin(), extents.end()), labels(extents.begin(), extents.end() - 1);
-  std::size_t bytes = 4 * mebibyte + extents.front() * bytes_of_row(extents, sizeof(float));
-  if (header_.classes) bytes += extents.front() * bytes_of_row(labels, sizeof(std::int32_t));
+  std::size_t bytes = 4 * mebibyte + bytes_of(extents, sizeof(float));
+  if (header_.classes) bytes += bytes_of(labels, sizeof(std::int32_t));
   for (const std::string& name : header_.names) bytes += 32 + name.size();
   Hdf5File file = create_hdf5(partial, bytes);
   write_origin(file, predictions_format, predictions_format_version, header_, partial);
@@ -138,22 +150,32 @@ void PredictionFile::create() const {
 
 void PredictionFile::write(long first, long count, std::span<const float> predictions,
                            std::span<const std::int32_t> classes) const {
+  std::vector<std::uint64_t> begin(header_.extents.size() - 1),
+      counts(header_.extents.begin(), header_.extents.end() - 1);
+  begin[0] = static_cast<std::uint64_t>(first);
+  counts[0] = static_cast<std::uint64_t>(count);
+  write_labels(begin, counts, predictions, classes);
+}
+
+void PredictionFile::write_part(long image, const Box& part, std::span<const float> predictions,
+                                std::span<const std::int32_t> classes) const {
+  std::vector<std::uint64_t> begin{static_cast<std::uint64_t>(image)}, counts{1};
+  const auto axes = static_cast<int>(header_.extents.size()) - 2;
+  for (int axis = 3 - axes; axis < 3; ++axis) {
+    begin.push_back(static_cast<std::uint64_t>(part.begin[axis]));
+    counts.push_back(static_cast<std::uint64_t>(part.extents()[axis]));
+  }
+  write_labels(begin, counts, predictions, classes);
+}
+
+void PredictionFile::write_labels(const std::vector<std::uint64_t>& first, const std::vector<std::uint64_t>& count,
+                                  std::span<const float> predictions, std::span<const std::int32_t> classes) const {
   const Hdf5Session session;
-  // as many rows at once as MPI-IO counts
-  const auto write_rows = [&](const Hdf5Dataset& dataset, hid_t type, std::size_t axes, const void* values) {
-    const auto extents = header_.extents.begin();
-    Hdf5Box box{std::vector<hsize_t>(axes, 0), {extents, extents + static_cast<std::ptrdiff_t>(axes)}};
-    const std::size_t row = bytes_of_row(box.count, H5Tget_size(type));
-    const long most = std::max(1L, static_cast<long>(most_bytes / row));
-    const auto* bytes = static_cast<const std::byte*>(values);
-    for (long done = 0; done < count; done += most) {
-      box.start[0] = static_cast<hsize_t>(first) + static_cast<hsize_t>(done);
-      box.count[0] = static_cast<hsize_t>(std::min(most, count - done));
-      write_box(dataset, type, box, bytes + static_cast<std::size_t>(done) * row, "predictions", partial_);
-    }
-  };
-  write_rows(handles_->predictions, H5T_NATIVE_FLOAT, header_.extents.size(), predictions.data());
-  if (header_.classes) write_rows(handles_->classes, H5T_NATIVE_INT32, header_.extents.size() - 1, classes.data());
+  Hdf5Box box{{first.begin(), first.end()}, {count.begin(), count.end()}};
+  if (header_.classes) write_pieces(handles_->classes, H5T_NATIVE_INT32, box, std::as_bytes(classes).data(), partial_);
+  box.start.push_back(0);
+  box.count.push_back(header_.extents.back());
+  write_pieces(handles_->predictions, H5T_NATIVE_FLOAT, box, std::as_bytes(predictions).data(), partial_);
 }
 
 void PredictionFile::publish() {

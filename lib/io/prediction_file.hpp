@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/model_origin.hpp"
+#include "kernels/shape.hpp"
 #include "mpi/communicator.hpp"
 
 namespace halograd {
@@ -32,12 +33,18 @@ class PredictionFile {
 
   /// Each rank for itself: images first to first + count - 1, and their classes where the file has them.
   void write(long first, long count, std::span<const float> predictions, std::span<const std::int32_t> classes) const;
+  /// The same of a part of an image, for files with predictions per pixel.
+  void write_part(long image, const Box& part, std::span<const float> predictions,
+                  std::span<const std::int32_t> classes) const;
   /// Collective. Flushes, closes and renames.
   void publish();
 
  private:
   struct Handles;  // HDF5's
   void create() const;
+  /// Labels first to first + count - 1 along each of their axes.
+  void write_labels(const std::vector<std::uint64_t>& first, const std::vector<std::uint64_t>& count,
+                    std::span<const float> predictions, std::span<const std::int32_t> classes) const;
 
   Communicator comm_;
   std::string path_, partial_;

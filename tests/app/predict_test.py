@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 
 from image_files import write_png
-from program import DIGITS, INPUTS, PreparedTest, ProgramTest, main, read_metrics, sets
+from program import (DIGITS, INPUTS, PROGRAM, PreparedTest, ProgramTest, execute, launched, main, read_metrics,
+                     sets)
 
 DIGITS_FILE = os.path.join(INPUTS, "digits.h5")
 
@@ -321,6 +322,68 @@ data = {{format = "hdf5", path = "pixels.h5"}}
             labels = file["test/labels"][()]
         found = self.predict("runs/run/checkpoint.h5", "pixels.h5")[0]["classes"]
         self.assertEqual(values["confusion"], [[int(((labels == i) & (found == j)).sum()) for j in (0, 1)] for i in (0, 1)])
+
+    def test_ranks_share_the_tiles_of_an_image(self):
+        """The same bits for any number of ranks and tiles at once, and from image files, which are read whole."""
+        self.train('{type = "conv", name = "one", channels = 1, kernel = 3, padding = 1}')
+        random = np.random.default_rng(6)
+        for count in (1, 3):
+            images = random.integers(0, 256, (count, 25, 31), np.uint8)
+            with h5py.File(self.path("images.h5"), "w") as file:
+                file.create_dataset("images", data=images[..., None], chunks=(1, 8, 8, 1), compression="gzip")
+            first, _ = self.predict("runs/run/checkpoint.h5", "images.h5", ranks=0)
+            for number, image in enumerate(images):
+                write_png(self.path("photos", f"{number}.png"), image)
+            photos = "built without" not in self.run_program("predict", "runs/run/checkpoint.h5", "photos", "--output", "x.h5").err
+            for data in ["images.h5", *(["photos"] if photos else [])]:
+                for ranks, batch in ((1, 5), (2, 64), (4, 4), (4, 64)):
+                    found, _ = self.predict("runs/run/checkpoint.h5", data, *sets(training__batch=batch), ranks=ranks)
+                    for name in ("scores", "classes"):
+                        self.assert_same_bits(first[name], found[name], f"{name} of {count} {data} on {ranks} ranks")
+        out = self.succeed_json("predict", "runs/run/checkpoint.h5", "images.h5", "--output", "again.h5")
+        self.assertEqual((out["images"], out["tiles"]), (3, 4 * 6))
+
+    def test_a_broken_tile_ends_all_ranks(self):
+        """Ranks that share an image: one finds what is wrong with it."""
+        self.train('{type = "conv", name = "one", channels = 1, kernel = 1}')
+        images = np.zeros((1, 30, 40, 1), np.float32)
+        images[0, 25, 30] = np.nan
+        with h5py.File(self.path("broken.h5"), "w") as file:
+            file["images"] = images
+        self.refuse("predict", "runs/run/checkpoint.h5", "broken.h5", "--output", "x.h5", ranks=3,
+                    words=["broken.h5:/images, from pixel 21, 28 on: image 0 has the value nan at position 30"])
+        self.assertFalse(os.path.exists(self.path("x.h5")))
+
+    def test_a_volume_larger_than_memory(self):
+        """The volume's values take more than each process may have; one rank predicts them, and so do four."""
+        self.train('{type = "conv", name = "one", channels = 1, kernel = 1}', shape=(16, 32, 64, 1))
+        shape = (1, 256, 256, 512, 1)
+        images = np.random.default_rng(4).integers(0, 256, shape, np.uint8)
+        with h5py.File(self.path("large.h5"), "w") as file:
+            file["images"] = images
+        with h5py.File(self.path("runs/run/checkpoint.h5")) as file:
+            weight, bias = (float(file[f"mean/one/{name}"][()].ravel()[0]) for name in ("weight", "bias"))
+        limited = self.write("limited.sh", 'ulimit -d $1 && exec "${@:2}"\n')
+
+        def predict(limit, ranks, *words):
+            words = launched(["predict", "runs/run/checkpoint.h5", "large.h5", "--output", "out.h5", *words], ranks)
+            at = words.index(PROGRAM)
+            return execute([*words[:at], "bash", limited, str(limit), *words[at:]], self.folder)
+
+        limit = 320000  # KiB; less than the values of the volume as float32 and what the libraries take
+        whole = predict(limit, 0, "--input", "x".join(map(str, shape[1:])))
+        free = float(re.search(r"but only ([0-9.]+) GB of memory are free", whole.err).group(1))
+        limit += int((0.1 - free) * 1e9 / 1024)
+        self.check_refused(whole, "of memory are free")
+        for ranks in (0, 4):
+            result = predict(limit, ranks, *(["--overwrite"] if ranks else []))
+            self.assertEqual((result.status, result.err), (0, ""), result.out)
+            with h5py.File(self.path("out.h5")) as file:
+                for begin in range(0, shape[1], 32):
+                    part = np.s_[0, begin:begin + 32]
+                    expected = 1 / (1 + np.exp(-(weight * (images[part] / np.float64(255)) + bias)))
+                    np.testing.assert_allclose(file["scores"][part], expected, atol=1e-6)
+                    np.testing.assert_array_equal(file["classes"][part], file["scores"][part][..., 0] > 0.5)
 
     def check_tiles(self, tile, image, overlap):
         """Where no tile that covers a pixel ends near it, the pixel's score is that of the whole image."""

@@ -79,6 +79,33 @@ void expect_parts(const DataConfig& config) {
                      : all.targets);
 }
 
+/// Without labels, from a set of parts and from a set that reads any part of an image.
+void expect_unlabelled_parts(const DataConfig& config) {
+  const auto whole = open_images(config, Split::train);
+  const auto parts = open_images(config, Split::train, {}, [](const Shape&) { return box; });
+  EXPECT_EQ(parts->labels_per_image(), 0);
+  const std::vector<float> expected = cut(read(*whole).images, static_cast<std::size_t>(volume.channels));
+  EXPECT_EQ(read(*parts).images, expected);
+  const Box inner{{1, 1, 0}, {3, 4, 2}};  // of a part
+  Box moved = inner;
+  for (int axis = 0; axis < 3; ++axis) {
+    moved.begin[axis] += box.begin[axis];
+    moved.end[axis] += box.begin[axis];
+  }
+  const auto each = static_cast<std::size_t>(box.pixels() * volume.channels);
+  std::vector<float> part(each), of_part(static_cast<std::size_t>(inner.pixels() * volume.channels)),
+      same(of_part.size());
+  for (long index = 0; index < whole->size(); ++index) {
+    ASSERT_TRUE(whole->read_part(index, box, part.data()));
+    const auto place = static_cast<std::size_t>(whole->size() - 1 - index) * each;
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + static_cast<long>(place))) << index;
+    ASSERT_TRUE(parts->read_part(index, inner, of_part.data()));
+    ASSERT_TRUE(whole->read_part(index, moved, same.data()));
+    EXPECT_EQ(of_part, same);
+  }
+  EXPECT_THROW(whole->read_part(whole->size(), box, part.data()), Error);
+}
+
 TEST(Parts, OfSyntheticVolumes) {
   DataConfig config;
   config.format = "synthetic";
@@ -95,6 +122,22 @@ std::vector<T> ramp(hsize_t length, int period) {
   std::vector<T> values(length);
   for (hsize_t i = 0; i < length; ++i) values[i] = static_cast<T>(i % static_cast<hsize_t>(period));
   return values;
+}
+
+TEST(Parts, OfImagesInOtherFilesAreCut) {
+  const Folder folder;
+  const std::vector<std::uint8_t> pixels = ramp<std::uint8_t>(2 * 3 * 4, 24);
+  std::vector<std::uint8_t> bytes{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
+  bytes.insert(bytes.end(), pixels.begin(), pixels.end());
+  test::write_bytes(folder / "images", bytes);
+  const auto parts =
+      open_images(data_at((folder / "images").string(), DataConfig()), Split::test, {}, [](const Shape&) {
+        return Box{{0, 1, 2}, {1, 3, 4}};
+      });
+  std::vector<float> expected{18, 19, 22, 23, 6, 7, 10, 11};
+  for (float& value : expected) value /= 255;
+  EXPECT_EQ(read(*parts).images, expected);
+  EXPECT_FALSE(parts->read_part(0, Box{}, nullptr));
 }
 
 TEST(Parts, OfHdf5Files) {
@@ -121,6 +164,7 @@ TEST(Parts, OfHdf5Files) {
       config.format = "hdf5";
       config.path = path(kind);
       expect_parts(config);
+      expect_unlabelled_parts(config);
     }
     ++number;
   }
