@@ -5,8 +5,9 @@
 
 namespace halograd {
 
-ConsensusControl::ConsensusControl(const Communicator& comm, double target, std::int64_t longest)
-    : comm_(comm), target_(target), longest_(longest), rows_(static_cast<std::size_t>(comm.ranks())) {}
+ConsensusControl::ConsensusControl(const Communicator& comm, const Communicator* group, double target,
+                                   std::int64_t longest)
+    : comm_(comm), group_(group), target_(target), longest_(longest), rows_(static_cast<std::size_t>(comm.ranks())) {}
 
 std::int64_t ConsensusControl::next_period(std::int64_t period, const std::array<double, sketch_width>& projections,
                                            double squared_step) {
@@ -40,6 +41,7 @@ void ConsensusControl::finish() {
   }
   for (const Row& row : rows_) step += row.back() / ranks;
   measured_ = {distance / sketch_width, step};
+  if (group_ != nullptr) group_->sum(measured());
 }
 
 }  // namespace halograd

@@ -16,9 +16,10 @@ namespace halograd {
 /// known at the next: nobody waits for it in between.
 class ConsensusControl {
  public:
-  /// Collective. `target`: the consensus distance to keep, in root-mean-square lengths of the optimizer's step;
+  /// Collective. `group`: the ranks whose replicas are parts of one, for which they choose together; null: this one
+  /// alone. `target`: the consensus distance to keep, in root-mean-square lengths of the optimizer's step;
   /// `longest`: the longest period to choose.
-  ConsensusControl(const Communicator& comm, double target, std::int64_t longest);
+  ConsensusControl(const Communicator& comm, const Communicator* group, double target, std::int64_t longest);
 
   /// At each exchange, on all ranks: ends the measurement of the exchange before, and begins the next one with this
   /// rank's projections and the squared length of its optimizer's step. Returns the period to use from now on, the same
@@ -39,6 +40,7 @@ class ConsensusControl {
   using Row = std::array<double, sketch_width + 1>;
 
   OwnedComm comm_;
+  const Communicator* group_;
   double target_;
   std::int64_t longest_;
   Row mine_{};

@@ -31,7 +31,8 @@ class PeriodicAverager final : public Averager {
                  context.optimizer_step,
                  context.restart_optimizer,
                  context.halo_memory,
-                 context.first_epoch},
+                 context.first_epoch,
+                 context.group},
         comm_(context.comm),
         staging_(context.length),
         round_(context_.first_step),
@@ -39,7 +40,8 @@ class PeriodicAverager final : public Averager {
         due_((round_ + 1) * config_.every - 1),
         averages_momentum_(averages_momentum(config_)) {
     if (config_.consensus_target > 0) {
-      control_ = std::make_unique<ConsensusControl>(context.comm, config_.consensus_target, config_.every);
+      control_ =
+          std::make_unique<ConsensusControl>(context.comm, context.group, config_.consensus_target, config_.every);
       before_ = Buffer<float>("halograd::before_update", context.length);
       context_.first_step = round_ = 0;
       period_ = 1;

@@ -54,6 +54,19 @@ PER_PIXEL = [
 SAME_TO_ROUNDING = ["step/loss", "epoch/train_loss", "epoch/test_loss", "epoch/mean_model_loss"]
 NEIGHBOURS = sets(averager__name="neighbour", averager__momentum="averaged")
 
+# How each averager that groups may have is run; ranks of a node: of a run whose replicas are single ranks.
+AVERAGERS = {
+    "none": [{}],
+    "allreduce": [{}],
+    "neighbour": [{"averager__global_every": 3}, {"averager__consensus_target": 2, "averager__every": 4}],
+    "push_sum": [{"topology__kind": "exponential"}, {"topology__kind": "exponential", "averager__overlap": True}],
+    "gossip_grad": [{"topology__kind": "one_peer_exponential"}],
+    "easgd": [{}],
+    "fast": [{"averager__sync_epochs": 1}],
+    "hierarchical": [{"comm__ranks_per_node": 2}],
+}
+FREE = ["ad_psgd"]  # refused with groups
+
 
 class Spatial(ProgramTest):
     def setUp(self):
@@ -107,6 +120,45 @@ class Spatial(ProgramTest):
         groups = self.train(4, *NEIGHBOURS, spatial=[1, 2, 1], name="groups")
         self.assert_same_to_rounding(groups, two, [*SAME_TO_ROUNDING, "epoch/consensus_distance"])
         self.assertEqual(groups["step/loss"].shape, two["step/loss"].shape)
+
+    def check_between_groups(self, replicas, spatial, name, settings):
+        """A run of groups ends as one whose replicas are single ranks."""
+        ranks = replicas * int(np.prod(spatial))
+        runs = {}
+        for run, count, more in (("single", replicas, {}), ("groups", ranks, {"parallel__spatial": spatial})):
+            values = {"averager__name": name, **settings, **more}
+            if "comm__ranks_per_node" in values:
+                values["comm__ranks_per_node"] *= count // replicas
+            self.succeed("train", self.run_file, "--overwrite", *sets(name=run, **values), ranks=count)
+            runs[run] = (read_metrics(self.path(f"runs/{run}/metrics.h5")),
+                         read_replicas(self.path(f"runs/{run}/checkpoint.h5")))
+        (single, expected), (groups, found) = runs["single"], runs["groups"]
+        self.assert_same_to_rounding(groups, single)
+        np.testing.assert_allclose(groups["epoch/consensus_distance"], single["epoch/consensus_distance"], rtol=2e-3, atol=1e-6)
+        np.testing.assert_array_equal(groups["step/bytes_sent"].shape, single["step/bytes_sent"].shape)
+        for each in ("parameters", "statistics"):
+            np.testing.assert_allclose(found[each][0], expected[each][0], rtol=1e-3, atol=2e-5, err_msg=each)
+
+    def test_every_averager_averages_between_groups(self):
+        out = self.run_program("train", self.run_file, *sets(averager__name="nobody")).err
+        names = re.findall(r'"(\w+)"', out.split("must be one of")[1].split("\n")[0])
+        self.assertEqual(sorted(names), sorted([*AVERAGERS, *FREE]))
+        for name, choices in AVERAGERS.items():
+            for choice in choices:
+                with self.subTest(averager=name, **choice):
+                    self.check_between_groups(4 if name == "hierarchical" else 2, [1, 2, 1], name, choice)
+
+    def test_averages_between_groups_of_four(self):
+        self.check_between_groups(2, [1, 2, 2], "push_sum", AVERAGERS["push_sum"][1])
+
+    def test_ranks_of_a_group_exchange_in_the_same_steps(self):
+        """How far replicas are apart is looked at for all of them, not shard by shard."""
+        self.train(4, *sets(training__epochs=6, averager__name="neighbour", averager__consensus_target=0.3, averager__every=6),
+                   spatial=[1, 2, 1])
+        kept = read_replicas(self.path("runs/run/checkpoint.h5"))
+        first, second = (kept[f"averager/period{shard}"][0] for shard in ("", "_of_shard_1"))
+        np.testing.assert_array_equal(first, second)
+        self.assertGreater(first[0, 2], 1)
 
     def check_resuming(self, *words, spatial):
         """A run that goes on from its first epoch ends with the same replicas, to the bit; these."""

@@ -155,7 +155,7 @@ TEST(ConsensusControl, MeasuresTheDistanceAndHalvesOrAddsOne) {
   const int pairs = all_ranks() / 2 * 2;
   const float value = this_rank() >= pairs ? 0 : (this_rank() % 2 == 0 ? 1 : -1);
   const double distance = static_cast<double>(length) * pairs / all_ranks();
-  ConsensusControl control(MPI_COMM_WORLD, 2, 10);
+  ConsensusControl control(MPI_COMM_WORLD, nullptr, 2, 10);
   EXPECT_EQ(control.next_period(8, projected(value, 5), 4), 8) << "nothing is known yet";
   control.finish();
   // All vectors are the same but for a factor: so are the estimates' errors.
