@@ -18,6 +18,9 @@ class Training(TrainingRuns):
     def test_four_hosts(self):
         self.check_averagers({name: AVERAGERS[name] for name in EXPONENTIAL}, 4)
 
+    def test_groups_of_two_hosts(self):
+        self.check("neighbour", {"parallel.spatial": "[2, 1]"}, 4)
+
     def test_three_hosts(self):
         self.check_averagers({name: AVERAGERS[name] for name in AVERAGERS if name not in EXPONENTIAL}, 3)
 
