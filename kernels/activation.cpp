@@ -45,9 +45,10 @@ struct Sigmoid {
 
 template <class T>
 struct Tanh {
+  T scale, inverse;
   static constexpr bool from_output = true;
-  KOKKOS_FUNCTION T value(T x) const { return math::tanh(x); }
-  KOKKOS_FUNCTION T derivative(T y) const { return T(1) - y * y; }
+  KOKKOS_FUNCTION T value(T x) const { return scale * math::tanh(x); }
+  KOKKOS_FUNCTION T derivative(T y) const { return scale - inverse * y * y; }
 };
 
 template <class T>
@@ -72,16 +73,16 @@ struct Silu {
 
 /// Calls body with the function's type.
 template <class T, class Body>
-void with_function(Activation function, double slope, const Body& body) {
+void with_function(Activation function, double number, const Body& body) {
   switch (function) {
     case Activation::leaky_relu:
-      return body(LeakyRelu<T>{static_cast<T>(slope)});
+      return body(LeakyRelu<T>{static_cast<T>(number)});
     case Activation::relu6:
       return body(Relu6<T>{});
     case Activation::sigmoid:
       return body(Sigmoid<T>{});
     case Activation::tanh:
-      return body(Tanh<T>{});
+      return body(Tanh<T>{static_cast<T>(number), static_cast<T>(1 / number)});
     case Activation::gelu:
       return body(Gelu<T>{});
     case Activation::silu:
@@ -147,36 +148,37 @@ struct ActivationBackward {
   }
 };
 
-void require_activation(const char* kernel, double slope, std::size_t first, std::size_t second) {
+void require_activation(const char* kernel, double number, std::size_t first, std::size_t second) {
   HALOGRAD_REQUIRE(first == second, kernel, ": the ranges differ in length: ", first, " and ", second, " values");
-  HALOGRAD_REQUIRE(slope >= 0, kernel, ": slope ", slope, " is below 0: the output would not tell the input's sign");
+  HALOGRAD_REQUIRE(number >= 0, kernel, ": slope ", number, " is below 0: the output would not tell the input's sign");
 }
 
 }  // namespace
 
 bool differentiates_output(Activation function) {
   bool from_output = false;
-  with_function<float>(function, 0, [&](auto f) { from_output = decltype(f)::from_output; });
+  with_function<float>(function, 1, [&](auto f) { from_output = decltype(f)::from_output; });
   return from_output;
 }
 
 template <class T>
-void activation_forward(const ExecutionSpace& exec, Activation function, double slope, Vector<const T> x, Vector<T> y) {
-  require_activation("activation_forward", slope, x.extent(0), y.extent(0));
+void activation_forward(const ExecutionSpace& exec, Activation function, double number, Vector<const T> x,
+                        Vector<T> y) {
+  require_activation("activation_forward", number, x.extent(0), y.extent(0));
   const long length = static_cast<long>(y.extent(0));
-  with_function<Wide<T>>(function, slope, [&](auto f) {
+  with_function<Wide<T>>(function, number, [&](auto f) {
     for_each_chunk(exec, "halograd::activation_forward", length,
                    ActivationForward<T, decltype(f)>{f, x.data(), y.data()});
   });
 }
 
 template <class T>
-void activation_backward(const ExecutionSpace& exec, Activation function, double slope, Vector<const T> known,
+void activation_backward(const ExecutionSpace& exec, Activation function, double number, Vector<const T> known,
                          Vector<const T> dy, Vector<T> dx, bool accumulate) {
-  require_activation("activation_backward", slope, known.extent(0), dy.extent(0));
-  require_activation("activation_backward", slope, dy.extent(0), dx.extent(0));
+  require_activation("activation_backward", number, known.extent(0), dy.extent(0));
+  require_activation("activation_backward", number, dy.extent(0), dx.extent(0));
   const long length = static_cast<long>(dx.extent(0));
-  with_function<Wide<T>>(function, slope, [&](auto f) {
+  with_function<Wide<T>>(function, number, [&](auto f) {
     if (accumulate) {
       for_each_chunk(exec, "halograd::activation_backward_add", length,
                      ActivationBackward<T, decltype(f), true>{f, known.data(), dy.data(), dx.data()});

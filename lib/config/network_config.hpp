@@ -22,6 +22,7 @@ struct LayerConfig {
   int groups = 1;                      ///< conv, conv_transpose, group_norm
   bool bias = true;                    ///< conv, conv_transpose, dense
   double slope = 0.01;                 ///< leaky_relu: of negative values
+  double scale = 1;                    ///< tanh: factor on its value
   double probability = 0.5;            ///< dropout: share of values set to zero
   double epsilon = 1e-5;               ///< batch_norm, group_norm, layer_norm
   double momentum = 0.1;               ///< batch_norm: weight of a new batch in the running statistics

@@ -178,6 +178,13 @@ void add_leaky_relu(OnnxGraph& graph, const char* operation, const OnnxLayer& la
                 .set("alpha", static_cast<float>(layer.config().slope)));
 }
 
+void add_tanh(OnnxGraph& graph, const char* operation, const OnnxLayer& layer) {
+  if (layer.config().scale == 1) return add_operation(graph, operation, layer);
+  const std::string value = graph.add(operation, part(layer.name(), "value"), layer.inputs);
+  const std::string scale = constant(graph, layer, "scale", static_cast<float>(layer.config().scale));
+  graph.add("Mul", layer.name(), {value, scale});
+}
+
 void add_relu6(OnnxGraph& graph, const char* operation, const OnnxLayer& layer) {
   graph.add(operation, layer.name(),
             {layer.inputs.front(), constant(graph, layer, "least", 0), constant(graph, layer, "most", 6)});
@@ -235,7 +242,7 @@ constexpr OnnxRow onnx_rows[] = {{"conv", "Conv", add_conv},
                                  {"relu6", "Clip", add_relu6},
                                  {"leaky_relu", "LeakyRelu", add_leaky_relu},
                                  {"sigmoid", "Sigmoid", add_operation},
-                                 {"tanh", "Tanh", add_operation},
+                                 {"tanh", "Tanh", add_tanh},
                                  {"gelu", "Mul", add_gelu},
                                  {"silu", "Mul", add_silu},
                                  {"add", "Add", add_operation},

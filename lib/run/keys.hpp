@@ -153,6 +153,7 @@ void visit(Visitor& v, LayerConfig& c) {
   of_type("bias", c.bias, "adds a trained number to each output channel", Allowed{});
   of_type("factor", c.factor, "copies of each pixel along each axis", at_least(1));
   of_type("slope", c.slope, "factor on negative values", at_least(0));
+  of_type("scale", c.scale, "factor on the function's value", above(0));
   of_type("probability", c.probability, "share of values set to zero", at_least_and_below(0, 1));
   of_type("epsilon", c.epsilon, "added to the variance", above(0));
   of_type("momentum", c.momentum, "weight of a new batch in the running statistics", above_and_at_most(0, 1));

@@ -91,7 +91,7 @@ layer = [
   {type = "gelu", name = "bent"},
   {type = "conv_transpose", name = "up", channels = 6, kernel = 3, stride = [2, 2, 1], padding = 1, \
 output_padding = [1, 1, 0], groups = 2},
-  {type = "tanh", name = "first"},
+  {type = "tanh", name = "first", scale = 1.2},
   {type = "conv_transpose", name = "beside", inputs = ["bent"], channels = 4, kernel = [2, 2, 1], stride = [2, 2, 1], \
 bias = false},
   {type = "leaky_relu", name = "second", slope = 0.2},

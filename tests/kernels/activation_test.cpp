@@ -11,7 +11,7 @@
 namespace halograd::activation_test {
 namespace {
 
-constexpr double slope = 0.125;
+constexpr double number = 0.125;  // leaky_relu's slope and tanh's scale
 
 /// Beside the definitions in the header, what PyTorch 1.13 gives at -1.5 and 0.75 (torch.nn.functional).
 struct Case {
@@ -21,10 +21,11 @@ struct Case {
 };
 
 const Case cases[] = {
-    {Activation::leaky_relu, [](double x) { return x > 0 ? x : slope * x; }, -0.1875, 0.75},
+    {Activation::leaky_relu, [](double x) { return x > 0 ? x : number * x; }, -0.1875, 0.75},
     {Activation::relu6, [](double x) { return std::min(std::max(x, 0.0), 6.0); }, 0, 0.75},
     {Activation::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 0.18242552380635635, 0.679178699175393},
-    {Activation::tanh, [](double x) { return std::tanh(x); }, -0.9051482536448664, 0.6351489523872873},
+    {Activation::tanh, [](double x) { return number * std::tanh(x); }, number * -0.9051482536448664,
+     number * 0.6351489523872873},
     {Activation::gelu, [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }, -0.10021080190328704,
      0.5800294857173489},
     {Activation::silu, [](double x) { return x / (1 + std::exp(-x)); }, -0.2736382857095345, 0.5093840243815448},
@@ -33,7 +34,7 @@ const Case cases[] = {
 template <class T>
 std::vector<T> forward(Activation function, const std::vector<T>& x) {
   const Buffer<T> y("y", x.size());
-  activation_forward<T>(ExecutionSpace(), function, slope, to_device(x), y);
+  activation_forward<T>(ExecutionSpace(), function, number, to_device(x), y);
   ExecutionSpace().fence();
   return to_host(y);
 }
@@ -63,8 +64,10 @@ TEST(ActivationTest, BackwardAgreesWithCentralDifferences) {
     const auto weights = noise<double>(x.size(), 3), before = noise<double>(x.size(), 4);
     const auto known = differentiates_output(c.function) ? forward(c.function, x) : x;
     const auto overwritten = to_device(weights), added = to_device(before);
-    activation_backward<double>(ExecutionSpace(), c.function, slope, to_device(known), to_device(weights), added, true);
-    activation_backward<double>(ExecutionSpace(), c.function, slope, to_device(known), overwritten, overwritten, false);
+    activation_backward<double>(ExecutionSpace(), c.function, number, to_device(known), to_device(weights), added,
+                                true);
+    activation_backward<double>(ExecutionSpace(), c.function, number, to_device(known), overwritten, overwritten,
+                                false);
     ExecutionSpace().fence();
     const auto gradient = to_host(overwritten), sum = to_host(added);
     expect_gradient([&](const auto& values) { return dot(weights, forward(c.function, values)); }, x, gradient, 1e-8);
@@ -85,9 +88,9 @@ TEST(ActivationTest, ValuesStoredAsBf16AreRoundedOnce) {
     const auto dx = to_device(dy), added = to_device(before);
     const Buffer<double> gradient("gradient", x.size());
     const auto wide_known = to_device(wide(known)), wide_dy = to_device(wide(dy));
-    activation_backward<T>(ExecutionSpace(), c.function, slope, to_device(known), to_device(dy), added, true);
-    activation_backward<T>(ExecutionSpace(), c.function, slope, to_device(known), dx, dx, false);
-    activation_backward<double>(ExecutionSpace(), c.function, slope, wide_known, wide_dy, gradient, false);
+    activation_backward<T>(ExecutionSpace(), c.function, number, to_device(known), to_device(dy), added, true);
+    activation_backward<T>(ExecutionSpace(), c.function, number, to_device(known), dx, dx, false);
+    activation_backward<double>(ExecutionSpace(), c.function, number, wide_known, wide_dy, gradient, false);
     ExecutionSpace().fence();
     const auto found = to_host(dx), sum = to_host(added);
     const auto expected = to_host(gradient);
@@ -108,7 +111,7 @@ TEST(ActivationTest, FarOutNothingOverflowsAndNotANumberShows) {
     const Buffer<float> dx("dx", 2);
     const auto known =
         differentiates_output(c.function) ? forward<float>(c.function, {-wide, wide}) : std::vector<float>{-wide, wide};
-    activation_backward<float>(ExecutionSpace(), c.function, slope, to_device(known), to_device<float>({1, 1}), dx,
+    activation_backward<float>(ExecutionSpace(), c.function, number, to_device(known), to_device<float>({1, 1}), dx,
                                false);
     ExecutionSpace().fence();
     for (const float value : to_host(dx)) EXPECT_TRUE(std::isfinite(value)) << static_cast<int>(c.function);

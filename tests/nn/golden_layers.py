@@ -113,6 +113,7 @@ padding = 2
 [[network.layer]]
 type = "tanh"
 name = "tanh"
+scale = 1.5
 [[network.layer]]
 type = "conv_transpose"
 name = "grow"
@@ -237,6 +238,8 @@ class Network:
             return x
         if kind == "leaky_relu":
             return F.leaky_relu(x, layer["slope"])
+        if kind == "tanh":
+            return layer.get("scale", 1) * torch.tanh(x)
         if kind == "global_avg_pool":
             return x.mean(tuple(range(2, x.ndim)), keepdim=True)
         if kind == "add":
@@ -249,8 +252,7 @@ class Network:
             return x[:, layer["first"]:layer["first"] + layer["channels"]]
         if kind == "flatten":
             return x.movedim(1, -1).flatten(1)[(...,) + (None,) * self.axes]
-        return {"silu": F.silu, "gelu": F.gelu, "relu": F.relu, "relu6": F.relu6, "sigmoid": torch.sigmoid,
-                "tanh": torch.tanh}[kind](x)
+        return {"silu": F.silu, "gelu": F.gelu, "relu": F.relu, "relu6": F.relu6, "sigmoid": torch.sigmoid}[kind](x)
 
     def __call__(self, images):
         values, last = {"input": images}, images

@@ -69,7 +69,7 @@ class RandomNetwork {
       if (pick(random_, 0, 1) == 0) add("global_avg_pool");
       add("flatten");
       add("dense").channels = 8;
-      add("tanh");
+      add("tanh").scale = 1.5;
       add("dense").channels = classes;
     }
     NetworkConfig config;

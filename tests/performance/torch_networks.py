@@ -108,6 +108,10 @@ def networks(torch):
             nn.Conv3d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv3d(32, 32, 3, padding=1),
             *(ResidualVolumes(32) for _ in range(4)), nn.ReLU(), nn.Conv3d(32, 1, 1))
 
+    class BoundedNumbers(nn.Module):
+        def forward(self, x):
+            return 1.2 * torch.tanh(x)
+
     def cosmoflow():
         layers, channels = [], 4
         for filters in (32, 64, 128, 256, 512):
@@ -118,7 +122,7 @@ def networks(torch):
         for units in (128, 64):
             layers += [nn.Linear(features, units), nn.LeakyReLU(0.3), nn.Dropout(0.5)]
             features = units
-        return nn.Sequential(*layers, nn.Linear(features, NUMBERS["cosmoflow"]))
+        return nn.Sequential(*layers, nn.Linear(features, NUMBERS["cosmoflow"]), BoundedNumbers())
 
     def lenet5():
         return nn.Sequential(
