@@ -35,10 +35,10 @@ struct AveragerContext {
   /// Where the halos of neighbour averaging lie (window/halo_place.hpp); the same on all ranks.
   HaloMemory halo_memory = HaloMemory::host;
   std::int64_t first_epoch = 0;  ///< epochs done
-  std::int64_t last_step = -1;   ///< of the run; -1: not known
   /// The ranks that share this one's replica, where the weights are a part of it: decisions are theirs together. Null:
   /// there are no others.
   const Communicator* group = nullptr;
+  std::int64_t last_step = -1;  ///< of the run; -1: not known
 };
 
 /// The optimizer's step of `length` weights from number `begin` on.
