@@ -38,11 +38,13 @@ class Faults(FaultRuns):
     def test_a_slow_host_is_named(self):
         for averager, words in LOCKSTEP.items():
             with self.subTest(averager):
+                print(averager)
                 self.check_named(*named(averager), *words)
 
     def test_a_slow_host_is_passed_over(self):
         for averager, words in FREE.items():
             with self.subTest(averager):
+                print(averager)
                 self.check_passed_over(*named(averager), *words)
 
     def test_a_slow_host_has_used_up_the_patience(self):

@@ -29,7 +29,7 @@ class Links(LabTest):
         return result.out
 
     def test_their_rate_and_the_share_that_the_exchange_takes(self):
-        for mbit in (100, 20):
+        for mbit in (200, 50):
             for host in range(self.HOSTS):
                 self.lab.set_rate(host, mbit)
             out = self.start_table(self.lab)
@@ -38,9 +38,9 @@ class Links(LabTest):
             rate = mbit / 8
             print(f"{rate} MB/s by tc, {put} by MPI_Put, {send} by messages")
             for found in (put, send):
-                # A bucket that is full makes it up to twice the rate in the shortest exchange, other work slower.
+                # The bucket lets 64 kB through at once, of an exchange of 256 kB and more; other work makes it slower.
                 self.assertLess(found, 2 * rate, out)
-                self.assertGreater(found, 0.1 * rate, out)
+                self.assertGreater(found, 0.05 * rate, out)
             sent, seconds, share, computing = numbers(SHARE, out)
             self.assertAlmostEqual(sent, SENT, delta=0.01 * SENT)
             self.assertAlmostEqual(seconds, 1e-3 * sent / put, delta=0.01 * seconds)
