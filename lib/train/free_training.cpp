@@ -41,7 +41,8 @@ class FreeTraining final : public Training {
         ranks_(comm_.ranks()),
         lots_(loader_.lots()),
         first_((epoch_ * loader_.steps() + step_in_epoch_) * ranks_),
-        deck_(comm_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_}),
+        deck_(comm_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_},
+              config_.comm.report_seconds),
         next_cut_(step_in_epoch_ == loader_.steps() ? first_ : cut_from(first_ + 1)) {}
   /// Ends the threads that use this, before what they use.
   ~FreeTraining() override {
@@ -73,7 +74,7 @@ class FreeTraining final : public Training {
   [[nodiscard]] std::int64_t cut_from(std::int64_t lot) const;
   [[nodiscard]] std::optional<CheckpointPlace> due_at(std::int64_t cut, std::int64_t epochs = 0) const;
   // Step
-  void train_lot(const Batch& batch, double data_seconds);
+  void train_lot(const Batch& batch, double data_seconds, double dealing_seconds);
   void ask_to_stop(StopReason reason);
   /// Whether this rank has not asked to stop, and does not now.
   bool goes_on();
@@ -104,6 +105,7 @@ class FreeTraining final : public Training {
   std::int64_t passed_ = first_, marked_ = first_;  ///< newest cut of this rank; newest mark of rank 0
   std::atomic<std::int64_t> concluded_ = first_;    ///< newest cut that all ranks have passed
   StopReason asked_ = StopReason::none;
+  double deck_seconds_ = 0;             ///< for which the deck has waited before this lot
   double step_seconds_ = 0;             ///< of the longest step
   double epoch_begin_ = seconds_now();  ///< of this rank
   double waited_ = 0, copied_ = 0;      ///< seconds outside of steps, in this epoch
@@ -134,13 +136,15 @@ std::int64_t FreeTraining::cut_from(std::int64_t lot) const {
 
 // Step ----------------------------------------------------------------------------------------------------------------
 
-void FreeTraining::train_lot(const Batch& batch, double data_seconds) {
+/// `dealing_seconds`: for which this rank has waited to learn its lot, and not for its images.
+void FreeTraining::train_lot(const Batch& batch, double data_seconds, double dealing_seconds) {
   const std::int64_t lot = batch.number;
   const StepPlace place = place_of(lot);
   const double begin = seconds_now();
   StepMetrics row = train_step(batch, place);
   const double seconds = seconds_now() - begin;
-  row.data_seconds = data_seconds;
+  row.data_seconds = data_seconds - dealing_seconds;
+  row.wait_seconds += dealing_seconds;
   row.samples = epoch_ * setup_.train_set->size() + place.of_epoch * config_.training.batch;
   row.images_per_second = batch.size / (data_seconds + seconds);
   count(row, batch, place, data_seconds + seconds);
@@ -325,9 +329,10 @@ TrainingResult FreeTraining::run() {
     const double begin = seconds_now();
     const Batch* batch = next_batch();
     if (batch == nullptr) break;
-    const double data_seconds = seconds_now() - begin;
+    const double data_seconds = seconds_now() - begin, deck_seconds = deck_.wait_seconds();
+    const double dealing_seconds = std::min(data_seconds, deck_seconds - std::exchange(deck_seconds_, deck_seconds));
     pass_cuts(batch->number);
-    train_lot(*batch, data_seconds);
+    train_lot(*batch, data_seconds, dealing_seconds);
     kernels_.lend();
     report_epochs(result);
     look_after_files();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
@@ -47,11 +48,12 @@ const DeckPlan& checked(const Communicator& comm, const DeckPlan& plan) {
 
 }  // namespace
 
-Deck::Deck(const Communicator& comm, const DeckPlan& plan)
+Deck::Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds)
     : plan_(checked(comm, plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
-      segment_(comm, words * cache_line, RmaReach::other_nodes) {
+      segment_(comm, words * cache_line, RmaReach::other_nodes),
+      report_seconds_(report_seconds) {
   if (comm.rank() == 0) {
     const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
     add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);
@@ -122,7 +124,14 @@ std::int64_t Deck::add(Word word, std::int64_t value) const {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(cache_line * word), 1,
                       MPI_INT64_T, value == 0 ? MPI_NO_OP : MPI_SUM, segment_.window().handle(), &request);
-  wait_politely(request);
+  const auto has_come = [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  };
+  waited_ += wait_and_report(has_come, report_seconds_, [this](double seconds) {
+    std::fprintf(stderr, "rank %d waits for rank 0: which images are next, %.3g s\n", segment_.comm().rank(), seconds);
+  });
   return was;
 }
 

@@ -24,8 +24,9 @@ struct DeckPlan {
 class Deck {
  public:
   /// Collective, as is destruction except while an exception unwinds this rank's stack. Throws CollectiveError where
-  /// the numbers of `plan` are not positive or do not fit each other, or where there are 2^31 chunks or more.
-  Deck(const Communicator& comm, const DeckPlan& plan);
+  /// the numbers of `plan` are not positive or do not fit each other, or where there are 2^31 chunks or more. A wait
+  /// for rank 0 of more than `report_seconds` is reported on stderr.
+  Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds = 30);
 
   /// A lot that no other rank has; none after the last, or after an end. Lots of one rank ascend. From one thread at a
   /// time.
@@ -46,6 +47,8 @@ class Deck {
 
   /// Where the dealing ended: every lot below was dealt or skipped. Call it after draw() has given none.
   [[nodiscard]] std::int64_t limit() const;
+  /// For what rank 0's memory holds, on all threads together. From any thread.
+  [[nodiscard]] double wait_seconds() const { return waited_; }
 
  private:
   enum Word : std::size_t { taken, end_of_chunks, last_mark, words };
@@ -64,6 +67,8 @@ class Deck {
   bool odd_ = false;                       ///< marks that draw() has learnt of
   std::atomic<std::int64_t> marked_ = 0;
   std::int64_t mark_said_ = 0;  ///< by rank 0: last_mark
+  double report_seconds_;
+  mutable std::atomic<double> waited_ = 0;
 };
 
 }  // namespace halograd

@@ -14,6 +14,7 @@ LIMIT = 60  # seconds from what befalls the host until it is named or passed ove
 BAD = 1  # the host; one rank on each, so that its rank as well
 RATE = 100  # Mbit/s of each host's link: over a hundredth of that a replica takes a second and more
 ENDLESS = sets(training__epochs=100000)
+SHORT = sets(training__epochs=3, training__batch=8, output__checkpoint_epochs=0)
 # With a sum long enough for the ring of four ranks.
 RING = ["--set", 'network.layer=[{type = "flatten"}, {type = "dense", channels = 1024}, {type = "relu"}, '
                  '{type = "dense", channels = 10}]']
@@ -72,26 +73,27 @@ class FaultRuns(LabTest):
             self.assertEqual(self.statuses().get(rank), str(REQUEUE), f"rank {rank}\n{run.text()}")
         return run
 
-    def start_and_slow_down(self, *words):
+    def start_and_slow_down(self, *words, bad=BAD):
         """A run in which the host's link has a hundredth of its rate after the first epoch."""
-        self.lab.set_rate(BAD, RATE)
         run = self.start(*words)
-        self.addCleanup(self.lab.set_rate, BAD, RATE)
-        self.lab.set_rate(BAD, RATE // 100)
+        self.addCleanup(self.lab.set_rate, bad, RATE)
+        self.lab.set_rate(bad, RATE // 100)
         return run
 
-    def check_named(self, *words):
-        run = self.start_and_slow_down(*ENDLESS, *sets(comm__report_seconds=0.5), *words)
+    def check_named(self, *words, bad=BAD):
+        run = self.start_and_slow_down(*ENDLESS, *sets(comm__report_seconds=0.5), *words, bad=bad)
         begin = run.seconds()
-        run.until(rf"waits for rank {BAD}:", begin + LIMIT)
+        run.until(rf"waits for rank {bad}:", begin + LIMIT)
         print(f"named after {run.seconds() - begin:.1f} s")
         self.lab.end_all()
+        self.lab.set_rate(bad, RATE)
 
     def check_passed_over(self, *words):
         """The others make many steps for each message that they have of it, and epochs go on."""
-        run = self.start_and_slow_down(*sets(training__epochs=3, training__batch=8, output__checkpoint_epochs=0), *words)
+        run = self.start_and_slow_down(*SHORT, *words)
         run.until("^ *2/", run.seconds() + LIMIT)
         result = run.wait()
+        self.lab.set_rate(BAD, RATE)
         self.assertEqual(result.status, 0, run.text())
         with h5py.File(self.path("runs/digits/metrics.h5"), "r") as file:
             edge = {name: column[()] for name, column in file["edge"].items()}

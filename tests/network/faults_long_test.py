@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The same with every averager; a host that nobody waits for is cut off; a rank is killed."""
 
-from fault_runs import BAD, RING, FaultRuns
-from lab_tests import main, sets
+from fault_runs import BAD, RING, SHORT, FaultRuns
+from lab_tests import main, read_metrics, sets
 
 LOCKSTEP = {
     "allreduce": RING,
@@ -50,6 +50,15 @@ class Faults(FaultRuns):
     def test_a_slow_host_has_used_up_the_patience(self):
         edge = self.check_passed_over(*sets(averager__patience=0.05))
         self.assertGreater(edge["left_out"][edge["from"] == BAD].sum(), 0)
+
+    def test_waits_for_the_host_that_deals_are_booked(self):
+        run = self.start_and_slow_down(*SHORT, *sets(averager__staleness=-1), bad=0)
+        self.assertEqual(run.wait().status, 0, run.text())
+        metrics = read_metrics(self.path("runs/digits/metrics.h5"))
+        others = metrics["step/rank"] > 0
+        waited, data = (metrics[f"step/{kind}_seconds"][others].sum() for kind in ("wait", "data"))
+        print(f"the other ranks have waited for {waited:.2f} s, for data {data:.2f} s")
+        self.assertGreater(waited, data)
 
 
 if __name__ == "__main__":

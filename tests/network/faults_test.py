@@ -12,6 +12,7 @@ class Faults(FaultRuns):
     def test_a_slow_host_is_named(self):
         self.check_named()
         self.check_named(*RING, *sets(averager__name="allreduce"))
+        self.check_named(*sets(averager__staleness=-1), bad=0)  # which deals
 
     def test_a_slow_host_is_passed_over(self):
         self.check_passed_over(*sets(averager__staleness=-1))
