@@ -57,7 +57,9 @@ class Faults(FaultRuns):
         metrics = read_metrics(self.path("runs/digits/metrics.h5"))
         others = metrics["step/rank"] > 0
         waited, data = (metrics[f"step/{kind}_seconds"][others].sum() for kind in ("wait", "data"))
-        print(f"the other ranks have waited for {waited:.2f} s, for data {data:.2f} s")
+        images = metrics["epoch/images"][-1]
+        print(f"the others have waited for {waited:.2f} s, for data {data:.2f} s; rank 0 trained on {images[0]} of the last "
+              f"{images.sum()} images")
         self.assertGreater(waited, data)
 
 
