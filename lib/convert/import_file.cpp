@@ -33,7 +33,7 @@ std::vector<hsize_t> extents_in(const Hdf5File& file, const std::string& name, s
   constexpr hsize_t most = std::numeric_limits<int>::max();
   const Hdf5Dataset dataset = open_hdf5_dataset(file, name, path);
   require_held(dataset, 1, name, path);
-  const std::vector<hsize_t> extents = dataset_extents(dataset, name, path);
+  std::vector<hsize_t> extents = dataset_extents(dataset, name, path);
   const bool fits =
       extents.size() == dimensions && extents[0] == items &&
       std::all_of(extents.begin() + 1, extents.end(), [](hsize_t each) { return each > 0 && each <= most; });

@@ -15,6 +15,7 @@
 #include "hdf5/files.hpp"
 #include "mpi/communicator.hpp"
 #include "support/system_reason.hpp"
+#include "support/text_file.hpp"
 
 namespace halograd {
 namespace {
@@ -171,11 +172,7 @@ Hdf5MemoryFile::~Hdf5MemoryFile() {
 
 void Hdf5MemoryFile::write() {
   HALOGRAD_HDF5(file_.close(), path_, "file");
-  std::ifstream from("/proc/self/fd/" + std::to_string(descriptor_), std::ios::binary);
-  std::ofstream to(path_, std::ios::binary);
-  to << from.rdbuf();
-  to.close();
-  HALOGRAD_REQUIRE(from && to, path_, ": cannot be written: ", system_reason());
+  write_text(path_, read_text("/proc/self/fd/" + std::to_string(descriptor_)));
 }
 
 }  // namespace halograd

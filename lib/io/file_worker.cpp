@@ -15,10 +15,8 @@ namespace halograd {
 
 class FileWorker::Implementation {
   /// What a task threw, without the exception (CollectiveError::exists).
-  struct Failure {
-    std::string message;
+  struct Thrown : Failure {
     bool of_all_ranks;
-    Foreign foreign;
   };
 
  public:
@@ -32,12 +30,12 @@ class FileWorker::Implementation {
       changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
       if (tasks_.empty()) return;
       lock.unlock();
-      std::optional<Failure> failure;
+      std::optional<Thrown> failure;
       try {
         const trace::Span span("write", "io");
         tasks_.front()();  // the front stays while others are added at the back
       } catch (const CollectiveError& error) {
-        failure = {error.what(), error.of_all_ranks(), error.foreign()};
+        failure = {{error.what(), error.foreign()}, error.of_all_ranks()};
       } catch (const std::exception& alone) {
         MpiSession::abort(message_of(alone));  // the others' threads wait for this one, wherever it was
       }
@@ -75,9 +73,9 @@ class FileWorker::Implementation {
     return tasks_.size();
   }
 
-  [[nodiscard]] std::string error() const {
+  [[nodiscard]] Failure error() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return failure_ ? failure_->message : "";
+    return failure_ ? Failure(*failure_) : Failure();
   }
 
   std::thread thread;
@@ -88,7 +86,7 @@ class FileWorker::Implementation {
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;  ///< the first is under way
   bool ending_ = false;
-  std::optional<Failure> failure_;
+  std::optional<Thrown> failure_;
 };
 
 FileWorker::FileWorker(const Communicator& comm) : implementation_(std::make_shared<Implementation>(comm)) {
@@ -121,7 +119,7 @@ std::size_t FileWorker::pending() const {
   return implementation_->pending();
 }
 
-std::string FileWorker::error() const {
+Failure FileWorker::error() const {
   return implementation_->error();
 }
 

@@ -5,9 +5,16 @@
 #include <memory>
 #include <string>
 
+#include "kernels/error.hpp"
 #include "mpi/communicator.hpp"
 
 namespace halograd {
+
+/// What has ended a task, without the exception.
+struct Failure {
+  std::string message;  ///< empty: nothing has
+  Foreign foreign = Foreign::no_rank;
+};
 
 /// A thread that writes files beside the training. Tasks run one after the other in the order in which they were
 /// posted, which is the same on all ranks, so that they may call collective functions on the worker's communicator.
@@ -32,8 +39,8 @@ class FileWorker {
   void wait();
   /// Tasks that are waiting or under way.
   [[nodiscard]] std::size_t pending() const;
-  /// The message of the first task that failed; empty if there is none.
-  [[nodiscard]] std::string error() const;
+  /// Of the first task that failed.
+  [[nodiscard]] Failure error() const;
 
  private:
   class Implementation;

@@ -267,7 +267,7 @@ void FreeTraining::conclude(EpochEnd& end) {
   files_.write_epoch(end.steps, end.row, end.edges);
   if (end.saves) {
     const CheckpointHeader header = header_of(end.row.steps, end.epochs, 0, end.optimizer_steps, &end.row);
-    files_.write_checkpoint(*end.saves, header, *end.state, {}, "");
+    files_.write_checkpoint(*end.saves, header, *end.state, {}, {});
   }
   concluded_ = end.epochs * lots_;
 }

@@ -220,7 +220,7 @@ void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges)
 
 void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
                     const Shards& shards, const std::vector<SavedState>& averager, const EpochSums& sums,
-                    const std::string& failure) {
+                    const Failure& failure) {
   const Region region("checkpoint");
   finish();  // the copies are in use until then
   for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
@@ -273,11 +273,9 @@ void RunFiles::add_to_metrics(const std::vector<StepRow>& steps) {
 }
 
 void RunFiles::write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
-                                const std::vector<StepRow>& steps, const std::string& failure) {
+                                const std::vector<StepRow>& steps, const Failure& failure) {
   const Clock::time_point begin = Clock::now();
-  comm().together([&] {
-    if (!failure.empty()) fail(failure);
-  });
+  comm().fail_together(failure.message, failure.foreign);
   // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
   add_to_metrics(steps);
   metrics_->flush(header.step);

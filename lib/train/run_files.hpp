@@ -119,10 +119,10 @@ class RunFiles {
   /// rank's state must not be kept, if so; the checkpoint then fails on all ranks.
   void save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
             const Shards& shards, const std::vector<SavedState>& averager, const EpochSums& sums,
-            const std::string& failure);
+            const Failure& failure);
 
-  /// The first failure of what was asked for so far; empty if there is none. Ranks may learn of it at different steps.
-  [[nodiscard]] std::string error() const { return worker_.error(); }
+  /// The first failure of what was asked for so far. Ranks may learn of it at different steps.
+  [[nodiscard]] Failure error() const { return worker_.error(); }
   /// What has come to the disk since the last call.
   std::vector<WrittenCheckpoint> written();
   /// Why copies on the nodes could not be made since the last call, if so. The run can do without them.
@@ -148,7 +148,7 @@ class RunFiles {
   [[nodiscard]] const Communicator& comm() const { return worker_.comm(); }
   void write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row, const std::vector<EdgeRecord>& edges);
   void write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
-                        const std::vector<StepRow>& steps, const std::string& failure);
+                        const std::vector<StepRow>& steps, const Failure& failure);
 
  private:
   struct Best {

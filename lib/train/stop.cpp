@@ -55,8 +55,8 @@ StopRequest::StopRequest(double time_limit, double checkpoint_seconds) : checkpo
   limit_ = human_time(left) + (own ? " (training.time_limit)" : " until the end of the Slurm job");
 }
 
-void StopRequest::fail(const std::string& message) {
-  if (failure_.empty()) failure_ = message;
+void StopRequest::fail(const Failure& failure) {
+  if (failure_.message.empty()) failure_ = failure;
 }
 
 void StopRequest::not_finite(const std::string& message) {
@@ -64,7 +64,7 @@ void StopRequest::not_finite(const std::string& message) {
 }
 
 StopReason StopRequest::reason(double ahead) const {
-  if (!failure_.empty()) return StopReason::failure;
+  if (!failure_.message.empty()) return StopReason::failure;
   if (!not_finite_.empty()) return StopReason::not_finite;
   switch (stop_signal()) {
     case SIGTERM:
@@ -81,9 +81,7 @@ StopReason StopRequest::reason(double ahead) const {
 }
 
 void StopRequest::end_failed(const Communicator& comm) const {
-  comm.together([&] {
-    if (!failure_.empty()) halograd::fail(failure_);
-  });
+  comm.fail_together(failure_.message, failure_.foreign);
 }
 
 void StopRequest::end_not_finite(const Communicator& comm, const std::string& checkpoint) const {

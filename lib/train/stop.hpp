@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "io/file_worker.hpp"
 #include "mpi/agreement.hpp"
 #include "mpi/communicator.hpp"
 
@@ -24,11 +25,11 @@ class StopRequest {
   StopRequest(double time_limit, double checkpoint_seconds);
 
   /// This rank cannot go on: all stop, without a checkpoint, and end with the first such message.
-  void fail(const std::string& message);
+  void fail(const Failure& failure);
   /// This rank has met numbers that are not finite and has left them out: all stop, with a checkpoint.
   void not_finite(const std::string& message);
-  /// Why this rank cannot go on; empty: it can.
-  [[nodiscard]] const std::string& failure() const { return failure_; }
+  /// Why this rank cannot go on; no message: it can.
+  [[nodiscard]] const Failure& failure() const { return failure_; }
 
   /// What this rank asks for at this moment. `ahead`: seconds that will pass before the next chance to stop.
   [[nodiscard]] StopReason reason(double ahead) const;
@@ -47,7 +48,8 @@ class StopRequest {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::string limit_, failure_, not_finite_;
+  std::string limit_, not_finite_;
+  Failure failure_;
   bool limited_ = false;
   Clock::time_point end_{};
   double checkpoint_seconds_;

@@ -393,8 +393,8 @@ CheckpointHeader Training::header_of(std::int64_t step, std::int64_t epoch, std:
 }
 
 void Training::look_after_files() {
-  const std::string error = files_.error();
-  if (!error.empty()) stop_.fail(error);
+  const Failure failure = files_.error();
+  if (!failure.message.empty()) stop_.fail(failure);
   const std::string local_failure = files_.local_failure();
   if (!local_failure.empty()) report_.line("  no copies on the nodes: " + local_failure);
   for (const WrittenCheckpoint& checkpoint : files_.written()) {

@@ -30,7 +30,7 @@ TEST(FileWorker, TasksRunInOrderBesideTheTraining) {
   ASSERT_EQ(done.size(), 50U);
   for (int task = 0; task < 50; ++task) EXPECT_EQ(done[static_cast<std::size_t>(task)], task);
   EXPECT_EQ(worker.pending(), 0U);
-  EXPECT_EQ(worker.error(), "");
+  EXPECT_EQ(worker.error().message, "");
 }
 
 TEST(FileWorker, AFailureIsKeptAndEndsIt) {
@@ -38,12 +38,13 @@ TEST(FileWorker, AFailureIsKeptAndEndsIt) {
   FileWorker worker(MPI_COMM_WORLD);
   worker.post([&] {
     worker.comm().together([] {
-      if (rank_of() == ranks_of() - 1) fail("the disk is full");
+      if (rank_of() == ranks_of() - 1) throw DiskError("the disk is gone");
     });
   });
   worker.post([&] { later = true; });
-  EXPECT_EQ(error_of([&] { worker.wait(); }), "the disk is full");
-  EXPECT_EQ(worker.error(), "the disk is full");
+  EXPECT_EQ(error_of([&] { worker.wait(); }), "the disk is gone");
+  EXPECT_EQ(worker.error().message, "the disk is gone");
+  EXPECT_EQ(worker.error().foreign, rank_of() == ranks_of() - 1 ? Foreign::this_rank : Foreign::another_rank);
   worker.post([&] { later = true; });
   EXPECT_THROW(worker.wait(), CollectiveError);
   EXPECT_FALSE(later);

@@ -82,15 +82,16 @@ TEST_F(StopTest, ACheckpointThatOneRankAsksForIsMadeOnceByAll) {
 TEST_F(StopTest, AFailureAtOneRankEndsAllWithItsMessage) {
   Stop stop(comm_, 0, 0);
   if (comm_.rank() == last_) {
-    stop.fail("the loss is nan");
-    stop.fail("a later one");
+    stop.fail({"the disk is gone", Foreign::this_rank});
+    stop.fail({"a later one"});
   }
-  EXPECT_EQ(!stop.failure().empty(), comm_.rank() == last_);
+  EXPECT_EQ(!stop.failure().message.empty(), comm_.rank() == last_);
   try {
     steps_until_stop(stop);
     ADD_FAILURE() << "not ended";
   } catch (const CollectiveError& error) {
-    EXPECT_STREQ(error.what(), "the loss is nan");
+    EXPECT_STREQ(error.what(), "the disk is gone");
+    EXPECT_EQ(error.foreign(), comm_.rank() == last_ ? Foreign::this_rank : Foreign::another_rank);
   }
 }
 
