@@ -27,7 +27,7 @@ Hdf5Dataset create_rows(hid_t parent, const std::string& name, hid_t type, const
   return create_dataset(parent, name, type, extents, path, storage);
 }
 
-/// Of a dataset that has room for all items of a plan.
+/// The extents of a dataset. Throws Error where it has no room for all items of a plan.
 std::vector<hsize_t> extents_in(const Hdf5File& file, const std::string& name, std::size_t dimensions,
                                 std::size_t items, const std::string& path) {
   constexpr hsize_t most = std::numeric_limits<int>::max();

@@ -24,12 +24,12 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual long size() const = 0;
   [[nodiscard]] virtual ImageShape shape() const = 0;
-  /// Of the images that these are parts of; else the same.
+  /// That of the images that these are parts of; else the same.
   [[nodiscard]] virtual ImageShape whole_shape() const { return shape(); }
   [[nodiscard]] virtual int classes() const = 0;
   /// 1, or as many as an image has pixels, in their order; 0: the set has no labels, and no classes.
   [[nodiscard]] virtual long labels_per_image() const { return 1; }
-  /// Of the images that these are parts of; else the same.
+  /// That of the images that these are parts of; else the same.
   [[nodiscard]] virtual long whole_labels_per_image() const { return labels_per_image(); }
   /// 0: a label is a class; else the number of real numbers, which read_targets gives.
   [[nodiscard]] virtual int target_values() const { return 0; }

@@ -39,7 +39,7 @@ class FileWorker {
   void wait();
   /// Tasks that are waiting or under way.
   [[nodiscard]] std::size_t pending() const;
-  /// Of the first task that failed.
+  /// What the first task that failed has thrown.
   [[nodiscard]] Failure error() const;
 
  private:
