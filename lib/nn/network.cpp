@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "kernels/region.hpp"
 #include "nn/initialise.hpp"
 #include "nn/layer_inputs.hpp"
-#include "nn/plan.hpp"
 #include "nn/precisions.hpp"
 #include "nn/reference_networks.hpp"
 #include "support/memory.hpp"
@@ -185,173 +183,33 @@ int Network::halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo
   return halos.back().value;
 }
 
-// Node i of n runs forward at time i and backward at time 2 n - i; a buffer lives from its first writer to its last
-// reader.
-
-/// The arena's buffers: the values, then their gradients, then what each layer saves from forward to backward.
-struct Network::Lives {
-  std::vector<Lifetime> buffers;
-  std::vector<int> place;           ///< of a value or gradient: the buffer whose place it takes, often its own
-  std::vector<std::size_t> offset;  ///< where it begins there
-  std::vector<bool> used;           ///< whether a buffer has got a life
-
-  Lives(int values, int nodes)
-      : buffers(static_cast<std::size_t>(2L * values + nodes)),
-        place(2L * values),
-        offset(2L * values),
-        used(2L * values) {
-    std::iota(place.begin(), place.end(), 0);
-  }
-  /// Gives a buffer its life, or adds it to that of the buffer whose place it takes.
-  void add(int buffer, const Lifetime& own) {
-    Lifetime& shared = buffers[place[buffer]];
-    if (place[buffer] == buffer) shared.bytes = own.bytes;
-    const bool first = !used[place[buffer]];
-    shared.birth = first ? own.birth : std::min(shared.birth, own.birth);
-    shared.death = first ? own.death : std::max(shared.death, own.death);
-    used[place[buffer]] = true;
-  }
-};
-
-Network::Consumers Network::consumers() const {
-  Consumers consumers(nodes_.size() + 1);
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    for (const int value : nodes_[i].config.inputs) consumers[value].push_back(static_cast<int>(i));
-  }
-  for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
-    HALOGRAD_REQUIRE(!consumers[i + 1].empty(), "layer ", nodes_[i].config.output, ": no layer takes its output");
-  }
-  return consumers;
-}
-
-/// Decides who takes the gradient of a fused ReLU's output back through it: the node that writes to it last, where it
-/// can do so as it stores.
-void Network::place_masks(const Consumers& consumers) {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i].config.epilogue.relu) continue;
-    nodes_[i].mask_gradient = !place_mask(static_cast<int>(i) + 1, consumers);
-    if (nodes_[i].mask_gradient) nodes_[i].needs.backward_reads_output = true;
-  }
-}
-
-/// Whether one of the nodes that read a value now masks its gradient.
-bool Network::place_mask(int value, const Consumers& consumers) {
-  if (consumers[value].empty()) return false;
-  const int index = consumers[value].front();
-  Node& last = nodes_[index];
-  const bool alone = consumers[value].size() == 1;
-  if (alone && last.needs.hands_on && place_mask(index + 1, consumers)) return true;
-  const bool able = last.needs.mask == Mask::sum || (last.needs.mask == Mask::own && alone);
-  const auto times = std::count(last.config.inputs.begin(), last.config.inputs.end(), value);
-  if (!able || last.config.inputs[0] != value || times != 1) return false;
-  return last.call.mask = true;
-}
-
 /// How many values `batch` images have.
 std::size_t Network::value_count(int index, int batch) const {
   const Shape shape = index == 0 ? input() : nodes_[index - 1].shape;
   return static_cast<std::size_t>(shape.values() * batch);
 }
 
-std::size_t Network::value_bytes(int value) const {
-  return value_count(value, largest_batch_) * value_size_;
-}
-
-/// From its producer to the last node that reads it, forward or backward.
-Lifetime Network::life_of_value(int value, const std::vector<int>& consumers) const {
-  const int count = static_cast<int>(nodes_.size()), producer = value - 1;
-  const bool elsewhere = value == 0 && type_ == ValueType::float32;
-  Lifetime life{elsewhere ? 0 : value_bytes(value), producer, value == count ? count : producer};
-  for (const int consumer : consumers) {
-    const Node& node = nodes_[consumer];
-    const std::vector<int>& inputs = node.config.inputs;
-    const bool once = std::count(inputs.begin(), inputs.end(), value) == 1;  // else another input is still read
-    const bool overwritten = once && node.needs.in_place && inputs[node.needs.in_place_input] == value;
-    const bool read_again = node.needs.backward_reads_input && !overwritten;
-    life.death = std::max(life.death, read_again ? 2 * count - consumer : consumer);
-  }
-  if (producer >= 0 && nodes_[producer].needs.backward_reads_output) {
-    life.death = std::max(life.death, 2 * count - producer);
-  }
-  return life;
-}
-
-/// From the first node that writes to it, going backwards, to its producer.
-Lifetime Network::life_of_gradient(int value, const std::vector<int>& consumers) const {
-  const int count = static_cast<int>(nodes_.size()), producer = value - 1;
-  return {wants_gradient(value) ? value_bytes(value) : 0, value == count ? count : 2 * count - consumers.back(),
-          2 * count - producer};
-}
-
-/// The output of a node may take the place of an input that nobody else reads; that input's gradient the output's,
-/// unless another node has put something there before.
-void Network::share_places(int value, const Consumers& consumers, Lives& lives) const {
-  if (value == 0) return;
-  const Node& node = nodes_[value - 1];
-  const int from = node.needs.in_place ? node.config.inputs[node.needs.in_place_input] : 0;
-  if (from == 0 || value_bytes(from) != value_bytes(value)) return;
-  if (lives.place[value] != value || nodes_[from - 1].needs.input_in_output >= 0) return;
-  if (std::count(node.config.inputs.begin(), node.config.inputs.end(), from) != 1) return;
-  const int values = static_cast<int>(consumers.size());
-  if (consumers[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) {
-    lives.place[value] = lives.place[from];
-  }
-  if (consumers[from].back() == value - 1 && wants_gradient(from))
-    lives.place[values + value] = lives.place[values + from];
-}
-
-/// The input of a halo may lie in its output, and so is not copied there; its gradient in the output's, where no other
-/// node has put something there before.
-void Network::place_in_outputs(const Consumers& consumers, Lives& lives) const {
-  const int values = static_cast<int>(consumers.size());
-  for (int value = 1; value < values; ++value) {
-    const Node& node = nodes_[value - 1];
-    const int from = node.needs.input_in_output >= 0 ? node.config.inputs[0] : 0;
-    constexpr long alignment = 64;  // as plan_arena's
-    if (from == 0 || lives.place[from] != from || node.needs.input_in_output % alignment != 0) continue;
-    lives.place[from] = value;
-    lives.offset[from] = static_cast<std::size_t>(node.needs.input_in_output);
-    if (consumers[from].back() != value - 1 || !wants_gradient(from)) continue;
-    lives.place[values + from] = values + value;
-    lives.offset[values + from] = lives.offset[from];
-  }
-}
-
 void Network::place_buffers() {
-  const int count = static_cast<int>(nodes_.size()), values = count + 1;
-  const Consumers consumers = this->consumers();
-  place_masks(consumers);
-
-  Lives lives(values, count);
-  place_in_outputs(consumers, lives);
-  for (int value = 0; value < values; ++value) {
-    share_places(value, consumers, lives);
-    lives.add(value, life_of_value(value, consumers[value]));
-    lives.add(values + value, life_of_gradient(value, consumers[value]));
-  }
-  for (int i = 0; i < count; ++i) {
-    lives.buffers[2 * values + i] = {nodes_[i].needs.saved_bytes, i, 2 * count - i};
-  }
+  const int count = static_cast<int>(nodes_.size());
+  const auto bytes = [&](int value) { return value_count(value, largest_batch_) * value_size_; };
+  std::vector<PlannedNode> planned;
   std::size_t workspace_bytes = 0;
-  for (const Node& node : nodes_) workspace_bytes = std::max(workspace_bytes, node.needs.workspace_bytes);
+  for (int i = 0; i < count; ++i) {
+    const Node& node = nodes_[i];
+    planned.push_back({node.config, node.needs, node.wants_gradient, bytes(i + 1)});
+    workspace_bytes = std::max(workspace_bytes, node.needs.workspace_bytes);
+  }
   if (type_ != ValueType::float32) {
     workspace_bytes = std::max(workspace_bytes, value_count(count, largest_batch_) * sizeof(float));  // for the loss
   }
-
-  const ArenaPlan plan = plan_arena(lives.buffers);
-  require_kernel_memory(static_cast<double>(plan.bytes + workspace_bytes),
+  plan_ = plan_network(type_ == ValueType::float32 ? 0 : bytes(0), std::move(planned));
+  require_kernel_memory(static_cast<double>(plan_.bytes + workspace_bytes),
                         "activations and gradients of " + std::to_string(largest_batch_) + " images");
   arena_ = Buffer<std::byte>(Kokkos::view_alloc(std::string("halograd::arena"), Kokkos::WithoutInitializing),
-                             plan.bytes + workspace_bytes);
+                             plan_.bytes + workspace_bytes);
   if (runs_on_host) prefer_large_pages(arena_.data(), arena_.size());
   Kokkos::deep_copy(arena_, std::byte{0});
-  workspace_ = slice(arena_, plan.bytes, workspace_bytes);
-  for (int value = 0; value < values; ++value) {
-    const int gradient = values + value;
-    value_offset_.push_back(plan.offsets[lives.place[value]] + lives.offset[value]);
-    gradient_offset_.push_back(plan.offsets[lives.place[gradient]] + lives.offset[gradient]);
-  }
-  for (int i = 0; i < count; ++i) nodes_[i].saved_offset = plan.offsets[2 * values + i];
+  workspace_ = slice(arena_, plan_.bytes, workspace_bytes);
   prepare_calls();
 }
 
@@ -373,18 +231,19 @@ void Network::prepare_calls() {
     node.call.statistics.resize(node.layer->statistics().size());
     node.call.type = type_;
     node.call.precision = precision_;
-    node.call.saved = slice(arena_, node.saved_offset, node.needs.saved_bytes);
+    node.call.saved = slice(arena_, plan_.saved[i], node.needs.saved_bytes);
+    node.call.mask = plan_.masks_input[i];
     node.call.workspace = workspace_;
   }
 }
 
 Vector<std::byte> Network::value(int index, int batch) const {
-  return slice(arena_, value_offset_[index], value_count(index, batch) * value_size_);
+  return slice(arena_, plan_.values[index], value_count(index, batch) * value_size_);
 }
 
 Vector<std::byte> Network::gradient(int index, int batch) const {
   if (!wants_gradient(index)) return {};
-  return slice(arena_, gradient_offset_[index], value_count(index, batch) * value_size_);
+  return slice(arena_, plan_.gradients[index], value_count(index, batch) * value_size_);
 }
 
 // Settings and initial weights ----------------------------------------------------------------------------------------
@@ -468,7 +327,7 @@ void Network::backward(const ExecutionSpace& exec, const Replica& replica, int b
       call.parameter_gradients[j] = slice(replica.gradients, tensor.offset, tensor.size());
     }
     const Region region(node.config.layer.name);
-    if (node.mask_gradient) {
+    if (plan_.masks_itself[i]) {
       with_value_type(type_, [&](auto value) {
         using T = decltype(value);
         relu_backward<T>(exec, call.y<T>(), call.dy<T>(), values_of<T>(call.output_gradient), false);
@@ -619,7 +478,8 @@ double Network::forward_flops() const {
 
 std::vector<NodeInfo> Network::nodes() const {
   std::vector<NodeInfo> result;
-  for (const Node& node : nodes_) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
     NodeInfo& info = result.emplace_back();
     info.name = node.config.layer.name;
     info.types = node.config.types;
@@ -631,6 +491,7 @@ std::vector<NodeInfo> Network::nodes() const {
     for (const NamedTensor& tensor : parameters_) info.parameters += tensor.layer == info.name ? tensor.size() : 0;
     info.forward_flops = node.layer->forward_flops();
     info.needs = node.needs;
+    info.needs.backward_reads_output |= plan_.masks_itself[i];
   }
   return result;
 }

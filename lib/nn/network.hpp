@@ -15,7 +15,7 @@
 #include "nn/halo_layer.hpp"
 #include "nn/layer.hpp"
 #include "nn/loss.hpp"
-#include "nn/plan.hpp"
+#include "nn/network_plan.hpp"
 #include "nn/space.hpp"
 #include "support/named_tensor.hpp"
 
@@ -125,9 +125,6 @@ class Network {
     std::vector<bool> first_consumer;  ///< whether this node writes an input's gradient first, going backwards
     int first_parameter = 0, first_statistic = 0;
     bool wants_gradient = true;  ///< of its output: false for what comes from the images alone
-    std::size_t saved_offset = 0;
-    bool mask_gradient =
-        false;  ///< no consumer takes the gradient back through this node's ReLU: it is done before backward
     LayerNeeds needs;
     LayerCall call;  ///< its lists are sized once, so that a step allocates nothing
   };
@@ -142,17 +139,6 @@ class Network {
   int halo_of(const Made& value, const HaloBoxes& boxes, std::vector<Halo>& halos);
   [[nodiscard]] bool wants_gradient(int value) const { return value != 0 && nodes_[value - 1].wants_gradient; }
   [[nodiscard]] LossSum read_sums(const ExecutionSpace& exec) const;
-  // Where values, their gradients and what layers save lie in the arena.
-  struct Lives;
-  using Consumers = std::vector<std::vector<int>>;  ///< for each value, the nodes that read it, in order
-  [[nodiscard]] Consumers consumers() const;
-  void place_masks(const Consumers& consumers);
-  bool place_mask(int value, const Consumers& consumers);
-  void place_in_outputs(const Consumers& consumers, Lives& lives) const;
-  [[nodiscard]] std::size_t value_bytes(int value) const;
-  [[nodiscard]] Lifetime life_of_value(int value, const std::vector<int>& consumers) const;
-  [[nodiscard]] Lifetime life_of_gradient(int value, const std::vector<int>& consumers) const;
-  void share_places(int value, const Consumers& consumers, Lives& lives) const;
   void place_buffers();
   void prepare_calls();
   void load(const ExecutionSpace& exec, const HostBatch& batch);
@@ -183,6 +169,7 @@ class Network {
   std::vector<TensorSpec> parameter_specs_, statistic_specs_;
   std::size_t parameter_count_ = 0, statistic_count_ = 0;
 
+  NetworkPlan plan_;
   Buffer<std::byte> arena_;
   Vector<std::byte> workspace_;
   std::optional<BatchMemory> batches_;  ///< once it is known what this rank is given
@@ -190,9 +177,6 @@ class Network {
   LossMemory loss_;
   StepRecorder steps_;
   bool replays_steps_ = false;
-  // Values: 0 is the input, which lies in batches_ where floats are stored, i + 1 the output of node i. Several may
-  // share a place (in-place layers).
-  std::vector<std::size_t> value_offset_, gradient_offset_;
 };
 
 }  // namespace halograd

@@ -1,4 +1,4 @@
-#include "nn/plan.hpp"
+#include "nn/arena.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,8 +6,9 @@
 namespace halograd {
 
 ArenaPlan plan_arena(const std::vector<Lifetime>& buffers) {
-  constexpr std::size_t alignment = 64;
-  const auto padded = [&](std::size_t i) { return (buffers[i].bytes + alignment - 1) / alignment * alignment; };
+  const auto padded = [&](std::size_t i) {
+    return (buffers[i].bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+  };
   std::vector<std::size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

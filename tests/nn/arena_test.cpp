@@ -1,18 +1,18 @@
-#include "nn/plan.hpp"
+#include "nn/arena.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-namespace halograd::plan_test {
+namespace halograd::arena_test {
 namespace {
 
 bool meet(const Lifetime& a, const Lifetime& b) {
   return a.birth <= b.death && b.birth <= a.death;
 }
 
-TEST(Plan, BuffersThatLiveTogetherDoNotOverlap) {
+TEST(Arena, BuffersThatLiveTogetherDoNotOverlap) {
   std::mt19937 generator(5);
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(generator); };
   for (int round = 0; round < 200; ++round) {
@@ -35,16 +35,16 @@ TEST(Plan, BuffersThatLiveTogetherDoNotOverlap) {
   }
 }
 
-TEST(Plan, ReusesWhatIsDead) {
+TEST(Arena, ReusesWhatIsDead) {
   // A chain: each buffer meets only its neighbours, so two places are enough.
   std::vector<Lifetime> chain;
   for (int i = 0; i < 10; ++i) chain.push_back({640, i, i + 1});
   EXPECT_EQ(plan_arena(chain).bytes, 2 * 640U);
 }
 
-TEST(Plan, NothingNeedsNothing) {
+TEST(Arena, NothingNeedsNothing) {
   EXPECT_EQ(plan_arena({}).bytes, 0U);
 }
 
 }  // namespace
-}  // namespace halograd::plan_test
+}  // namespace halograd::arena_test
