@@ -1,48 +1,14 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "data/batch_plan.hpp"
 #include "data/dataset.hpp"
-#include "support/table.hpp"
 
 namespace halograd {
-
-/// What the network is fed: normalised images (size, H, W, C), labels (size, labels_per_image).
-struct Batch {
-  long number = 0;      ///< of the step in its epoch; of the lot in the training, where lots are dealt
-  int size = 0;         ///< images of this rank
-  int global_size = 0;  ///< training: images of all ranks in this step; evaluation: the same as size
-  std::vector<float> images;
-  std::vector<std::int32_t> labels;
-  std::vector<float> targets;  ///< in place of labels where these are real numbers: (size, labels_per_image, values)
-  std::vector<long> indices;   ///< of the images in the set
-};
-
-/// Which training images may meet in a batch: data.shuffle.
-struct ShuffleKind {
-  const char* name;
-  Fact<bool (*)(bool in_memory)> by_windows;  ///< whether images meet only those of a window of blocks
-  Fact<bool> round_the_ring;                  ///< batches stay as they are and go from rank to rank, an epoch each
-};
-const std::vector<ShuffleKind>& shuffle_kinds();
-
-/// How one rank draws its batches.
-struct LoaderOptions {
-  int global_batch = 1;
-  int rank = 0;
-  int ranks = 1;
-  std::uint64_t seed = 1;
-  bool training = true;  ///< shuffle and augment; otherwise every rank's contiguous share in order, normalised only
-  bool prefetch = true;
-  /// Training: batches are lots that start_dealing() says, not the rank's own steps.
-  bool lots = false;
-  /// Images of a rank and step where shares may be set, at least those of equal shares; 0: they may not.
-  long most = 0;
-};
 
 /// Deals a Dataset to ranks, batch by batch, and normalises it: (value - mean) / standard deviation per channel.
 ///
