@@ -86,8 +86,8 @@ void read_checkpoint_replica(const std::string& path, int replica, HostVector<fl
 EpochSums read_checkpoint_as_mean(const Communicator& comm, const std::string& path, const ReplicaState& state);
 
 /// Collective, on any number of ranks: reads all of the file. What is wrong with it (cut short, a checksum, no
-/// checkpoint at all), empty where it is whole. A file of a newer format is none of that. Throws Error where the file
-/// cannot be opened, for it may be whole.
+/// checkpoint at all), empty where it is whole. A file of a newer format is none of that. Throws CollectiveError where
+/// a rank cannot open or read the file, for it may be whole.
 std::string checkpoint_damage(const Communicator& comm, const std::string& path);
 
 /// Any number of ranks, each for itself: the values that the network gives per label, as its last parameter has them.

@@ -88,9 +88,9 @@ std::string link_target(const RunFolder& folder, const std::string& link) {
   return error ? "" : folder.path + "/" + target.string();
 }
 
-void set_aside(const std::string& checkpoint) {
+void set_aside(const std::string& checkpoint, const std::string& ending) {
   std::error_code error;
-  fs::rename(checkpoint, checkpoint + ".damaged", error);
+  fs::rename(checkpoint, checkpoint + ending, error);
   HALOGRAD_REQUIRE(!error, checkpoint, ": cannot be renamed: ", system_reason(error.value()));
 }
 

@@ -22,8 +22,8 @@ void point_link(const std::string& link, const std::string& checkpoint);
 /// The checkpoint that a link of the run folder leads to; empty where there is none.
 std::string link_target(const RunFolder& folder, const std::string& link);
 
-/// Takes a damaged checkpoint out of the count, under the name that it has with ".damaged" behind it.
-void set_aside(const std::string& checkpoint);
+/// Takes a checkpoint out of the count, under the name that it has with `ending` behind it.
+void set_aside(const std::string& checkpoint, const std::string& ending);
 
 /// Removes the oldest until `keep` are left, never one that `best` names.
 void remove_old_checkpoints(const RunFolder& folder, int keep, const std::string& best);

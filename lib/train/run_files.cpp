@@ -78,20 +78,32 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
     if (comm.rank() == 0) list = joined(stored_checkpoints(folder));
   });
   std::string reasons, whole;
+  Foreign unread = Foreign::no_rank;  // which rank could not read one of them
   for (const std::string& path : split(comm.broadcast(list))) {
-    const std::string damage = checkpoint_damage(comm, path);
-    if (damage.empty()) {
+    std::string reason;
+    bool damaged = true;
+    try {
+      reason = checkpoint_damage(comm, path);
+    } catch (const CollectiveError& error) {
+      if (error.foreign() == Foreign::no_rank) throw;
+      reason = error.what();
+      damaged = false;
+      if (unread != Foreign::this_rank) unread = error.foreign();
+    }
+    if (reason.empty()) {
       whole = path;
       break;
     }
-    report.line("Skipped a damaged checkpoint: " + damage);
-    reasons += "\n  " + damage;
-    start.damaged.push_back(path);
+    report.line((damaged ? "Skipped a damaged checkpoint: " : "Skipped a checkpoint that cannot be read: ") + reason);
+    reasons += "\n  " + reason;
+    start.skipped.push_back({path, damaged});
   }
-  comm.together([&] {
-    HALOGRAD_REQUIRE(!whole.empty() || start.damaged.empty(), "no checkpoint in ", folder.checkpoints(),
-                     " is intact:", reasons, "\nstart over with --overwrite, or under another name (--set name=...)");
-  });
+  if (whole.empty() && !start.skipped.empty()) {
+    const std::string advice = "\nstart over with --overwrite, or under another name (--set name=...)";
+    comm.fail_together("no checkpoint in " + folder.checkpoints() + " is intact:" + reasons +
+                           (unread == Foreign::no_rank ? advice : ""),
+                       unread);
+  }
   if (!whole.empty()) begin_with(whole, comm, start);
   return start;
 }
@@ -118,6 +130,8 @@ void take_up_local_copies(RunStart& start, const Communicator& comm, const RunCo
   report.line("Made " + restored + " of copies on the nodes (output.local_steps), later than " +
               (start.checkpoint.empty() ? "any checkpoint" : start.checkpoint));
   begin_with(restored, keeper.world, start);
+  // what had this name is replaced
+  std::erase_if(start.skipped, [&](const SkippedCheckpoint& each) { return each.path == restored; });
 }
 
 void StateCopy::take(const Replica& replica) {
@@ -197,7 +211,9 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   comm_.together([&] {
     if (comm_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
-    for (const std::string& path : start.damaged) set_aside(path);
+    for (const SkippedCheckpoint& each : start.skipped) {
+      set_aside(each.path, each.damaged ? ".damaged" : ".unreadable");
+    }
     folder.sign();
     const std::string best = link_target(folder_, folder_.best());
     try {

@@ -50,19 +50,26 @@ class ClaimedFolder {
   std::optional<RunLock> lock_;  ///< on rank 0
 };
 
+/// A checkpoint that a run does not start from, though it is newer.
+struct SkippedCheckpoint {
+  std::string path;
+  bool damaged = false;  ///< else it could not be read, and may be whole
+};
+
 /// Where a call of the program starts from.
 struct RunStart {
-  std::string checkpoint;            ///< the newest that is whole; empty: the beginning
-  CheckpointHeader header;           ///< the checkpoint's
-  RunConfig before;                  ///< the run file that it was written with
-  std::vector<std::string> damaged;  ///< newer ones, which are not whole
+  std::string checkpoint;   ///< the newest that is whole; empty: the beginning
+  CheckpointHeader header;  ///< the checkpoint's
+  RunConfig before;         ///< the run file that it was written with
+  std::vector<SkippedCheckpoint> skipped;
 
   /// Images of the unfinished epoch that the checkpoint has done.
   [[nodiscard]] std::int64_t images_of_epoch() const { return header.step_in_epoch * before.training.batch; }
 };
 
-/// Collective. The beginning, unless `resume` asks for the newest checkpoint that is whole; damaged ones are reported.
-/// Throws CollectiveError where all are damaged, or one was written by a newer version of the program.
+/// Collective. The beginning, unless `resume` asks for the newest checkpoint that is whole and can be read; newer ones
+/// are reported. Throws CollectiveError where there are others alone, a rank does not see one, or one was written by a
+/// newer version of the program.
 RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resume, Report& report);
 
 /// Where a state is kept: in the run folder, by all ranks in one file; or on the nodes, by each rank for itself and for

@@ -5,9 +5,9 @@ import errno
 import os
 import shlex
 
-from disk_faults import COMPRESSED, EPOCH, FOR_GOOD, GROUPS, DiskFaultTest
+from disk_faults import COMPRESSED, EPOCH, FOR_GOOD, GROUPS, DiskFaultTest, disk_with_a_fault
 from heal_test import HEALING, job_on, write_commands
-from program import contents, execute, launched, main
+from program import contents, execute, launched, main, sets
 from stop_test import REQUEUE
 
 
@@ -67,6 +67,35 @@ class Healing(DiskFaultTest):
             job = self.heal(f"{rank} write {number} {number} {errno.ENOSPC}")
             self.assertEqual(job.status, 1, job)
             self.assertIn("halograd's own error (above), which would come again\n", job.err)
+
+
+class UnreadableCheckpoints(DiskFaultTest):
+    """The disk fails for good where the newest checkpoint is, and nowhere else."""
+
+    def test_the_one_before_is_taken(self):
+        before, newest = (f"checkpoints/step_{steps:08d}.h5" for steps in (4, 2 * EPOCH))
+        for rank, call, error in ((0, "read", errno.EIO), (1, "open", errno.ESTALE)):
+            self.begin(2)
+            whole = contents(self.silver)
+            fault = disk_with_a_fault(os.path.join(self.silver, newest), "/dev/null", f"{rank} {call} 1 {FOR_GOOD} {error}")
+            out = self.succeed(*self.train, *sets(output__keep=1, output__keep_best=False), ranks=2, environment=fault)
+            self.assertRegex(out, rf"Skipped a checkpoint that cannot be read: runs/silver/{newest}: .*{os.strerror(error)}")
+            self.assertIn(f"Resumed from runs/silver/{before}: ", out)
+            self.assert_same_runs(f"without the newest checkpoint, which rank {rank} cannot {call}")
+            self.assertEqual(contents(self.silver)[newest + ".unreadable"], whole[newest])
+            self.go_on("the run is done")
+
+    def test_there_is_no_other(self):
+        self.begin(1)
+        only = f"runs/silver/checkpoints/step_{EPOCH:08d}.h5"
+        before = contents(self.silver)
+        fault = disk_with_a_fault(self.path(only), "/dev/null", f"1 read 1 {FOR_GOOD} {errno.EIO}")
+        result = self.run_program(*self.train, ranks=2, environment={**self.disk(), **fault})
+        self.check_refused(result, f"{only}: ", "Input/output error")
+        self.check_status(result, of_disk=True)
+        with open(self.path("job_notes"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"died 1 \S+\n$")
+        self.assertEqual(contents(self.silver), before)
 
 
 class Quota(DiskFaultTest):

@@ -144,6 +144,18 @@ class LocalCopies(ProgramTest):
         self.disks = "disk"
         self.assertRegex(self.on_nodes(), rf"Resumed from \S*step_{EPOCH:08d}\.h5: ")
 
+    def test_a_damaged_checkpoint_of_the_same_step(self):
+        """It is replaced by the one that is made of the copies, which is not set aside in its place."""
+        self.on_nodes("--stop-after", 1, *sets(output__checkpoint_epochs=1))
+        self.killed()
+        for name in self.copies(0):
+            self.write(f"runs/run/checkpoints/step_{int(name.split('_')[1]):08d}.h5", "damaged")
+        out = self.on_nodes(*sets(output__keep=9))
+        made = re.search(r"Made (\S*\.h5) of copies on the nodes", out).group(1)
+        self.assertIn(f"Skipped a damaged checkpoint: {made}: ", out)
+        self.assertIn(f"Resumed from {made}: ", out)
+        self.succeed("inspect", made)
+
     def test_a_run_whose_ranks_wait_for_nobody(self):
         words = [*FREE, *sets(name="silver")]
         self.killed(*words)

@@ -71,7 +71,7 @@ TEST_F(CheckpointStore, HalfWrittenFilesAreRemovedAndDamagedOnesSetAside) {
   make("step_00000001.h5.partial");
   make("step_00000002.h5");
   prepare_checkpoints(folder_);
-  set_aside(folder_.checkpoint(2));
+  set_aside(folder_.checkpoint(2), ".damaged");
   EXPECT_TRUE(names().empty());
   EXPECT_FALSE(fs::exists(folder_.checkpoint(1) + ".partial"));
   EXPECT_TRUE(fs::exists(folder_.checkpoint(2) + ".damaged"));
