@@ -78,6 +78,15 @@ choose_nodes() {
   ((${#nodes[@]} == SLURM_JOB_NUM_NODES)) || ranks=$((${#nodes[@]} * per_node))
 }
 
+# Slurm sends SIGTERM to the script and the ranks when the job is cancelled, and when its time is over: then it is put back
+# into the queue at once, while the ranks may still save, since SIGKILL follows.
+terminated() {
+  trap - TERM
+  [[ $(scontrol show job --oneliner "$(slurm_job)") == *" Reason=TimeLimit "* ]] || kill -TERM $$
+  queue_again "its time is over"
+  queued=1
+}
+
 # Runs a command that starts the ranks. Where these do not get all of the job's nodes, launchers learn it by variables.
 on_nodes() {
   if ((${#nodes[@]} < SLURM_JOB_NUM_NODES)); then
@@ -92,7 +101,14 @@ on_nodes() {
   fi
   # What is left of the attempt before, on a node that is gone, may still hold its part of the others.
   ((failures == 0)) || local -x SLURM_OVERLAP=1
-  "$@"
+  local ended=0
+  "$@" & # a trap waits for commands in the foreground
+  wait $! || ended=$?
+  if ((queued)); then
+    ended=0
+    wait $! || ended=$?
+  fi
+  return $ended
 }
 
 # A node on which a rank has died is asked whether it still starts anything.
@@ -112,8 +128,8 @@ give_up() {
   exit "$1"
 }
 
-# requeue WHY: puts the same job back into the queue, for other nodes than the bad ones.
-requeue() {
+# queue_again WHY: puts the same job back into the queue, for other nodes than the bad ones.
+queue_again() {
   local job starts=$((1 + ${SLURM_RESTART_COUNT:-0})) most=${HALOGRAD_MOST_STARTS:-100} list=
   ((starts < most)) || give_up 1 "$1, but started $starts times by now: HALOGRAD_MOST_STARTS is $most"
   job=$(slurm_job)
@@ -128,18 +144,24 @@ requeue() {
   trap '' TERM # Slurm ends this script now, but takes the bad nodes only of a job that is queued again
   scontrol requeue "$job"
   [[ -z $list ]] || { scontrol update "JobId=$job" "ExcNodeList=${list%,}" && say "not on ${bad[*]} again"; }
+}
+
+requeue() {
+  queue_again "$1"
   exit 75
 }
 
 heal() {
   local notes=$PWD/.halograd-job-$SLURM_JOB_ID most=${HALOGRAD_MOST_ATTEMPTS:-3} per_node=${SLURM_NTASKS_PER_NODE:-1}
-  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused unfinished dead suspects bad nodes ranks status=1
+  local spare=${HALOGRAD_SPARE_NODES:-0} step failures refused unfinished dead suspects bad nodes ranks queued=0 status=1
   export HALOGRAD_JOB_NOTES=$notes
   [[ -z ${SLURM_HET_SIZE:-} ]] || spare=0 # as read_notes
   ((spare < SLURM_JOB_NUM_NODES)) || give_up 1 "HALOGRAD_SPARE_NODES is $spare, but the job has $SLURM_JOB_NUM_NODES nodes"
   ((${SLURM_RESTART_COUNT:-0} > 0)) || rm -f "$notes"
-  note failed # where the attempt before was cut short with its node
+  note failed # where the attempt before was cut short with its node, or by its time limit
+  trap terminated TERM
   for (( ; ; )); do
+    ((queued == 0)) || exit 75
     read_notes
     ((failures < most)) || give_up "$status" "$failures attempts from step $step have failed: HALOGRAD_MOST_ATTEMPTS is $most"
     choose_nodes
@@ -150,6 +172,10 @@ heal() {
     status=0
     on_nodes "$@" || status=$?
     read_notes
+    if ((queued)); then
+      [[ $status != 75 || -n $dead ]] || note stopped
+      exit 75
+    fi
     ((status != 0 || unfinished)) || give_up 0
     ((refused == 0 || failures > 0)) || give_up "$status" "halograd's own error (above), which would come again"
     if [[ $status == 75 && -z $dead ]]; then

@@ -4,24 +4,30 @@ tests/slurm/healing_test.py has real ones, local_copies_test.py a real training.
 
 import os
 import shutil
+import signal
 import tempfile
 import unittest
 
 from program import SOURCE, execute, main
 
 HEAL = os.path.join(SOURCE, "jobscripts", "heal.sh")
-# Each attempt takes the next line of `ends`: its status, then what halograd notes, separated by commas.
+# Each attempt takes the next line of `ends`: its status, then what halograd notes, separated by commas. After "time" Slurm
+# ends the job.
 ATTEMPT = r"""
 echo "${SLURM_NTASKS-} ranks on ${SLURM_JOB_NODELIST}${SLURM_HOSTFILE:+ $(tr '\n' ' ' <"$SLURM_HOSTFILE")}" >>ran
 IFS=, read -r -a words < ends
 sed -i 1d ends
-for ((i = 1; i < ${#words[@]}; ++i)); do echo "${words[i]}" >>"$HALOGRAD_JOB_NOTES"; done
+for ((i = 1; i < ${#words[@]}; ++i)); do
+  if [[ ${words[i]} != time ]]; then echo "${words[i]}" >>"$HALOGRAD_JOB_NOTES"; continue; fi
+  kill -TERM $PPID
+  until [[ -s calls || ! -e /proc/$PPID/exe ]]; do sleep 0.05; done
+done
 exit "${words[0]}"
 """
 SCONTROL = r"""
 case "$1 $2" in
   "show hostnames") tr , '\n' <<<"$3" ;;
-  "show job") echo "JobId=7 ReqNodeList=$(cat required) ExcNodeList=$(cat excluded) Requeue=1" ;;
+  "show job") echo "JobId=7 ReqNodeList=$(cat required) ExcNodeList=$(cat excluded) Reason=$(cat reason) Requeue=1" ;;
   *) echo "$*" >>calls ;;
 esac
 """
@@ -35,7 +41,7 @@ def write_commands(write, **others):
     """Them and what they read, in a folder that `write` (name, text) writes to; others take the place of those of their names."""
     for name, text in (COMMANDS | others).items():
         os.chmod(write(name, "#!/usr/bin/env bash\n" + text), 0o755)
-    for name, text in {"allocation": "a,b", "partition": "a,b", "required": "(null)", "excluded": "(null)", "silent": ""}.items():
+    for name, text in {"allocation": "a,b", "partition": "a,b", "required": "(null)", "excluded": "(null)", "silent": "", "reason": "None"}.items():
         write(name, text + "\n")
 
 
@@ -90,6 +96,33 @@ class Heal(unittest.TestCase):
                              (75, "job 7: saved for later, back into the queue\n", ["requeue 7"]))
         self.assertEqual(self.heal("0", starts=6)[:2], (0, ""))
         self.check_over()
+
+    def test_the_time_limit(self):
+        self.write("reason", "TimeLimit\n")
+        for starts in range(1, 4):
+            status, said, ran, calls = self.heal("137,running,time", starts=starts)
+            self.assertEqual((status, len(ran), calls), (75, 1, ["requeue 7"]))
+            self.assertTrue(said.endswith("job 7: its time is over, back into the queue\n"), said)
+        status, said, ran, calls = self.heal(starts=4)
+        self.assertEqual((status, ran, calls), (1, [], []))
+        self.assertIn("3 attempts from step 0 have failed: HALOGRAD_MOST_ATTEMPTS is 3", said)
+        self.check_over()
+
+    def test_the_time_limit_after_progress(self):
+        self.write("reason", "TimeLimit\n")
+        for starts in range(1, 6):
+            status, _, _, calls = self.heal(f"137,running,checkpoint {starts},time", starts=starts)
+            self.assertEqual((status, calls), (75, ["requeue 7"]))
+        for starts in range(6, 10):  # the ranks save before Slurm kills them
+            status, _, _, calls = self.heal("75,running,time", starts=starts)
+            self.assertEqual((status, calls), (75, ["requeue 7"]))
+        status, said, _, calls = self.heal("75,running,time", starts=10, HALOGRAD_MOST_STARTS="10")
+        self.assertEqual((status, calls), (1, []))
+        self.assertIn("HALOGRAD_MOST_STARTS is 10", said)
+
+    def test_a_job_that_is_cancelled(self):
+        status, said, _, calls = self.heal("75,running,time")
+        self.assertEqual((status, said, calls), (-signal.SIGTERM, "", []))
 
     def test_an_array_is_not_queued_again_as_a_whole(self):
         _, _, _, calls = self.heal("75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2")
