@@ -3,7 +3,7 @@
 #
 # Usage: bash jobscripts/setup-debian.sh [--tests] [--mpich5] [--openmpi] [--clang] [--hip[=ARCHITECTURE]]
 #   --tests     also what only tests/run.sh needs
-#   --mpich5    also MPICH 5 from PyPI, in .deps/mpich5, for tests/network/mpich5_long_test.py
+#   --mpich5    also MPICH 5 from PyPI, in .deps/mpich5, for the tests named mpich5
 #   --openmpi   also Open MPI and its parallel HDF5, named in .deps/openmpi.cmake
 #   --clang     also clang and a Kokkos that it compiles, named in .deps/clang.cmake
 #   --hip       also hipcc and a Kokkos for AMD devices of that architecture (gfx90a), named in .deps/hip.cmake
@@ -279,7 +279,7 @@ provide_mpich5() {
   [[ -e $prefix/lib/libmpich.so.12 ]] && return 0
   say 'installing MPICH 5 from PyPI into .deps/mpich5'
   logged mpich5.log python3 -m venv --clear "$prefix"
-  logged mpich5.log "$prefix/bin/pip" install 'mpich>=5,<6'
+  logged mpich5.log "$prefix/bin/pip" install --retries 1 --timeout 20 'mpich>=5,<6'
   ln -s libmpi.so.12 "$prefix/lib/libmpich.so.12"
 }
 

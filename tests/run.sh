@@ -65,7 +65,6 @@ if $sources && ! grep -qx VERSION_CODENAME=bookworm /etc/os-release; then
 fi
 hip=false # Debian has hipcc for this architecture alone
 if $sources && [[ $(dpkg --print-architecture) == amd64 ]]; then hip=true; fi
-if $long; then setup+=(--mpich5); fi
 failed=()
 
 # check NAME COMMAND...: a failure is kept for the end, so that one run shows all of them.
@@ -150,6 +149,9 @@ if ((EUID == 0)) && [[ $choices == .deps/debian.cmake && ! -e $build/CMakeCache.
   ((status == 0))
 else
   bash jobscripts/setup-debian.sh "${setup[@]}"
+fi
+if [[ $choices == .deps/debian.cmake ]]; then
+  bash jobscripts/setup-debian.sh --mpich5 || echo 'run.sh: there is no MPICH 5 (above): its tests are skipped'
 fi
 printf -- '-- set-up and program: %s s\n' $SECONDS
 
