@@ -9,19 +9,19 @@
 
 namespace halograd {
 
-bool disk_has_failed(int error) {
-  // the disk's own, and those of NFS, Lustre and FUSE where a server, its network or its client is gone
-  constexpr std::array failures{EIO,          ENXIO,     ENODEV,      ESTALE,       EREMOTEIO,    ETIMEDOUT,
-                                ENOTCONN,     ESHUTDOWN, ECONNRESET,  ECONNABORTED, ECONNREFUSED, EHOSTDOWN,
-                                EHOSTUNREACH, ENETDOWN,  ENETUNREACH, ENETRESET,    ENOLINK,      ECOMM};
+bool machine_has_failed(int error) {
+  // memory's, the disk's own, and those of NFS, Lustre and FUSE where a server, its network or its client is gone
+  constexpr std::array failures{ENOMEM,   EIO,         ENXIO,      ENODEV,       ESTALE,       EREMOTEIO, ETIMEDOUT,
+                                ENOTCONN, ESHUTDOWN,   ECONNRESET, ECONNABORTED, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH,
+                                ENETDOWN, ENETUNREACH, ENETRESET,  ENOLINK,      ECOMM};
   return std::find(failures.begin(), failures.end(), error) != failures.end();
 }
 
 Foreign foreign_of(const std::exception& error) {
   if (const auto* const collective = dynamic_cast<const CollectiveError*>(&error)) return collective->foreign();
-  bool ours = dynamic_cast<const Error*>(&error) != nullptr && dynamic_cast<const DiskError*>(&error) == nullptr;
+  bool ours = dynamic_cast<const Error*>(&error) != nullptr && dynamic_cast<const MachineError*>(&error) == nullptr;
   if (const auto* const file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    ours = !disk_has_failed(file->code().value());
+    ours = !machine_has_failed(file->code().value());
   }
   return ours ? Foreign::no_rank : Foreign::this_rank;
 }

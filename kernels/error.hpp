@@ -15,9 +15,9 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An Error that no change of the run's files or arguments would mend: a disk or a server of files has failed a call,
-/// and may do better later.
-class DiskError : public Error {
+/// An Error that no change of the run's files or arguments would mend: a disk, a server of files or memory has failed a
+/// call, and may do better later.
+class MachineError : public Error {
  public:
   using Error::Error;
 };
@@ -25,16 +25,16 @@ class DiskError : public Error {
 /// Why a call of the system failed, in words, as a part of a message.
 struct SystemReason {
   std::string text;
-  bool of_disk = false;  ///< a disk or a server of files has failed: see disk_has_failed()
+  bool of_machine = false;  ///< a disk, a server of files or memory has failed: see machine_has_failed()
 };
 
 inline std::ostream& operator<<(std::ostream& stream, const SystemReason& reason) {
   return stream << reason.text;
 }
 
-/// Whether this errno stands for a disk or a server of files that fails by itself, and not for what the user is to
-/// mend, such as a full disk, a quota or permissions.
-bool disk_has_failed(int error);
+/// Whether this errno stands for memory that has run out, or for a disk or a server of files that fails by itself, and
+/// not for what the user is to mend, such as a full disk, a quota or permissions.
+bool machine_has_failed(int error);
 
 /// Which rank had an exception that is no Error, but a library's, a device's, a disk's or the system's, and may not
 /// come again.
@@ -65,23 +65,24 @@ class CollectiveError : public Error {
   Foreign foreign_;
 };
 
-/// Which rank an exception comes from; no_rank for an Error but a DiskError.
+/// Which rank an exception comes from; no_rank for an Error but a MachineError.
 Foreign foreign_of(const std::exception& error);
 
 /// What went wrong, for a user: a library's exception may say little where memory or threads have run out.
 std::string message_of(const std::exception& error);
 
-/// Throws Error with the parts written one after the other; DiskError where one of them is a SystemReason that says so.
+/// Throws Error with the parts written one after the other; MachineError where one of them is a SystemReason that says
+/// so.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   std::ostringstream message;
   (message << ... << parts);
-  bool of_disk = false;
+  bool of_machine = false;
   const auto look_at = [&]<class Part>(const Part& part) {
-    if constexpr (std::is_same_v<Part, SystemReason>) of_disk = of_disk || part.of_disk;
+    if constexpr (std::is_same_v<Part, SystemReason>) of_machine = of_machine || part.of_machine;
   };
   (look_at(parts), ...);
-  if (of_disk) throw DiskError(message.str());
+  if (of_machine) throw MachineError(message.str());
   throw Error(message.str());
 }
 

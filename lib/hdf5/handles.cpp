@@ -25,8 +25,10 @@ std::recursive_mutex& mutex() {
   return mutex;
 }
 
-herr_t keep_first(unsigned position, const H5E_error2_t* error, void* text) {
-  if (position == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
+/// Keeps the text of the innermost entry, and whether that is of memory: HDF5 has two codes for it.
+herr_t keep_first(unsigned position, const H5E_error2_t* error, void* reason) {
+  if (position > 0 || error->desc == nullptr) return 0;
+  *static_cast<SystemReason*>(reason) = {error->desc, error->min_num == H5E_NOSPACE || error->min_num == H5E_CANTALLOC};
   return 0;
 }
 
@@ -90,12 +92,13 @@ Hdf5Session::~Hdf5Session() {
 }
 
 SystemReason hdf5_reason() {
-  std::string reason = "no reason given";
+  SystemReason reason{"no reason given"};
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
-  const std::size_t place = reason.find("errno = ");
+  const std::size_t place = reason.text.find("errno = ");
   int error = 0;
-  if (place != std::string::npos) std::sscanf(reason.c_str() + place, "errno = %d", &error);
-  return {reason, disk_has_failed(error)};
+  if (place != std::string::npos) std::sscanf(reason.text.c_str() + place, "errno = %d", &error);
+  reason.of_machine = reason.of_machine || machine_has_failed(error);
+  return reason;
 }
 
 void fail_hdf5(std::string_view file, std::string_view object, std::string_view call) {

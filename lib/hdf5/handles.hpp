@@ -28,8 +28,8 @@ class Hdf5Session {
   void* print_data_ = nullptr;
 };
 
-/// The innermost entry of HDF5's error stack, which says most, and where a call of the system has failed holds its
-/// errno.
+/// The innermost entry of HDF5's error stack, which says most: that memory has run out, or where a call of the system
+/// has failed its errno.
 SystemReason hdf5_reason();
 
 /// Throws Error with file, object, the HDF5 function (the text of `call` before its bracket) and hdf5_reason().

@@ -23,6 +23,8 @@ std::vector<float> summarize_mean(const Hdf5File& file, const std::string& path,
     values.resize(mean.count);
     try {
       read_mean_tensor(file, mean, values.data(), path);
+    } catch (const MachineError&) {
+      throw;
     } catch (const Error&) {
       summary.damaged.push_back("/mean/" + mean.tensor.layer + "/" + mean.tensor.name);
     }

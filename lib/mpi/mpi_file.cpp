@@ -16,10 +16,10 @@ namespace {
 /// MPI has one class for all errors of a disk. errno outlasts a call that waits for no other rank; ROMIO's text holds
 /// its words, Open MPI's says nothing.
 bool tells_of_disk(std::string_view text) {
-  if (disk_has_failed(errno)) return true;
+  if (machine_has_failed(errno)) return true;
   constexpr int errors = 134;  // that Linux has
   for (int error = 1; error < errors; ++error) {
-    if (disk_has_failed(error) && text.find(system_reason(error).text) != std::string_view::npos) return true;
+    if (machine_has_failed(error) && text.find(system_reason(error).text) != std::string_view::npos) return true;
   }
   return false;
 }

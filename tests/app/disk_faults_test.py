@@ -5,7 +5,7 @@ import errno
 import os
 import shlex
 
-from disk_faults import COMPRESSED, EPOCH, FOR_GOOD, GROUPS, DiskFaultTest, disk_with_a_fault
+from disk_faults import COMPRESSED, EPOCH, FOR_GOOD, GROUPS, DiskFaultTest, disk_with_a_fault, read_notes
 from heal_test import HEALING, job_on, write_commands
 from program import contents, execute, launched, main, sets
 from stop_test import REQUEUE
@@ -36,6 +36,24 @@ class Failures(DiskFaultTest):
 
     def test_of_memory(self):
         self.check_failures("memory", epochs=1, stride=9001, first=29, most=2)
+
+
+class MemoryOfHdf5(DiskFaultTest):
+    def test_it_is_not_the_files_fault(self):
+        """Where HDF5 survives it, which it does not at some calls: it crashes, or ends the process."""
+        self.begin(1)
+        told = 0
+        for number in range(1, FOR_GOOD, 83):
+            fault = {**self.disk(f"0 hdf5_memory {number} {number} {errno.ENOMEM}"), "PMI_RANK": "0"}
+            result = self.run_program("inspect", "runs/silver/checkpoint.h5", environment=fault)
+            if not read_notes(self.path("notes")):
+                break
+            self.assertNotEqual(result.status, 1, result.err)
+            if result.status == REQUEUE:
+                told += 1
+                self.check_refused(result)
+                self.check_status(result, of_disk=True)
+        self.assertGreater(told, 0)
 
 
 class Healing(DiskFaultTest):

@@ -38,7 +38,7 @@ TEST(FileWorker, AFailureIsKeptAndEndsIt) {
   FileWorker worker(MPI_COMM_WORLD);
   worker.post([&] {
     worker.comm().together([] {
-      if (rank_of() == ranks_of() - 1) throw DiskError("the disk is gone");
+      if (rank_of() == ranks_of() - 1) throw MachineError("the disk is gone");
     });
   });
   worker.post([&] { later = true; });

@@ -33,7 +33,7 @@ TEST(Error, TellsADiskThatFailsFromOneThatItsUserIsToMend) {
   const auto foreign_to_filesystem = [](int number) {
     return foreign_of(std::filesystem::filesystem_error("", std::error_code(number, std::system_category())));
   };
-  for (const int number : {EIO, ESTALE, ETIMEDOUT, ENXIO, EREMOTEIO, ENODEV, EHOSTDOWN, ENOTCONN}) {
+  for (const int number : {ENOMEM, EIO, ESTALE, ETIMEDOUT, ENXIO, EREMOTEIO, ENODEV, EHOSTDOWN, ENOTCONN}) {
     EXPECT_EQ(foreign(number), Foreign::this_rank) << number;
     EXPECT_EQ(foreign_to_filesystem(number), Foreign::this_rank) << number;
   }
