@@ -2,8 +2,8 @@
 
 namespace halograd {
 
-/// From now on SIGUSR1 and SIGTERM only leave a note, which stop_signal() reads; a second SIGTERM ends the process as
-/// the first one used to.
+/// From now on SIGUSR1 and SIGTERM only leave a note, which stop_signal() reads; another SIGTERM, two seconds after the
+/// first or later, ends the process as the first one used to.
 void catch_stop_signals();
 
 /// SIGUSR1, SIGTERM (which stands above SIGUSR1), or 0: neither has come.

@@ -196,7 +196,7 @@ class Stopped(ProgramTest):
         process = self.start(["train", run, *sets(comm__inject__compute_us=30000000)], 1)
         self.until(process, "consensus")
         for _ in range(2):
-            time.sleep(0.5)
+            time.sleep(2.5)
             self.to_all_ranks(signal.SIGTERM)(process, None)
         status, out = self.finish(process)
         self.assertNotIn(status, (0, REQUEUE), out)
