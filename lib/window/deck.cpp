@@ -1,8 +1,10 @@
 #include "window/deck.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
+#include <span>
 
 #include "kernels/error.hpp"
 #include "mpi/wait.hpp"
@@ -16,6 +18,7 @@ constexpr std::int64_t most_chunks = std::int64_t{1} << 31;
 // next one takes off again.
 constexpr std::int64_t ended = std::int64_t{1} << 40;
 constexpr std::int64_t odd_mark = std::int64_t{1} << 62;
+constexpr std::int64_t no_lot = -1;
 
 bool has_ended(std::int64_t taken) {
   return taken % odd_mark >= ended;
@@ -48,12 +51,13 @@ const DeckPlan& checked(const Communicator& comm, const DeckPlan& plan) {
 
 }  // namespace
 
-Deck::Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds)
+Deck::Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds, const Communicator* group)
     : plan_(checked(comm, plan)),
       epoch_chunks_(chunks_of(plan.epoch_lots, plan.chunk)),
       chunks_(plan.lots / plan.epoch_lots * epoch_chunks_),
       segment_(comm, words * cache_line, RmaReach::other_nodes),
       report_seconds_(report_seconds) {
+  if (group != nullptr) group_.emplace(*group);
   if (comm.rank() == 0) {
     const std::int64_t within = plan.first % plan.epoch_lots / plan.chunk;
     add(taken, plan.first / plan.epoch_lots * epoch_chunks_ + within);
@@ -62,6 +66,33 @@ Deck::Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds
 }
 
 std::optional<std::int64_t> Deck::draw() {
+  if (!group_) return draw_own();
+  if (group_->rank() != 0) return hear_of_lot();
+  const std::optional<std::int64_t> lot = draw_own();
+  const std::array<std::int64_t, 2> said{lot.value_or(no_lot), marked_};
+  for (int member = 1; member < group_->ranks(); ++member) group_->send(std::span<const std::int64_t>(said), member);
+  return lot;
+}
+
+std::optional<std::int64_t> Deck::hear_of_lot() {
+  const auto has_come = [this] {
+    int come = 0;
+    MPI_Iprobe(0, MPI_ANY_TAG, group_->handle(), &come, MPI_STATUS_IGNORE);
+    return come != 0 || leaving_;
+  };
+  waited_ += wait_and_report(has_come, report_seconds_, [this](double seconds) {
+    const int rank = segment_.comm().rank();
+    std::fprintf(stderr, "rank %d waits for rank %d: which images are next, %.3g s\n", rank, rank - group_->rank(),
+                 seconds);
+  });
+  if (leaving_) return std::nullopt;
+  std::array<std::int64_t, 2> said{};
+  group_->receive(std::span<std::int64_t>(said), 0);
+  marked_ = said[1];
+  return said[0] == no_lot ? std::nullopt : std::optional(said[0]);
+}
+
+std::optional<std::int64_t> Deck::draw_own() {
   if (next_ < chunk_end_ && (plan_.chunk == 1 || !has_ended(add(taken, 0)))) return next_++;
   const std::int64_t was = add(taken, 1), chunk = was % ended;
   if (const bool odd = was >= odd_mark; odd != odd_) learn_mark(odd);

@@ -25,12 +25,16 @@ class Deck {
  public:
   /// Collective, as is destruction except while an exception unwinds this rank's stack. Throws CollectiveError where
   /// the numbers of `plan` are not positive or do not fit each other, or where there are 2^31 chunks or more. A wait
-  /// for rank 0 of more than `report_seconds` is reported on stderr.
-  Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds = 30);
+  /// of more than `report_seconds` for rank 0, or for the first of a group, is reported on stderr. `group`: consecutive
+  /// ranks of `comm` that are dealt the same lots; null: this rank alone.
+  Deck(const Communicator& comm, const DeckPlan& plan, double report_seconds = 30, const Communicator* group = nullptr);
 
-  /// A lot that no other rank has; none after the last, or after an end. Lots of one rank ascend. From one thread at a
-  /// time.
+  /// A lot that no other rank or group has; none after the last, or after an end. Lots of one rank ascend. In a group
+  /// the first rank draws and tells the others, which wait for it. From one thread at a time.
   std::optional<std::int64_t> draw();
+  /// Has a draw() that waits for the first of the group give none. Of use where an error ends this rank alone. From any
+  /// thread.
+  void leave() { leaving_ = true; }
 
   /// Ends the dealing on all ranks: at the next multiple of `step_lots` lots, which are still dealt where ranks take
   /// single lots, and skipped, with what ranks hold of their chunks, where they take several. Another end changes
@@ -47,11 +51,13 @@ class Deck {
 
   /// Where the dealing ended: every lot below was dealt or skipped. Call it after draw() has given none.
   [[nodiscard]] std::int64_t limit() const;
-  /// For what rank 0's memory holds, on all threads together. From any thread.
+  /// For what rank 0's memory holds, or the first of the group says, on all threads together. From any thread.
   [[nodiscard]] double wait_seconds() const { return waited_; }
 
  private:
   enum Word : std::size_t { taken, end_of_chunks, last_mark, words };
+  std::optional<std::int64_t> draw_own();
+  std::optional<std::int64_t> hear_of_lot();
   /// Adds to a word and returns what was there before.
   std::int64_t add(Word word, std::int64_t value) const;
   /// One more than the chunk at which the dealing ended; waits for the rank that is just about to say so.
@@ -63,12 +69,14 @@ class Deck {
   DeckPlan plan_;
   std::int64_t epoch_chunks_, chunks_;
   SharedSegment segment_;
+  std::optional<OwnedComm> group_;         ///< for lots alone; none: this rank alone
   std::int64_t next_ = 0, chunk_end_ = 0;  ///< lots of the chunk in hand
   bool odd_ = false;                       ///< marks that draw() has learnt of
   std::atomic<std::int64_t> marked_ = 0;
   std::int64_t mark_said_ = 0;  ///< by rank 0: last_mark
   double report_seconds_;
   mutable std::atomic<double> waited_ = 0;
+  std::atomic<bool> leaving_ = false;
 };
 
 }  // namespace halograd

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -135,6 +137,80 @@ TEST_F(DeckTest, WhoDrawsALotAboveAMarkKnowsOfIt) {
     EXPECT_LE(deck.marked(), deck.limit());
     mine_.clear();
   }
+}
+
+/// Groups of two ranks, of which the last may have one.
+class GroupDeckTest : public DeckTest {
+ protected:
+  OwnedComm group_{comm_.split(comm_.rank() / 2)};
+  std::int64_t groups_ = (comm_.ranks() + 1) / 2;
+
+  void expect_same_in_group() {
+    EXPECT_EQ(group_.broadcast(mine_), mine_);
+    if (group_.rank() != 0) mine_.clear();
+  }
+};
+
+TEST_F(GroupDeckTest, AllRanksOfAGroupGetItsLotsAndLearnOfMarksWithThem) {
+  const std::int64_t epoch = 50 * groups_, first = 2 * groups_;
+  for (const std::int64_t chunk : {1, 7}) {
+    Deck deck(comm_, {.first = first, .lots = 2 * epoch, .epoch_lots = epoch, .chunk = chunk, .step_lots = groups_}, 30,
+              &group_);
+    std::int64_t mark = 0;
+    std::vector<std::int64_t> known;
+    while (const auto lot = deck.draw()) {
+      mine_.push_back(*lot);
+      known.push_back(deck.marked());
+      if (mine_.size() > 1) continue;
+      if (comm_.rank() == 0) mark = deck.mark();
+      comm_.barrier();
+    }
+    known.push_back(deck.marked());
+    comm_.broadcast(std::span(&mark, 1));
+    EXPECT_GT(mark, 0);
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      if (mine_[i] >= mark) {
+        EXPECT_EQ(known[i], mark);
+      }
+    }
+    EXPECT_EQ(known.back(), mark);
+    EXPECT_EQ(group_.broadcast(known), known);
+    EXPECT_EQ(deck.limit(), 2 * epoch);
+    expect_same_in_group();
+    const auto lots = all();
+    if (comm_.rank() == 0) {
+      EXPECT_EQ(lots, range(first, 2 * epoch));
+    }
+    mine_.clear();
+  }
+}
+
+TEST_F(GroupDeckTest, AnyRankOfAGroupEndsTheDealing) {
+  const std::int64_t epoch = 1000 * groups_;
+  Deck deck(comm_, {.lots = 10 * epoch, .epoch_lots = epoch, .step_lots = groups_}, 30, &group_);
+  while (const auto lot = deck.draw()) {
+    mine_.push_back(*lot);
+    if (comm_.rank() == comm_.ranks() - 1 && mine_.size() == 5) deck.end();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const std::int64_t limit = deck.limit();
+  EXPECT_EQ(comm_.smallest(limit), comm_.largest(limit));
+  EXPECT_LT(limit, 10 * epoch);
+  expect_same_in_group();
+  const auto lots = all();
+  if (comm_.rank() == 0) {
+    EXPECT_EQ(lots, range(0, limit));
+  }
+}
+
+TEST_F(GroupDeckTest, WhoLeavesDoesNotWaitForTheFirstOfItsGroup) {
+  Deck deck(comm_, {.lots = 10 * groups_, .epoch_lots = groups_, .step_lots = groups_}, 30, &group_);
+  if (group_.rank() == 0) return;
+  std::optional<std::int64_t> lot = 0;
+  std::thread waiting([&] { lot = deck.draw(); });
+  deck.leave();
+  waiting.join();
+  EXPECT_EQ(lot, std::nullopt);
 }
 
 TEST_F(DeckTest, RefusesNumbersThatDoNotFit) {
