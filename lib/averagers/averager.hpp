@@ -80,8 +80,8 @@ class Averager {
   /// outside of state(). At a free pace only after the last step. Whether it has changed the weights.
   virtual bool settle(const ExecutionSpace&, Vector<float> /*weights*/) { return false; }
   /// After each evaluation at the end of an epoch: `epochs` are done, `score` is this replica's, the larger the better.
-  /// Collective, but at a free pace (Pace::free), where each rank calls it in its own time. Whether it has changed the
-  /// weights.
+  /// Collective, but at a free pace (Pace::free), where each rank calls it in its own time, and those of a group call
+  /// it together. Whether it has changed the weights.
   virtual bool after_epoch(const ExecutionSpace&, std::int64_t /*epochs*/, Vector<float> /*weights*/,
                            double /*score*/) {
     return false;

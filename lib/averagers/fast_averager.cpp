@@ -123,12 +123,13 @@ class SynchronousFastAverager final : public FastAverager {
 /// one. The best replica spreads from rank to rank in place of gradients. A rank that ends a round of sync_epochs
 /// epochs compares its replica with the best of that round that it has heard of, and takes the better one; where one
 /// that is better still comes later, it takes that as well, and what it has learnt since is lost. Each passes the best
-/// on.
+/// on. Ranks that share a replica hear of each shard by itself, and take one when all of them have heard of it.
 class AsynchronousFastAverager final : public FastAverager {
  public:
   explicit AsynchronousFastAverager(const AveragerContext& context)
       : FastAverager(context),
         comm_(context.comm),
+        group_(context.group),
         length_(context.length),
         staging_(context.length),
         window_(context.comm, step_graph(context.topology.graph()), context.length,
@@ -155,18 +156,20 @@ class AsynchronousFastAverager final : public FastAverager {
   }
   void after_update(const ExecutionSpace& exec, std::int64_t /*step*/, Vector<float> weights) override {
     take(exec, weights);
+    if (sync_epochs_ > 0) take_if_better(exec, weights);
   }
 
   bool after_epoch(const ExecutionSpace& exec, std::int64_t epochs, Vector<float> weights, double score) override {
     if (sync_epochs_ == 0 || epochs / sync_epochs_ <= own_.round) return false;
     own_ = {epochs / sync_epochs_, comparable(score), comm_.rank()};
     restart_optimizer(exec);
-    if (best_.is_better_than(own_)) {
-      take_best(exec, weights);
-      return true;
+    const bool whole = group_has_best();
+    if (!best_.is_better_than(own_)) {
+      if (!std::isnan(score)) hear_of(own_, staging_.download(exec, weights));
+      return false;
     }
-    if (!std::isnan(score)) hear_of(own_, staging_.download(exec, weights));
-    return false;
+    if (whole) take_best(exec, weights);
+    return whole;
   }
 
   /// Takes the gradients that are under way, and brings the best replica to all that have ended its round.
@@ -190,6 +193,7 @@ class AsynchronousFastAverager final : public FastAverager {
     std::int64_t round = 0;
     double score = -std::numeric_limits<double>::infinity();
     int rank = 0;
+    bool operator==(const Replica&) const = default;
     [[nodiscard]] bool is_better_than(const Replica& other) const {
       return std::tuple(round, score, -rank) > std::tuple(other.round, other.score, -other.rank);
     }
@@ -200,12 +204,13 @@ class AsynchronousFastAverager final : public FastAverager {
     const std::vector<Replica> all = comm_.gather(best_);
     const auto worse = [](const Replica& a, const Replica& b) { return b.is_better_than(a); };
     const auto [worst, best] = std::minmax_element(all.begin(), all.end(), worse);
-    if (!best->is_better_than(*worst)) return false;  // all have heard of it
-    const auto root = static_cast<int>(best - all.begin());
-    best_ = *best;
-    passes_on_.assign(window_.out_edges(), false);
-    comm_.broadcast(std::span(best_weights_), root);
-    if (comm_.rank() == root) bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float)) * (comm_.ranks() - 1);
+    if (best->is_better_than(*worst)) {  // not all have heard of it
+      const auto root = static_cast<int>(best - all.begin());
+      best_ = *best;
+      passes_on_.assign(window_.out_edges(), false);
+      comm_.broadcast(std::span(best_weights_), root);
+      if (comm_.rank() == root) bytes_sent_ += static_cast<std::int64_t>(length_ * sizeof(float)) * (comm_.ranks() - 1);
+    }
     return take_if_better(exec, weights);
   }
 
@@ -225,14 +230,23 @@ class AsynchronousFastAverager final : public FastAverager {
       }
       window_.release(edge);
     }
-    return take_if_better(exec, weights) || changed;
+    return changed;
   }
 
-  /// Whether it has. One of a round that this rank has not ended waits for the rank's own to be compared with.
+  /// Collective over the group. Whether it has. One of a round that this rank has not ended waits for the rank's own to
+  /// be compared with.
   bool take_if_better(const ExecutionSpace& exec, Vector<float> weights) {
-    const bool better = best_.round == own_.round && best_.is_better_than(own_);
+    const bool whole = group_has_best();
+    const bool better = whole && best_.round == own_.round && best_.is_better_than(own_);
     if (better) take_best(exec, weights);
     return better;
+  }
+
+  /// Collective over the group: whether all its ranks know the same replica as the best, each its shard.
+  [[nodiscard]] bool group_has_best() const {
+    if (group_ == nullptr) return true;
+    const std::vector<Replica> all = group_->gather(best_);
+    return std::all_of(all.begin(), all.end(), [this](const Replica& other) { return other == best_; });
   }
 
   void hear_of(const Replica& replica, HostVector<const float> weights) {
@@ -252,6 +266,7 @@ class AsynchronousFastAverager final : public FastAverager {
   }
 
   Communicator comm_;
+  const Communicator* group_;
   std::size_t length_;
   HostStaging staging_;
   MailWindow window_;

@@ -316,6 +316,38 @@ TEST_P(FreeFast, SettlingBringsTheBestReplicaToAllAtOnce) {
   EXPECT_EQ(weights_.get(), start_);
 }
 
+/// Replicas of two ranks each, which hear of others' shards at different times. Replica i consists of the numbers i +
+/// 1, ends its round later than those before it, and is better.
+TEST(FreeFastOfGroups, AReplicaIsTakenWhenAllRanksHaveTheirShardsOfIt) {
+  const Communicator world(MPI_COMM_WORLD);
+  if (world.ranks() % 2 != 0) return;
+  const OwnedComm group = world.split(world.rank() / 2), replicas = world.split(world.rank() % 2);
+  AveragerConfig config = free("fast");
+  config.sync_epochs = 1;
+  TopologyConfig ring;
+  ring.kind = "ring";
+  AveragerContext context{config, CommConfig(), make_topology(ring, replicas.ranks()), replicas, length};
+  context.optimizer_step = [](const ExecutionSpace&, Vector<float>, Vector<const float>) {};
+  context.restart_optimizer = [](const ExecutionSpace&) {};
+  context.group = &group;
+  const auto averager = make_averager(context);
+  const ExecutionSpace exec;
+  const int own = replicas.rank() + 1, best = replicas.ranks();
+  const Values weights(std::vector<float>(length, static_cast<float>(own))), gradient(std::vector<float>(length, 0.0F));
+  int mixed = 0;
+  for (int step = 0; step < 40 * best; ++step) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_bits(this_rank(), step) % 300));
+    averager->before_update(exec, step, weights.device(), gradient.device(), 0);
+    averager->after_update(exec, step, weights.device());
+    if (step == 20 * own) averager->after_epoch(exec, 1, weights.device(), 0.01 * own);
+    const std::vector<float> shards = group.gather(weights.get().front());
+    if (shards.front() != shards.back()) ++mixed;
+  }
+  EXPECT_EQ(mixed, 0) << "steps with shards of two replicas";
+  averager->settle(exec, weights.device());
+  EXPECT_EQ(weights.get(), std::vector<float>(length, static_cast<float>(best)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Edges, FreeFast, testing::Bool(),
                          [](const auto& instance) { return instance.param ? "put" : "store"; });
 
