@@ -120,7 +120,6 @@ class Planner {
     candidate.price = way.price;
     const AveragerRow& row = row_of(candidate.averager);
     candidate.free = row.pace(candidate.averager) == Pace::free;
-    if (candidate.free && job_.group_ranks > 1) return;  // a group's ranks go on together
     candidate.has_graph = row.graphs != Graphs::none;
     const CodecSpeed coding = is_coded(candidate.averager) ? speed_of_(candidate.averager) : CodecSpeed();
     if (!candidate.has_graph) return add_model(candidate, 1, coding);

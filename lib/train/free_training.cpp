@@ -34,6 +34,9 @@ constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 /// two steps, and writes metrics and checkpoint. Where the clock decides when, it is rank 0's, which marks the deck.
 ///
 /// Stopping. A rank that is to stop ends the deck; the others learn of it when they ask for their next lot.
+///
+/// Groups. Ranks that share a replica are one trainer: the first of them draws the lots for all, and its thread writes
+/// the replica's files. What they compute together hangs on the lots, on what the first says, or on what any says.
 class FreeTraining final : public Training {
  public:
   FreeTraining(TrainingSetup& setup, Report& report, const TrainOptions& options)
@@ -41,11 +44,12 @@ class FreeTraining final : public Training {
         ranks_(comm_.ranks()),
         lots_(loader_.lots()),
         first_((epoch_ * loader_.steps() + step_in_epoch_) * ranks_),
-        deck_(comm_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_},
-              config_.comm.report_seconds),
+        deck_(world_, {first_, last_epoch() * lots_, lots_, loader_.lots_at_once(), ranks_},
+              config_.comm.report_seconds, setup_.group.group()),
         next_cut_(step_in_epoch_ == loader_.steps() ? first_ : cut_from(first_ + 1)) {}
   /// Ends the threads that use this, before what they use.
   ~FreeTraining() override {
+    deck_.leave();
     loader_.stop();
     kernels_.close();
     files_.stop();
@@ -76,7 +80,7 @@ class FreeTraining final : public Training {
   // Step
   void train_lot(const Batch& batch, double data_seconds, double dealing_seconds);
   void ask_to_stop(StopReason reason);
-  /// Whether this rank has not asked to stop, and does not now.
+  /// Whether no rank of the group has asked to stop, or does now.
   bool goes_on();
   // Ends of epochs, checkpoints
   [[nodiscard]] std::int64_t next_cut() const;
@@ -85,10 +89,14 @@ class FreeTraining final : public Training {
   void end_epoch_at(std::int64_t lot);
   void evaluate_own(EpochMetrics& row);
   void save_at(std::int64_t lot, CheckpointPlace place);
+  [[nodiscard]] std::shared_ptr<StateCopy> copy_state();
   // By the thread of the files, collective
   void conclude(EpochEnd& end);
   void evaluate_mean(EpochEnd& end);
+  ScoreSums score_mean_model();
   void hand_over(const EpochEnd& end);
+  /// Evaluates a mean model if the thread of the group's files asks for it.
+  void lend_kernels();
   /// Lends its kernels until no more than so many ends and checkpoints are not on the disk.
   void catch_up(std::size_t pending);
   // End
@@ -162,7 +170,7 @@ void FreeTraining::ask_to_stop(StopReason reason) {
 
 bool FreeTraining::goes_on() {
   ask_to_stop(stop_.reason(0));
-  return asked_ == StopReason::none;
+  return !setup_.group.any(asked_ != StopReason::none);
 }
 
 // Ends of epochs, checkpoints -----------------------------------------------------------------------------------------
@@ -192,13 +200,23 @@ std::optional<CheckpointPlace> FreeTraining::due_at(std::int64_t cut, std::int64
 
 /// Once all ranks are done with the one before.
 void FreeTraining::mark_overdue_checkpoint() {
-  if (comm_.rank() != 0 || marked_ > concluded_ || !checkpoint_overdue()) return;
+  if (world_.rank() != 0 || marked_ > concluded_ || !checkpoint_overdue()) return;
   marked_ = deck_.mark();
+}
+
+void FreeTraining::lend_kernels() {
+  if (!setup_.group.as_first(kernels_.wanted())) return;
+  if (setup_.group.place() == 0) return kernels_.lend();
+  score_mean_model();
 }
 
 void FreeTraining::catch_up(std::size_t pending) {
   const double begin = seconds_now();
-  for (PolitePause pause; files_.pending() > pending; pause()) kernels_.lend();
+  const auto is_behind = [this, pending] { return files_.pending() > pending; };
+  do {
+    for (PolitePause pause; is_behind() && !kernels_.wanted();) pause();
+    lend_kernels();
+  } while (setup_.group.as_first(is_behind()));
   waited_ += seconds_now() - begin;
 }
 
@@ -206,13 +224,16 @@ void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
   checkpoint_begins(place);
   const double begin = seconds_now();
   const std::int64_t step = step_at(lot), of_epoch = (lot - epoch_ * lots_) / ranks_;
-  files_.post([this, lot, place, copy = files_.copy(replica_, optimizer_, averager_->state(), sums_),
-               steps = files_.take_steps(), header = header_of(step, epoch_, of_epoch, optimizer_steps_, nullptr),
-               failure = stop_.failure()] {
+  files_.post([this, lot, place, copy = copy_state(), steps = files_.take_steps(),
+               header = header_of(step, epoch_, of_epoch, optimizer_steps_, nullptr), failure = stop_.failure()] {
     files_.write_checkpoint(place, header, *copy, steps, failure);
     concluded_ = lot;
   });
   copied_ += seconds_now() - begin;
+}
+
+std::shared_ptr<StateCopy> FreeTraining::copy_state() {
+  return files_.copy(replica_, optimizer_, shards_, shards_.gather_states(averager_->state()), sums_);
 }
 
 void FreeTraining::end_epoch_at(std::int64_t lot) {
@@ -223,14 +244,18 @@ void FreeTraining::end_epoch_at(std::int64_t lot) {
   row.images = static_cast<std::int64_t>(sums_.images);
   end->epochs = epoch_ + 1;
   evaluate_own(row);
-  bool changed = averager_->after_epoch(exec_, end->epochs, replica_.parameters,
-                                        goodness(metric_of(config_.loss.name).name, row.test_score));
-  if (end->epochs == last_epoch()) changed = averager_->settle(exec_, replica_.parameters) || changed;  // all are here
-  if (changed) evaluate_own(row);
+  const Vector<float> own = shards_.of(replica_.parameters);
+  bool changed =
+      averager_->after_epoch(exec_, end->epochs, own, goodness(metric_of(config_.loss.name).name, row.test_score));
+  if (end->epochs == last_epoch()) changed = averager_->settle(exec_, own) || changed;  // all are here
+  if (setup_.group.any(changed)) {
+    shards_.gather(replica_.parameters);
+    evaluate_own(row);
+  }
   row.steps = step_at(lot);
   end->saves = due_at(lot, end->epochs);
   if (end->saves) checkpoint_begins(*end->saves);
-  end->state = files_.copy(replica_, optimizer_, averager_->state(), sums_);
+  end->state = copy_state();
   end->optimizer_steps = optimizer_steps_;
   end->steps = files_.take_steps();
   end->edges = averager_->take_edges();
@@ -251,10 +276,11 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
   const trace::Span span("evaluate", "train");
   ask_to_stop(stop_.reason(evaluation_seconds_));
   row.test_loss = row.test_score = unknown;
-  if (asked_ != StopReason::none) return;
+  bool whole = goes_on();
+  if (!whole) return;
   const Evaluation own = evaluate(exec_, network_, replica_, *setup_.whole_test, setup_.views.get(),
-                                  setup_.whole_test->steps(), [this] { return goes_on(); });
-  if (asked_ != StopReason::none) return;
+                                  setup_.whole_test->steps(), [&] { return whole = goes_on(); });
+  if (!whole) return;
   row.test_loss = own.loss();
   row.test_score = own.score();
 }
@@ -301,10 +327,7 @@ void FreeTraining::evaluate_mean(EpochEnd& end) {
     const Replica& mean = setup_.mean;
     Kokkos::deep_copy(mean.parameters, HostVector<const float>(parameters.data(), parameters.size()));
     Kokkos::deep_copy(mean.statistics, HostVector<const float>(statistics.data(), statistics.size()));
-    if (goes_on()) {
-      static_cast<ScoreSums&>(part) = evaluate(exec_, network_, mean, *setup_.shared_test, setup_.views.get(),
-                                               setup_.shared_test->steps(), [this] { return goes_on(); });
-    }
+    static_cast<ScoreSums&>(part) = score_mean_model();
     end.row.evaluation_seconds += seconds_now() - begin;
   };
   comm.together([&] { kernels_.borrow(evaluate_part); });
@@ -312,6 +335,16 @@ void FreeTraining::evaluate_mean(EpochEnd& end) {
   const bool whole = all.images == static_cast<double>(setup_.test_set->size());
   end.row.mean_model_loss = whole ? all.loss() : unknown;
   end.row.mean_model_score = whole ? all.score() : unknown;
+}
+
+/// The mean model, which the group's first rank has, on the group's part of the test set, as far as no stop ends it.
+ScoreSums FreeTraining::score_mean_model() {
+  const Replica& mean = setup_.mean;
+  shards_.take_from_first(mean.parameters);
+  shards_.take_from_first(mean.statistics);
+  if (!goes_on()) return {};
+  return evaluate(exec_, network_, mean, *setup_.shared_test, setup_.views.get(), setup_.shared_test->steps(),
+                  [this] { return goes_on(); });
 }
 
 // All of it -----------------------------------------------------------------------------------------------------------
@@ -333,7 +366,7 @@ TrainingResult FreeTraining::run() {
     const double dealing_seconds = std::min(data_seconds, deck_seconds - std::exchange(deck_seconds_, deck_seconds));
     pass_cuts(batch->number);
     train_lot(*batch, data_seconds, dealing_seconds);
-    kernels_.lend();
+    lend_kernels();
     report_epochs(result);
     look_after_files();
     mark_overdue_checkpoint();
@@ -343,7 +376,7 @@ TrainingResult FreeTraining::run() {
   pass_cuts(end - 1);
   wait_for_all();
   const StopReason reason = asked_by_any();
-  if (reason == StopReason::failure) stop_.end_failed(comm_);
+  if (reason == StopReason::failure) stop_.end_failed(world_);
   const bool whole = reason == StopReason::none && end == last_epoch() * lots_;
   whole ? pass_cuts(end) : save_at(end, CheckpointPlace::run_folder);
   catch_up(0);
@@ -363,7 +396,7 @@ TrainingResult FreeTraining::evaluate_only() {
   report_.line("Nothing is left to train: training.epochs = " + std::to_string(config_.training.epochs) + " are done");
   auto end = std::make_shared<EpochEnd>();
   evaluate_own(end->row);
-  end->state = files_.copy(replica_, optimizer_, {}, {});
+  end->state = files_.copy(replica_, optimizer_, shards_, {}, {});
   files_.post([this, end] {
     evaluate_mean(*end);
     hand_over(*end);
@@ -371,7 +404,7 @@ TrainingResult FreeTraining::evaluate_only() {
   catch_up(0);
   files_.finish();
   result.stopped = to_string(asked_by_any());
-  result.last = ended_.front();
+  for (const EpochSummary& summary : ended_) result.last = summary;
   result.last.train_loss = unknown;
   finish(result, start_.header.step);
   return result;
@@ -379,14 +412,14 @@ TrainingResult FreeTraining::evaluate_only() {
 
 /// Collective.
 StopReason FreeTraining::asked_by_any() const {
-  return static_cast<StopReason>(comm_.largest(static_cast<int>(asked_)));
+  return static_cast<StopReason>(world_.largest(static_cast<int>(asked_)));
 }
 
 /// All have done their last lot, and nothing is under way between them any more.
 void FreeTraining::wait_for_all() {
   const double begin = seconds_now();
   comm_.barrier();
-  averager_->settle(exec_, replica_.parameters);
+  settle();
   waited_ += seconds_now() - begin;
 }
 

@@ -24,6 +24,11 @@ class LentKernels {
     HALOGRAD_REQUIRE(work_ == nullptr, "the training ended before its evaluation was done");
   }
 
+  /// By the training's thread: whether there is work that is asked for.
+  [[nodiscard]] bool wanted() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return work_ != nullptr;
+  }
   /// By the training's thread: does the work that is asked for, if any. Throws what it throws.
   void lend() {
     std::unique_lock<std::mutex> lock(mutex_);

@@ -32,8 +32,13 @@ class ReplicaGroup {
   [[nodiscard]] GroupWindow::Shard shard_of(std::size_t parameters) const {
     return GroupWindow::shard(parameters, place(), ranks());
   }
-  /// Its ranks, where there are several.
-  [[nodiscard]] const Communicator& group() const { return comms_->group; }
+  /// Its ranks; null where it is this rank alone.
+  [[nodiscard]] const Communicator* group() const { return comms_ ? &comms_->group : nullptr; }
+  // What the group does together must not depend on what one of its ranks happens to see. Collective over the group.
+  /// What its first rank says.
+  [[nodiscard]] bool as_first(bool own) const { return comms_ ? comms_->group.broadcast(own) : own; }
+  /// Whether any of its ranks says so.
+  [[nodiscard]] bool any(bool own) const { return comms_ ? comms_->group.largest(own ? 1 : 0) > 0 : own; }
   /// The ranks with this one's place: one for each replica.
   [[nodiscard]] const Communicator& replicas() const { return comms_ ? comms_->replicas : world_; }
   /// Collective over the group; null where it is this rank alone.

@@ -27,7 +27,7 @@ struct EpochSummary {
   double seconds = 0;           ///< with evaluation
 };
 
-/// What a training ends with.
+/// What a training ends with. Of a group at a free pace its first rank alone knows what epochs came to.
 struct TrainingResult {
   std::int64_t epochs = 0, steps = 0;  ///< done in all
   double seconds = 0;                  ///< of this call's epochs, evaluation included

@@ -239,13 +239,7 @@ void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replic
                     const Failure& failure) {
   const Region region("checkpoint");
   finish();  // the copies are in use until then
-  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
-    shards.gather_on_first(optimizer.state()[i], copy_.state.optimizer[i]);
-  }
-  if (!keeps_) return;
-  copy_.take(replica);
-  copy_.take(averager);
-  copy_.state.sums = sums;
+  fill(copy_, replica, optimizer, shards, averager, sums);
   post([this, place, steps = take_steps(), header = std::move(header), failure] {
     write_checkpoint(place, header, copy_, steps, failure);
   });
@@ -262,18 +256,24 @@ void RunFiles::close() {
   if (!local_folder_.empty()) discard_local_copies(comm_, local_folder_, folder_);
 }
 
-std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer,
+std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer, const Shards& shards,
                                           const std::vector<SavedState>& averager, const EpochSums& sums) const {
   const Region region("checkpoint");
-  auto copy =
-      std::make_shared<StateCopy>(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
-  copy->take(replica);
-  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
-    Kokkos::deep_copy(copy->state.optimizer[i], optimizer.state()[i]);
-  }
-  copy->take(averager);
-  copy->state.sums = sums;
+  auto copy = std::make_shared<StateCopy>(keeps_ ? replica.parameters.extent(0) : 0,
+                                          keeps_ ? replica.statistics.extent(0) : 0, optimizer.state().size());
+  fill(*copy, replica, optimizer, shards, averager, sums);
   return copy;
+}
+
+void RunFiles::fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
+                    const std::vector<SavedState>& averager, const EpochSums& sums) const {
+  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
+    shards.gather_on_first(optimizer.state()[i], copy.state.optimizer[i]);
+  }
+  if (!keeps_) return;
+  copy.take(replica);
+  copy.take(averager);
+  copy.state.sums = sums;
 }
 
 void RunFiles::write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row,

@@ -141,12 +141,16 @@ class RunFiles {
 
   // For a training whose ranks come to an epoch's end at different times: it posts, on all ranks in the same order,
   // what is to be done when all have come, and goes on.
-  /// A copy of the state that nobody else uses.
+  /// A copy of the state that nobody else uses, empty on ranks that keep no files; the ranks of a group bring the
+  /// optimizer's together.
   [[nodiscard]] std::shared_ptr<StateCopy> copy(const Replica& replica, const Optimizer& optimizer,
-                                                const std::vector<SavedState>& averager, const EpochSums& sums) const;
+                                                const Shards& shards, const std::vector<SavedState>& averager,
+                                                const EpochSums& sums) const;
   /// The steps that were added since the last call.
   std::vector<StepRow> take_steps() { return std::exchange(rows_, {}); }
-  void post(std::function<void()> task) { worker_.post(std::move(task)); }
+  void post(std::function<void()> task) {
+    if (keeps_) worker_.post(std::move(task));
+  }
   /// Ends the thread, as FileWorker::stop().
   void stop() { worker_.stop(); }
   /// What was asked for and is not done.
@@ -163,6 +167,8 @@ class RunFiles {
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
+  void fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
+            const std::vector<SavedState>& averager, const EpochSums& sums) const;
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
   void add_to_metrics(const std::vector<StepRow>& steps);

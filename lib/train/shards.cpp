@@ -26,7 +26,7 @@ SavedState placed(const SavedState& like, std::string name, std::byte* bytes, st
 }  // namespace
 
 Shards::Shards(const ReplicaGroup& group, const Space* space, std::size_t parameters)
-    : group_(group.ranks() > 1 ? &group.group() : nullptr), space_(space) {
+    : group_(group.group()), space_(space) {
   const GroupWindow::Shard shard = group.shard_of(parameters);
   begin_ = shard.begin;
   length_ = shard.length;
@@ -34,6 +34,13 @@ Shards::Shards(const ReplicaGroup& group, const Space* space, std::size_t parame
 
 void Shards::gather(const Vector<float>& all) const {
   if (space_ != nullptr) space_->gather(ExecutionSpace(), all);
+}
+
+void Shards::take_from_first(const Vector<float>& all) const {
+  if (group_ == nullptr) return;
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all);
+  group_->broadcast(std::span(host.data(), host.size()));
+  Kokkos::deep_copy(all, host);
 }
 
 void Shards::gather_on_first(const Vector<float>& own, HostVector<float> all) const {

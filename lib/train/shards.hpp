@@ -23,6 +23,8 @@ class Shards {
 
   /// Collective over the group: every rank gets the values that others keep.
   void gather(const Vector<float>& all) const;
+  /// Collective over the group: every rank gets all of what the first has.
+  void take_from_first(const Vector<float>& all) const;
   /// Collective over the group: its first rank gets all ranks' stretches, one after the other, in host memory; on the
   /// others `all` is not touched.
   void gather_on_first(const Vector<float>& own, HostVector<float> all) const;

@@ -145,7 +145,8 @@ StartFacts start_facts(const TrainingSetup& setup) {
   add("batch", std::to_string(config.training.batch) + " images, " + counted(config.training.epochs, "epoch") + " of " +
                    counted(static_cast<double>(loader.steps()), "step"));
   if (trains_freely(config, comm)) {
-    add("pace", "free: a rank takes its next " + counted(loader.largest_batch(), "image") +
+    add("pace", std::string("free: a ") + (setup.group.ranks() > 1 ? "group" : "rank") + " takes its next " +
+                    counted(loader.largest_batch(), "image") +
                     " when it is done with the last, and waits for no other");
   }
   if (network.replays_steps()) add("step", "recorded once, then launched as a whole");

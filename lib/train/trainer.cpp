@@ -94,8 +94,6 @@ void require_room_for_groups(const TrainingSetup& setup) {
   HALOGRAD_REQUIRE(!shares_by_speed(config.training),
                    "[parallel]: the ranks of a group cannot have different shares of a batch; expected "
                    "training.shares = \"equal\"");
-  HALOGRAD_REQUIRE(!trains_freely(config, setup.comm), "[parallel]: the ranks of a group go on together, but ",
-                   title_of(config.averager), " waits for nobody; expected an averager in lockstep");
 }
 
 }  // namespace
@@ -118,7 +116,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
     open_data(*this);
   });
   if (trains_freely(config, comm)) {  // found now, and not when the run folder has changed
-    const SharedSegment what_a_deck_needs(comm, sizeof(std::int64_t), RmaReach::other_nodes);
+    const SharedSegment what_a_deck_needs(world, sizeof(std::int64_t), RmaReach::other_nodes);
   }
   transport.transport = config.comm.transport;
   const auto choose = [&] { world.together([&] { transport = choose_transport(config.comm, transport.trial); }); };

@@ -56,7 +56,7 @@ struct TrainingSetup {
   [[nodiscard]] CommConfig comm_config() const;
 };
 
-/// Whether each rank goes at its own pace, because the averager's ranks wait for nobody. A rank alone has nobody to
+/// Whether each replica goes at its own pace, because the averager's ranks wait for nobody. One alone has nobody to
 /// wait for, and keeps the promises of lockstep.
 bool trains_freely(const RunConfig& config, const Communicator& comm);
 

@@ -178,7 +178,7 @@ std::unique_ptr<Averager> Training::start_averager() {
   context.halo_memory = setup_.halos.memory;
   context.first_epoch = epoch_;
   context.last_step = own_steps_ + (last_epoch() - epoch_) * loader_.steps() - step_in_epoch_ - 1;
-  if (setup_.group.ranks() > 1) context.group = &setup_.group.group();
+  context.group = setup_.group.group();
   std::unique_ptr<Averager> averager = make_averager(context);
   if (start_.checkpoint.empty()) return averager;
   const std::string dropped = restore_averager(*averager);

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from disk_faults import FOR_GOOD, SHIM, disk_with_a_fault
-from program import DIGITS, SYNTHETIC, ProgramTest, main, ranks_below, read_metrics, sets
+from program import DIGITS, SYNTHETIC, ProgramTest, main, ranks_below, read_metrics, read_replicas, sets
 from stop_test import REQUEUE, Stopped
 
 IMAGES, BATCH, STEPS = 1438, 64, 23  # of the digits' training set; steps per epoch
@@ -24,6 +24,7 @@ PUSH_SUM = sets(averager__name="push_sum", averager__staleness=-1, topology__kin
 FAST = sets(averager__name="fast", averager__staleness=-1, optimizer__learning_rate=0.02)  # of up to 3 steps per batch
 FREE = {"stale": STALE, "pairs": PAIRS, "patient": PATIENT, "push_sum": PUSH_SUM, "fast": FAST}
 RANKS = 3
+PAIRS_OF_RANKS = sets(parallel__spatial=[2, 1])  # share a replica: RANKS are then replicas
 ENDLESS = sets(training__epochs=100000)
 LIMIT = 60  # seconds to the end of all ranks
 EPOCHS = 16  # which rank takes which images is never the same twice: after 8, accuracy still varies by 0.02
@@ -40,14 +41,14 @@ class FreePace(ProgramTest):
     def metrics(self, name="digits"):
         return read_metrics(self.path("runs", name, "metrics.h5"))
 
-    def check_rows(self, metrics, epochs, label):
-        """Each part of each batch was trained on once, by some rank."""
+    def check_rows(self, metrics, epochs, label, replicas=RANKS):
+        """Each part of each batch was trained on once, by some replica."""
         rows = epochs * STEPS
-        self.assertEqual(metrics["step/loss"].shape, (rows, RANKS), label)
+        self.assertEqual(metrics["step/loss"].shape, (rows, replicas), label)
         self.assertTrue(np.isfinite(metrics["step/loss"]).all(), label)
-        self.assertTrue(((metrics["step/rank"] >= 0) & (metrics["step/rank"] < RANKS)).all(), label)
+        self.assertTrue(((metrics["step/rank"] >= 0) & (metrics["step/rank"] < replicas)).all(), label)
         expected = [epoch * IMAGES + step * BATCH for epoch in range(epochs) for step in range(STEPS)]
-        np.testing.assert_array_equal(metrics["step/samples"], np.repeat(np.reshape(expected, (-1, 1)), RANKS, 1), label)
+        np.testing.assert_array_equal(metrics["step/samples"], np.repeat(np.reshape(expected, (-1, 1)), replicas, 1), label)
         np.testing.assert_array_equal(metrics["epoch/steps"], STEPS * np.arange(1, epochs + 1), label)
         np.testing.assert_array_equal(metrics["epoch/images"].sum(axis=1), epochs * [IMAGES], label)
 
@@ -65,6 +66,65 @@ class FreePace(ProgramTest):
                 attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
                 self.assertEqual(attributes, {"step": EPOCHS * STEPS, "epoch": EPOCHS, "step_in_epoch": 0}, label)
                 self.assertEqual(file.attrs["mean_model_accuracy"], metrics["epoch/mean_model_accuracy"][-1], label)
+
+    def test_groups_that_share_a_replica_are_dealt_images_as_one(self):
+        epochs = 8
+        for label, words in FREE.items():
+            out = self.train(*words, *PAIRS_OF_RANKS, *slow_rank(1, factor=16), *sets(training__epochs=epochs), ranks=2 * RANKS)
+            self.assertRegex(out, r"pace +free: a group", label)
+            metrics = self.metrics()
+            self.check_rows(metrics, epochs, label)
+            images = metrics["epoch/images"].sum(axis=0)
+            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow group's share is small")
+            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.9, label)
+            with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
+                self.assertEqual((file.attrs["ranks"], file.attrs["step"]), (RANKS, epochs * STEPS), label)
+        parameters = read_replicas(self.path("runs/digits/checkpoint.h5"))["parameters"][0]
+        for replica in parameters:  # FAST's last round has brought the best one to all, both of its shards
+            np.testing.assert_array_equal(replica, parameters[0])
+
+    def test_groups_on_other_numbers_of_ranks(self):
+        for ranks, replicas, free in ((2, 1, False), (4, 2, True), (8, 4, True)):
+            out = self.train(*STALE, *PAIRS_OF_RANKS, *sets(training__epochs=2), ranks=ranks)
+            self.assertEqual("waits for no other" in out, free)
+            metrics = self.metrics()
+            self.assertEqual(metrics["step/loss"].shape, (2 * STEPS, replicas))
+            np.testing.assert_array_equal(metrics["epoch/images"].sum(axis=1), 2 * [IMAGES])
+            if free:
+                self.check_rows(metrics, 2, f"{ranks} ranks", replicas)
+
+    def test_groups_go_on_from_each_others_checkpoints(self):
+        words = [*PUSH_SUM, *slow_rank(1, 3000), *sets(training__epochs=3, output__checkpoint_steps=10, output__keep=100)]
+        self.train(*words, *PAIRS_OF_RANKS, ranks=2 * RANKS)
+
+        def resume(step, *changes, ranks):
+            folder = self.path("runs/digits/checkpoints")
+            for name in os.listdir(folder):
+                if name > f"step_{step:08d}.h5":
+                    os.remove(os.path.join(folder, name))
+            out = self.succeed("train", DIGITS, *words, *changes, "--resume", ranks=ranks)
+            self.assertIn(f"{step} steps in total", out)
+            self.assertRegex(out, r"pace +free")
+            self.check_rows(self.metrics(), 3, f"{ranks} ranks from step {step}")
+            return out
+
+        resume(10, *PAIRS_OF_RANKS, ranks=2 * RANKS)
+        self.assertIn("own state starts anew", resume(20, ranks=RANKS))  # it has none of a second shard
+        resume(30, *sets(parallel__channels=2), ranks=2 * RANKS)
+        out = resume(3 * STEPS, *PAIRS_OF_RANKS, ranks=2 * RANKS)
+        self.assertIn("Nothing is left to train", out)
+
+    def test_groups_with_checkpoints_by_the_clock_and_data_that_are_read_in_windows(self):
+        words = [*PAIRS, *PAIRS_OF_RANKS, *slow_rank(1, 3000),
+                 *sets(training__epochs=4, output__checkpoint_minutes=0.0001, output__checkpoint_epochs=0, output__keep=100,
+                       data__shuffle="window", data__shuffle_window=2)]
+        self.train(*words, ranks=2 * RANKS)
+        self.check_rows(self.metrics(), 4, "whole")
+        folder = self.path("runs/digits/checkpoints")
+        for name in sorted(os.listdir(folder))[1:]:
+            os.remove(os.path.join(folder, name))
+        self.assertIn("Resumed from", self.succeed("train", DIGITS, *words, "--resume", ranks=2 * RANKS))
+        self.check_rows(self.metrics(), 4, "resumed")
 
     def test_checkpoints_within_epochs(self):
         """Whoever resumes from one trains on the rest of the images, each once; on any number of ranks, in any way."""
@@ -142,15 +202,20 @@ class FreePace(ProgramTest):
         result = self.run_program("train", DIGITS, *STALE, *sets(optimizer__learning_rate=1e30), ranks=RANKS)
         self.check_refused(result, "is not finite", "the last state that was finite is in")
         self.assertTrue(os.path.exists(self.path("runs/digits/checkpoint.h5")))
+        result = self.run_program("train", DIGITS, *STALE, *PAIRS_OF_RANKS, *sets(optimizer__learning_rate=1e30), "--overwrite",
+                                  ranks=4)
+        self.check_refused(result, "is not finite", "the last state that was finite is in")
 
     @unittest.skipUnless(SHIM, "SKIPPED: no library may be loaded before the sanitizer's")
     def test_a_write_that_fails_on_one_rank_ends_all(self):
-        environment = disk_with_a_fault(self.path("runs"), self.path("notes"), f"1 write 5 {FOR_GOOD} {errno.EIO}")
-        for label, words in FREE.items():
+        runs = {label: (words, RANKS, 1) for label, words in FREE.items()}
+        runs["groups"] = ([*STALE, *sets(parallel__channels=2)], 4, 2)  # of a group the first rank writes
+        for label, (words, ranks, writer) in runs.items():
             with self.subTest(label):
+                environment = disk_with_a_fault(self.path("runs"), self.path("notes"), f"{writer} write 5 {FOR_GOOD} {errno.EIO}")
                 begin = time.monotonic()
                 result = self.run_program("train", DIGITS, *words, *ENDLESS, *sets(output__checkpoint_steps=10), "--overwrite",
-                                          environment=environment, ranks=RANKS)
+                                          environment=environment, ranks=ranks)
                 self.check_refused(result, "runs/digits/", os.strerror(errno.EIO))
                 self.assertLess(time.monotonic() - begin, LIMIT)
 
@@ -158,9 +223,9 @@ class FreePace(ProgramTest):
 class FreePaceStops(Stopped):
     """The base class's own tests are of lockstep, and run from its own file."""
 
-    def check_stop(self, words, send):
+    def check_stop(self, words, send, ranks=RANKS):
         words = ["train", DIGITS, *words, *slow_rank(0, 10000), *sets(training__epochs=12, output__print_steps=0)]
-        process = self.start(words, RANKS)
+        process = self.start(words, ranks)
         self.until(process, " 2/12 ")
         send(process)
         begin = time.monotonic()
@@ -171,7 +236,7 @@ class FreePaceStops(Stopped):
         with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
             step = int(file.attrs["step"])
         self.assertEqual(read_metrics(self.path("runs/digits/metrics.h5"))["step/loss"].shape[0], step)
-        out = self.succeed(*words, "--resume", ranks=RANKS)
+        out = self.succeed(*words, "--resume", ranks=ranks)
         metrics = read_metrics(self.path("runs/digits/metrics.h5"))
         self.assertEqual(metrics["step/loss"].shape[0], 12 * STEPS)
         self.assertTrue(np.isfinite(metrics["step/loss"]).all())
@@ -189,6 +254,9 @@ class FreePaceStops(Stopped):
         for number, (label, words) in enumerate(FREE.items()):
             with self.subTest(label):
                 self.check_stop(words, (to_one, to_all)[number % 2])
+        for label, send in {"a group's second rank": to_one, "all ranks of groups": to_all}.items():
+            with self.subTest(label):
+                self.check_stop([*STALE, *PAIRS_OF_RANKS], send, 4)
 
     def test_a_signal_while_ranks_hold_pieces_of_windows(self):
         """What a rank still held of its piece is left out: no rank trains on it, and its cells are NaN."""
@@ -210,12 +278,14 @@ class FreePaceStops(Stopped):
         np.testing.assert_array_equal(metrics["epoch/images"][step // STEPS + 1:].sum(axis=1), (5 - step // STEPS) * [IMAGES])
 
     def test_the_time_limit_of_a_free_pace(self):
-        for label, words in FREE.items():
+        runs = {label: (words, 2) for label, words in FREE.items()}
+        runs["groups"] = ([*STALE, *sets(parallel__channels=2)], 4)
+        for label, (words, ranks) in runs.items():
             with self.subTest(label):
                 begin = time.monotonic()
                 result = self.run_program("train", SYNTHETIC, *words, *ENDLESS,
                                           *sets(output__print_steps=0, output__checkpoint_epochs=0), "--overwrite",
-                                          "--time-limit", 7, ranks=2)
+                                          "--time-limit", 7, ranks=ranks)
                 self.assertEqual((result.status, result.err), (REQUEUE, ""), result.out)
                 self.assertIn("Stopped by the time limit after epoch", result.out)
                 self.assertLess(time.monotonic() - begin, LIMIT)

@@ -90,7 +90,7 @@ class Plan(ProgramTest):
             self.assertAlmostEqual(batch["step_seconds"], 0.1 + network, delta=1e-6)
         pick = result["recommended"]
         self.assertEqual(pick["keys"]["training.batch"], str(4 * pick["batch_per_replica"]))
-        self.assertFalse([each for each in result["candidates"] if each["way"] == "free"])
+        self.assertTrue(any(each["way"] == "free" for each in result["candidates"]))
         out = self.succeed(*DIGITS_PLAN, "--nodes", 1, "--ranks-per-node", 2, "--max-batch", 4, *words)
         self.assertIn("groups of 2 ranks share a replica", out)
         self.assertIn("NOTE: even the smallest batch measured is more than that over 1 replica", out)

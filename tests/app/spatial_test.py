@@ -54,7 +54,7 @@ PER_PIXEL = [
 SAME_TO_ROUNDING = ["step/loss", "epoch/train_loss", "epoch/test_loss", "epoch/mean_model_loss"]
 NEIGHBOURS = sets(averager__name="neighbour", averager__momentum="averaged")
 
-# How each averager that groups may have is run; ranks of a node: of a run whose replicas are single ranks.
+# How each averager in lockstep is run; ranks of a node: of a run whose replicas are single ranks.
 AVERAGERS = {
     "none": [{}],
     "allreduce": [{}],
@@ -65,7 +65,7 @@ AVERAGERS = {
     "fast": [{"averager__sync_epochs": 1}],
     "hierarchical": [{"comm__ranks_per_node": 2}],
 }
-FREE = ["ad_psgd"]  # refused with groups
+FREE = ["ad_psgd"]  # always: no two runs are the same (free_pace_test.py)
 
 
 class Spatial(ProgramTest):
@@ -209,7 +209,6 @@ class Spatial(ProgramTest):
         refuse(2, ["parallel.spatial", "data.flip"], [1, 1, 2], data__flip=True)
         refuse(2, ["parallel.channels = 4", "[1, 1, 2]", "groups of 2"], [1, 1, 2], parallel__channels=4)
         refuse(2, ["parallel.channels = 3", "2", "multiple of 3"], [1, 1, 1], parallel__channels=3)
-        refuse(4, ["[parallel]", "waits for nobody"], [1, 1, 2], averager__staleness=-1)
         refuse(2, ["[parallel]", "training.shares"], [1, 1, 2], training__shares="measured")
 
     def test_a_volume_too_large_for_one_rank(self):

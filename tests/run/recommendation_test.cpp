@@ -63,7 +63,7 @@ TEST(Recommendation, GroupsAverageTheirShards) {
     job.group_ranks = 2;
     EXPECT_EQ(job.replicas(), 16);
     const auto all = candidates_of(job);
-    EXPECT_TRUE(std::none_of(all.begin(), all.end(), [](const Candidate& each) { return each.free; }));
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const Candidate& each) { return each.free; }));
     const Candidate ring = found(all, "neighbour", "ring", 256);
     EXPECT_NEAR(ring.step.exchange_seconds, 10e-3 * on_node + 4e-6, 1e-9);
     EXPECT_NEAR(ring.images_per_second, 16 * 256 / ring.step.step_seconds, 1e-3);
