@@ -14,7 +14,7 @@ import numpy as np
 
 from disk_faults import FOR_GOOD, SHIM, disk_with_a_fault
 from program import DIGITS, SYNTHETIC, ProgramTest, main, ranks_below, read_metrics, read_replicas, sets
-from stop_test import REQUEUE, Stopped
+from stop_test import REQUEUE, SLOW_READS, Stopped
 
 IMAGES, BATCH, STEPS = 1438, 64, 23  # of the digits' training set; steps per epoch
 STALE = sets(averager__staleness=-1)
@@ -258,6 +258,19 @@ class FreePaceStops(Stopped):
             with self.subTest(label):
                 self.check_stop([*STALE, *PAIRS_OF_RANKS], send, 4)
 
+    def test_a_signal_at_one_rank_of_a_group_that_evaluates(self):
+        words = [*self.slow_evaluation(), *SLOW_READS, *STALE,
+                 *sets(name="silver", parallel__channels=2, output__print_steps=1)]
+        process = self.start(words, 4)
+        self.until(process, "step 1/2 ")
+        time.sleep(1)
+        os.kill(ranks_below(process.pid)[-1], signal.SIGUSR1)
+        status, out = self.finish(process)
+        self.assertEqual(status, REQUEUE, out)
+        self.assertIn("Stopped by SIGUSR1 after epoch", out)
+        scores = read_metrics(self.path("runs/silver/metrics.h5"))["epoch/test_accuracy"]
+        self.assertTrue(np.isnan(scores[0, 1]), f"it was stopped before or after: {scores}")
+
     def test_a_signal_while_ranks_hold_pieces_of_windows(self):
         """What a rank still held of its piece is left out: no rank trains on it, and its cells are NaN."""
         words = ["train", DIGITS, *STALE, *slow_rank(0, 10000),
@@ -294,8 +307,8 @@ class FreePaceStops(Stopped):
 def load_tests(loader, _tests, _pattern):
     """Without the tests that FreePaceStops inherits."""
     suite = loader.loadTestsFromTestCase(FreePace)
-    for name in ("test_a_signal_at_one_rank_or_at_all", "test_a_signal_while_ranks_hold_pieces_of_windows",
-                 "test_the_time_limit_of_a_free_pace"):
+    for name in ("test_a_signal_at_one_rank_or_at_all", "test_a_signal_at_one_rank_of_a_group_that_evaluates",
+                 "test_a_signal_while_ranks_hold_pieces_of_windows", "test_the_time_limit_of_a_free_pace"):
         suite.addTest(FreePaceStops(name))
     return suite
 
