@@ -218,7 +218,9 @@ class Lab:
 
     def set_rate(self, host, mbit):
         """Limits the host's interface to `mbit` Mbit/s in each direction, from now on."""
-        burst = max(64_000, int(mbit * 1e6 / 8 * 0.002))  # bytes: 2 ms, and no less than a large segment
+        # Bytes: 2 ms, and no less than the 68.5 kB of the largest segment. One that waits when the rate is lowered would never
+        # be sent through a smaller bucket, nor anything behind it.
+        burst = max(72_000, int(mbit * 1e6 / 8 * 0.002))
         limit = ["root", "handle", "1:", "tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", "200ms"]
         self._inside("tc", "-n", self.names[host], "qdisc", "replace", "dev", "eth0", *limit)
         self._inside("tc", "qdisc", "replace", "dev", f"port{host + 1}", *limit)
