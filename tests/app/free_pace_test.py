@@ -52,15 +52,20 @@ class FreePace(ProgramTest):
         np.testing.assert_array_equal(metrics["epoch/steps"], STEPS * np.arange(1, epochs + 1), label)
         np.testing.assert_array_equal(metrics["epoch/images"].sum(axis=1), epochs * [IMAGES], label)
 
+    def train_with_a_slow_one(self, label, *words, who, epochs, accuracy, ranks):
+        """Each image was trained on once an epoch, most of them by the other replicas. Returns the metrics."""
+        out = self.train(*words, *slow_rank(1, factor=16), *sets(training__epochs=epochs), ranks=ranks)
+        self.assertRegex(out, f"pace +free: a {who} takes", label)
+        metrics = self.metrics()
+        self.check_rows(metrics, epochs, label)
+        images = metrics["epoch/images"].sum(axis=0)
+        self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow {who}'s share is small")
+        self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], accuracy, label)
+        return metrics
+
     def test_each_averager_trains_on_each_image_once_an_epoch(self):
         for label, words in FREE.items():
-            out = self.train(*words, *slow_rank(1, factor=16), *sets(training__epochs=EPOCHS))
-            self.assertRegex(out, r"pace +free", label)
-            metrics = self.metrics()
-            self.check_rows(metrics, EPOCHS, label)
-            images = metrics["epoch/images"].sum(axis=0)
-            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow rank's share is small")
-            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.95, label)
+            metrics = self.train_with_a_slow_one(label, *words, who="rank", epochs=EPOCHS, accuracy=0.95, ranks=RANKS)
             self.assertGreater(metrics["epoch/test_accuracy"][-1].min(), 0.9, label)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
                 attributes = {name: int(file.attrs[name]) for name in ("step", "epoch", "step_in_epoch")}
@@ -70,13 +75,7 @@ class FreePace(ProgramTest):
     def test_groups_that_share_a_replica_are_dealt_images_as_one(self):
         epochs = 8
         for label, words in FREE.items():
-            out = self.train(*words, *PAIRS_OF_RANKS, *slow_rank(1, factor=16), *sets(training__epochs=epochs), ranks=2 * RANKS)
-            self.assertRegex(out, r"pace +free: a group", label)
-            metrics = self.metrics()
-            self.check_rows(metrics, epochs, label)
-            images = metrics["epoch/images"].sum(axis=0)
-            self.assertLess(2 * images[1], np.delete(images, 1).min(), f"{label}: a slow group's share is small")
-            self.assertGreater(metrics["epoch/mean_model_accuracy"][-1], 0.9, label)
+            self.train_with_a_slow_one(label, *words, *PAIRS_OF_RANKS, who="group", epochs=epochs, accuracy=0.9, ranks=2 * RANKS)
             with h5py.File(self.path("runs/digits/checkpoint.h5"), "r") as file:
                 self.assertEqual((file.attrs["ranks"], file.attrs["step"]), (RANKS, epochs * STEPS), label)
         parameters = read_replicas(self.path("runs/digits/checkpoint.h5"))["parameters"][0]
