@@ -6,12 +6,15 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <random>
 
 namespace halograd {
@@ -22,6 +25,7 @@ constexpr int connect_milliseconds = 2000, hello_milliseconds = 10000;
 constexpr auto between_beats = std::chrono::seconds(1);
 constexpr int most_silent_beats = 15;
 constexpr std::size_t most_addresses = 16;
+constexpr int files_beside_links = 64;
 
 /// How to reach the first node, and what shows that it is one of this job that does.
 struct Invitation {
@@ -91,6 +95,20 @@ int connected_socket(const Invitation& invitation) {
   return -1;
 }
 
+/// The next connection; negative, with errno: none. Leaves this process descriptors for its files.
+int accepted_socket(int listener) {
+  int link = -1;
+  do {
+    link = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  } while (link < 0 && (errno == EINTR || errno == ECONNABORTED));
+  rlimit open{};
+  if (link < 0 || ::getrlimit(RLIMIT_NOFILE, &open) != 0) return link;
+  if (static_cast<rlim_t>(link) + files_beside_links < open.rlim_cur) return link;
+  ::close(link);
+  errno = EMFILE;
+  return -1;
+}
+
 void send_number(int socket, int number) {
   const auto word = static_cast<std::int32_t>(number);
   [[maybe_unused]] const auto sent = ::send(socket, &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -121,25 +139,41 @@ NodeLinks::NodeLinks(const Communicator& leaders, int rank) : rank_(rank) {
   }
   // Whoever has connected is accepted, however long others take to get there.
   const int connected = leaders.sum(complete_ ? 1 : 0);
+  if (socket >= 0 && number == 0) accept(socket, invitation.token, connected);
+  std::vector<int> accepted;
+  for (const Link& link : links_) accepted.push_back(link.rank);
+  accepted = leaders.broadcast(accepted);
   if (number == 0) {
-    while (socket >= 0 && static_cast<int>(links_.size()) < connected && becomes(socket, POLLIN, hello_milliseconds)) {
-      const int link = ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      Hello hello;
-      if (link >= 0 && becomes(link, POLLIN, hello_milliseconds) &&
-          ::recv(link, &hello, sizeof hello, MSG_WAITALL) == static_cast<ssize_t>(sizeof hello) &&
-          hello.token == invitation.token) {
-        links_.push_back({link, static_cast<int>(hello.rank)});
-      } else if (link >= 0) {
-        ::close(link);
-      }
-    }
-    if (socket >= 0) ::close(socket);
     complete_ = static_cast<int>(links_.size()) == nodes - 1;
+  } else if (std::find(accepted.begin(), accepted.end(), rank) == accepted.end()) {
+    complete_ = false;  // and the end of this connection is no death
+    for (const Link& link : links_) ::close(link.socket);
+    links_.clear();
   }
   for (const Link& link : links_) {
     const int yes = 1;
     ::setsockopt(link.socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   }
+}
+
+/// Takes in whoever knows the token, of `connected` that do; closes `listener`.
+void NodeLinks::accept(int listener, std::uint64_t token, int connected) {
+  while (static_cast<int>(links_.size()) < connected && becomes(listener, POLLIN, hello_milliseconds)) {
+    const int link = accepted_socket(listener);
+    if (link < 0) {
+      std::fprintf(stderr, "halograd: rank %d is linked to %zu of %d nodes: accept: %s%s\n", rank_, links_.size(),
+                   connected, std::strerror(errno), errno == EMFILE ? " (ulimit -n)" : "");
+      break;
+    }
+    Hello hello;
+    if (becomes(link, POLLIN, hello_milliseconds) &&
+        ::recv(link, &hello, sizeof hello, MSG_WAITALL) == static_cast<ssize_t>(sizeof hello) && hello.token == token) {
+      links_.push_back({link, static_cast<int>(hello.rank)});
+    } else {
+      ::close(link);
+    }
+  }
+  ::close(listener);
 }
 
 NodeLinks::~NodeLinks() {

@@ -13,7 +13,8 @@ namespace halograd {
 /// per second both ways and, where a rank has died, its number.
 class NodeLinks {
  public:
-  /// Collective over `leaders`, the nodes' first ranks; `rank` is this one's number in the job.
+  /// Collective over `leaders`, the nodes' first ranks; `rank` is this one's number in the job. Links as many nodes as
+  /// the first may open descriptors for, which it says on stderr where those are too few.
   NodeLinks(const Communicator& leaders, int rank);
   /// Takes leave of the others, for whom the end of this link is no death then.
   ~NodeLinks();
@@ -37,6 +38,7 @@ class NodeLinks {
     int silent_beats = 0;  ///< own beats since the link was heard; a clock would run on while this machine stands still
   };
 
+  void accept(int listener, std::uint64_t token, int connected);
   static int read(Link& link);
 
   int rank_;

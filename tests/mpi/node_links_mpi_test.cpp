@@ -1,9 +1,13 @@
 #include "mpi/node_links.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "tests/mpi/ranks.hpp"
@@ -36,6 +40,37 @@ TEST(NodeLinks, WhoTakesLeaveIsNotDead) {
   if (!leaves) {
     EXPECT_EQ(dead_within(*links, 1500), -1);
   }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Leaves this process descriptors below `more` above its lowest free one; the limit before on destruction.
+class FewFiles {
+ public:
+  explicit FewFiles(int more) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::close(lowest);
+    const rlimit few{static_cast<rlim_t>(lowest + more), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(NodeLinks, AFirstNodeThatMayOpenFewFilesLinksSomeAndNobodyIsDead) {
+  std::unique_ptr<NodeLinks> links;
+  {
+    std::optional<FewFiles> few;
+    if (this_rank() == 0) few.emplace(64 + 2);  // beside the 64 that it keeps: one to listen, one for a link
+    links = std::make_unique<NodeLinks>(MPI_COMM_WORLD, this_rank());
+  }
+  const int complete = Communicator(MPI_COMM_WORLD).sum(links->complete() ? 1 : 0);
+  EXPECT_EQ(complete, all_ranks() <= 2 ? all_ranks() : 1);  // without the first, which does not reach all
+  EXPECT_EQ(dead_within(*links, 1500), -1);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
