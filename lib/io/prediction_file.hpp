@@ -9,6 +9,7 @@
 #include "io/model_origin.hpp"
 #include "kernels/shape.hpp"
 #include "mpi/communicator.hpp"
+#include "mpi/unwinding.hpp"
 
 namespace halograd {
 
@@ -22,7 +23,8 @@ struct PredictionHeader : ModelOrigin {
 };
 
 /// A file of predictions (docs/file-formats.md) that all ranks write together: as `path`.partial, which publish()
-/// renames; without it, the partial file is removed at the end.
+/// renames; without it, the partial file is removed at the end, which is collective, except while an exception unwinds
+/// this rank's stack.
 class PredictionFile {
  public:
   /// Collective. Makes the file with all its metadata and room for all values. Throws Error on all ranks.
@@ -51,6 +53,7 @@ class PredictionFile {
   PredictionHeader header_;
   std::unique_ptr<Handles> handles_;
   bool published_ = false;
+  Unwinding unwinding_;
 };
 
 /// One line per image of a file of scores (N, K): its name or number, then the `top` classes of the largest scores with

@@ -121,6 +121,17 @@ TEST(PredictionFile, IsRemovedWhereItIsNotPublished) {
       {"nowhere/out.h5"});
 }
 
+TEST(PredictionFile, WhoFailsAloneDoesNotWaitForTheOthers) {
+  const Folder folder;
+  try {
+    const PredictionFile file(MPI_COMM_WORLD, folder.file("out.h5"), example({4, 3}));
+    if (rank_of() > 0) meet();
+    throw Error("this rank alone");
+  } catch (const Error&) {
+    if (rank_of() == 0) meet();
+  }
+}
+
 TEST(PredictionFile, TableHoldsTheBestClassesOfEachImage) {
   const Folder folder;
   PredictionHeader header = example({2, 3});
