@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 #include "data/cut_dataset.hpp"
 #include "data/sharding.hpp"
@@ -123,9 +124,13 @@ void predict_tiles(const Communicator& comm, Network& network, const Replica& re
   std::vector<float> predictions;
   std::vector<std::int32_t> classes;
   long finished = 0;
-  TileBlend blend(images.tiling, width, [&](const Box& part, std::span<const float> values) {
-    classify(values, static_cast<std::size_t>(width), classes);
-    file.write_part(deal.images.begin + finished / deal.tiles, part, values, classes);
+  std::optional<TileBlend> blend;  // of the group's first rank, which all others send to
+  comm.together([&] {
+    if (group.rank() > 0) return;
+    blend.emplace(images.tiling, width, [&](const Box& part, std::span<const float> values) {
+      classify(values, static_cast<std::size_t>(width), classes);
+      file.write_part(deal.images.begin + finished / deal.tiles, part, values, classes);
+    });
   });
   const auto resize_for = [&](const Range& range) {
     predictions.resize(static_cast<std::size_t>(range.size() * network.output().values()));
@@ -147,7 +152,7 @@ void predict_tiles(const Communicator& comm, Network& network, const Replica& re
         if (rank > 0) group.receive(std::span(predictions), rank);
         try {
           for (long i = 0; i < range.size() && !error; ++i, ++finished)
-            blend.add(std::span(predictions).subspan(i * network.output().values(), network.output().values()));
+            blend->add(std::span(predictions).subspan(i * network.output().values(), network.output().values()));
         } catch (...) {
           error = std::current_exception();
         }
