@@ -18,7 +18,7 @@ Tiling::Tiling(const Shape& image, const Shape& tile, double overlap) : image_(i
     Axis& axis = axes_[i];
     for (int place = 0; place < size; ++place) axis.weights.push_back(std::min(place + 1, size - place));
     axis.sums.resize(static_cast<std::size_t>(length));
-    const int step = std::max(1, static_cast<int>(std::floor((1 - overlap) * size)));
+    const int step = std::max(1, static_cast<int>(std::floor((1 - overlap) * size + 1e-9)));  // 1 - 0.9 is below 0.1
     const int gaps = (length - size + step - 1) / step;
     for (int tile_number = 0; tile_number <= gaps; ++tile_number) {
       const int begin = static_cast<int>(static_cast<long>(tile_number) * (length - size) / std::max(1, gaps));

@@ -156,6 +156,15 @@ TEST(Tiling, NeighboursShareAtLeastTheOverlap) {
   }
 }
 
+TEST(Tiling, TenthsOfATileAreExact) {
+  for (int tenths = 0; tenths < 10; ++tenths) {
+    for (int size = 10; size <= 200; size += 10) {
+      EXPECT_EQ(Tiling({11 * size, 1}, {size, 1}, 0.1 * tenths).tiles(), 1 + (100 + 9 - tenths) / (10 - tenths))
+          << size << ", " << tenths;
+    }
+  }
+}
+
 TEST(Tiling, SmallerAndOtherImagesAreRefused) {
   EXPECT_THROW(Tiling({4, 9, 1}, {5, 7, 1}, 0.25), Error);
   EXPECT_THROW(Tiling({9, 9, 3}, {5, 7, 1}, 0.25), Error);
