@@ -13,6 +13,7 @@
 #include "run/write.hpp"
 #include "support/job_notes.hpp"
 #include "train/model.hpp"
+#include "train/trainer.hpp"
 
 namespace halograd {
 namespace {
@@ -174,7 +175,8 @@ RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFol
       folder_(folder.folder()),
       parameters_(network.parameters()),
       statistics_(network.statistics()),
-      copy_(keeps_ ? network.parameter_count() : 0, keeps_ ? network.statistic_count() : 0, optimizer.state().size()),
+      copy_(trains_freely(config, comm) ? nullptr
+                                        : room(network.parameter_count(), network.statistic_count(), optimizer)),
       worker_(comm) {
   world_.together([&] {
     if (!keeps_) return;
@@ -239,9 +241,9 @@ void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replic
                     const Failure& failure) {
   const Region region("checkpoint");
   finish();  // the copies are in use until then
-  fill(copy_, replica, optimizer, shards, averager, sums);
+  fill(*copy_, replica, optimizer, shards, averager, sums);
   post([this, place, steps = take_steps(), header = std::move(header), failure] {
-    write_checkpoint(place, header, copy_, steps, failure);
+    write_checkpoint(place, header, *copy_, steps, failure);
   });
 }
 
@@ -259,10 +261,14 @@ void RunFiles::close() {
 std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer, const Shards& shards,
                                           const std::vector<SavedState>& averager, const EpochSums& sums) const {
   const Region region("checkpoint");
-  auto copy = std::make_shared<StateCopy>(keeps_ ? replica.parameters.extent(0) : 0,
-                                          keeps_ ? replica.statistics.extent(0) : 0, optimizer.state().size());
+  std::shared_ptr<StateCopy> copy = room(replica.parameters.extent(0), replica.statistics.extent(0), optimizer);
   fill(*copy, replica, optimizer, shards, averager, sums);
   return copy;
+}
+
+std::shared_ptr<StateCopy> RunFiles::room(std::size_t parameters, std::size_t statistics,
+                                          const Optimizer& optimizer) const {
+  return std::make_shared<StateCopy>(keeps_ ? parameters : 0, keeps_ ? statistics : 0, optimizer.state().size());
 }
 
 void RunFiles::fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,

@@ -167,6 +167,9 @@ class RunFiles {
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
+  /// For a copy; empty on ranks that keep no files.
+  [[nodiscard]] std::shared_ptr<StateCopy> room(std::size_t parameters, std::size_t statistics,
+                                                const Optimizer& optimizer) const;
   void fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
             const std::vector<SavedState>& averager, const EpochSums& sums) const;
   void begin(ClaimedFolder& folder, ExistingRun existing);
@@ -180,7 +183,7 @@ class RunFiles {
   const RunConfig& config_;
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;
-  StateCopy copy_;  ///< what is being written
+  std::shared_ptr<StateCopy> copy_;  ///< what save() has written; null at a free pace, which has copy()
   std::vector<StepRow> rows_;
   Best best_;                 // rank 0
   std::string local_folder_;  ///< of copies on this node; empty where there are none
