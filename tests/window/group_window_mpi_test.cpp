@@ -5,7 +5,9 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/error.hpp"
@@ -33,6 +35,19 @@ float payload(int from, int to, int number, std::size_t i) {
   return random_uniform(static_cast<std::uint64_t>((from * 64 + to) * 1000 + number), i);
 }
 
+void send(GroupWindow& window, int to, int number, std::size_t length) {
+  const HostVector<float> room = window.room(to, length);
+  for (std::size_t i = 0; i < room.extent(0); ++i) room(i) = payload(window.rank(), to, number, i);
+  window.post(to);
+}
+
+long wrong_values(const GroupWindow& window, HostVector<const float> values, int from, int number) {
+  long wrong = 0;
+  for (std::size_t i = 0; i < values.extent(0); ++i)
+    wrong += values(i) != payload(from, window.rank(), number, i) ? 1 : 0;
+  return wrong;
+}
+
 class GroupWindowTest : public testing::TestWithParam<const char*> {
  protected:
   GroupWindowTest() {
@@ -56,20 +71,29 @@ TEST_P(GroupWindowTest, MessagesArriveWholeAndInOrder) {
     // Some are shorter than the longest one may be, and some ranks send two before any is read.
     const auto length = [&](int from, int to) { return all[from][to] - (all[from][to] > 0 ? number % 7 : 0); };
     for (int to = 0; to < comm_.ranks(); ++to) {
-      if (all[rank][to] == 0) continue;
-      const HostVector<float> room = window.room(to, length(rank, to));
-      for (std::size_t i = 0; i < room.extent(0); ++i) room(i) = payload(rank, to, number, i);
-      window.post(to);
+      if (all[rank][to] > 0) send(window, to, number, length(rank, to));
     }
     window.flush();
     for (int from = 0; from < comm_.ranks(); ++from) {
       if (all[from][rank] == 0) continue;
-      const HostVector<const float> values = window.receive(from, length(from, rank));
-      long wrong = 0;
-      for (std::size_t i = 0; i < values.extent(0); ++i) wrong += values(i) != payload(from, rank, number, i) ? 1 : 0;
-      EXPECT_EQ(wrong, 0) << "message " << number << " from rank " << from;
+      EXPECT_EQ(wrong_values(window, window.receive(from, length(from, rank)), from, number), 0)
+          << "message " << number << " from rank " << from;
       window.release(from);
     }
+  }
+}
+
+TEST_P(GroupWindowTest, AFastSenderCannotOverwriteWhatIsUnread) {
+  GroupWindow window(comm_, options_);
+  for (int to = 1; to < comm_.ranks(); ++to) window.expect_message(0, to, longest);
+  window.open();
+  for (int number = 0; number < 10; ++number) {
+    for (int to = 1; window.rank() == 0 && to < comm_.ranks(); ++to) send(window, to, number, longest);
+    window.flush();
+    if (window.rank() == 0) continue;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(wrong_values(window, window.receive(0, longest), 0, number), 0) << "message " << number;
+    window.release(0);
   }
 }
 
