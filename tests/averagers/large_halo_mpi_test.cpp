@@ -1,5 +1,5 @@
 // Halos, questions and gradients of more than 2^31 bytes arrive whole: two ranks, up to 14 GB of memory, so only in the
-// test comm.large.2 (label long), which sets HALOGRAD_TEST_LARGE.
+// test averagers.large.2 (label long), which sets HALOGRAD_TEST_LARGE.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
