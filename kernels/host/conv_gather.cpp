@@ -151,8 +151,8 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
       tile.rows = table.line(0) + p;
       tile.out_offset = out + p;
       tile.valid_rows = std::min(rows, valid - p);
+      tile.ahead = next.over(static_cast<long>(tile.slots) * tile.depth);
       run_tile(width, tile);
-      next.read();
     }
   }
 }

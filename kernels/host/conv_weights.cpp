@@ -102,10 +102,6 @@ class WeightGradient {
   /// What the tiles read next, fetched while they work.
   struct Ahead {
     Prefetch x, dy;
-    void read() {
-      x.read();
-      dy.read();
-    }
   };
   [[nodiscard]] Ahead ahead(const GradientPart<T>& part, long first) const {
     const long count = std::min<long>(gradient_pixels, part.pixels.end - first), all = lattice_.pixels();
@@ -136,6 +132,7 @@ class WeightGradient {
     tile.right_pitch = shape_.filters;
     tile.out_pitch = shape_.filters;
     tile.accumulate = accumulate;
+    tile.ahead_left = tile.ahead_right = Prefetch().over(1);
     if (part.last_row - part.first_row >= many_rows) {
       const int columns = columns_of<T>(width);
       T* const panel = scratch_.panels + task * GradientScratch<T>::panel_length;
@@ -168,8 +165,9 @@ class WeightGradient {
         const Share share(rows, i, tiles);
         tile.left_offset = row + share.begin - slot * slot_rows + group * in_group;
         tile.out = part.gradient + (row + share.begin) * shape_.filters + column;
+        tile.ahead_left = next.x.over(count);
+        tile.ahead_right = next.dy.over(count);
         run_tile(width, tile, static_cast<int>(share.end - share.begin));
-        next.read();
       }
       row += rows;
     }

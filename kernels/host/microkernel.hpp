@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/host/prefetch.hpp"
 #include "kernels/host/target.hpp"
 
 /// Register tiles of the host convolution.
@@ -106,7 +107,8 @@ struct GatherTile {
   Target<T> target;
   const long* out_offset;  ///< (valid_rows): where row m is in the target
   int valid_rows;
-  int columns;  ///< valid ones
+  int columns;           ///< valid ones
+  Prefetch::Pace ahead;  ///< fetched meanwhile, a step for each value of the depth
 };
 
 template <int V, bool half, class T>
@@ -114,19 +116,22 @@ void compute_tile(const GatherTile<T>& tile) {
   constexpr int rows = gather_rows({V, half});
   TileSums<T, rows, V, half> sum;
   sum.start(tile.bias, 0);
-  if (tile.target.reads() && tile.slots > 0) {
+  if (tile.slots > 0) {
     for (int m = 0; m < tile.valid_rows; ++m) {
       for (int v = 0; v < V + (half ? 1 : 0); ++v) tile.target.prefetch(tile.out_offset[m] + v * lanes<T>);
     }
   }
   const long pitch = tile.b_pitch;
+  const char* ahead = tile.ahead.at;
+  const long ahead_step = tile.ahead.step;
   for (int t = 0; t < tile.slots; ++t) {
     const int slot = tile.slot[t];
     const T* row[rows];
 #pragma GCC unroll 8
     for (int m = 0; m < rows; ++m) row[m] = tile.rows[slot * table_pixels + m];
     const T* b = tile.b + tile.b_row[slot] * pitch;
-    for (int d = 0; d < tile.depth; ++d, b += pitch) {
+    for (int d = 0; d < tile.depth; ++d, b += pitch, ahead += ahead_step) {
+      __builtin_prefetch(ahead, 0, 2);
       sum.add(b, [&row, d](int m) { return row[m][d]; });
     }
   }
@@ -159,14 +164,23 @@ struct OuterTile {
   long out_pitch;
   int columns;  ///< valid ones
   bool accumulate;
+  Prefetch::Pace ahead_left, ahead_right;  ///< fetched meanwhile, a step for each pixel
 };
 
 template <int rows, int V, bool half, class T>
 void compute_tile(const OuterTile<T>& tile) {
   TileSums<T, rows, V, half> sum;
   sum.start_at_zero();
+  for (int m = 0; m < rows; ++m) {  // what the stores would wait for
+    for (int v = 0; v < V + (half ? 1 : 0); ++v) __builtin_prefetch(tile.out + m * tile.out_pitch + v * lanes<T>, 1, 3);
+  }
   const T* b = tile.right;
+  const char *ahead_left = tile.ahead_left.at, *ahead_right = tile.ahead_right.at;
   for (int p = 0; p < tile.pixels; ++p, b += tile.right_pitch) {
+    __builtin_prefetch(ahead_left, 0, 2);
+    __builtin_prefetch(ahead_right, 0, 2);
+    ahead_left += tile.ahead_left.step;
+    ahead_right += tile.ahead_right.step;
     const T* const a = tile.left[p] + tile.left_offset;
     sum.add(b, [a](int m) { return a[m]; });
   }

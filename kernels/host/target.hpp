@@ -39,7 +39,7 @@ struct Target {
 
   /// Whether a store reads something first.
   [[nodiscard]] bool reads() const { return accumulate || relu_output != nullptr; }
-  /// Fetches what a store of one pack at out + at, some time later, would wait for.
+  /// Fetches what a store of one pack at out + at, some time later, would wait for: to write is to read the line first.
   inline void prefetch(long at) const {
     __builtin_prefetch(out + at, 1, 3);
     if (relu_output != nullptr) __builtin_prefetch(relu_output + at, 0, 3);
