@@ -54,8 +54,8 @@ void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bo
   const int depth = transposed ? out_group : in_group;
   const ColumnBlocks<T> blocks{transposed ? in_group : out_group};
   const int taps = shape.taps();
-  const long depth_pitch = transposed ? 1 : shape.filters;
-  const long column_pitch = transposed ? shape.filters : 1;
+  const long pitch = shape.filters;
+  constexpr int line = 64 / sizeof(T);
   const long units = static_cast<long>(shape.groups) * blocks.count() * taps;
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_pack_weights", tasks, [&](int task) {
@@ -68,14 +68,22 @@ void pack_weights(const Exec& exec, const ConvShape& shape, const T* weights, bo
       const int first = blocks.begin(block);
       const int width = columns_of<T>(blocks.width(block));
       const int columns = std::min(width, blocks.columns - first);
-      const T* from =
-          weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group + first * column_pitch;
+      const T* from = weights + static_cast<long>(tap) * in_group * shape.filters + group * out_group +
+                      first * (transposed ? pitch : 1);
       T* to = packed + group * taps * depth * blocks.padded() + static_cast<long>(taps) * depth * first +
               static_cast<long>(transposed ? taps - 1 - tap : tap) * depth * width;
-      for (int d = 0; d < depth; ++d, to += width, from += depth_pitch) {
-        for (int c = 0; c < columns; ++c) to[c] = from[c * column_pitch];
-        for (int c = columns; c < width; ++c) to[c] = T(0);
+      if (transposed) {  // a line of the weights at a time
+        for (int begin = 0; begin < depth; begin += line) {
+          const int end = std::min(begin + line, depth);
+          for (int c = 0; c < columns; ++c) {
+            for (int d = begin; d < end; ++d) to[d * width + c] = from[c * pitch + d];
+          }
+        }
+      } else {
+        for (int d = 0; d < depth; ++d) std::copy_n(from + d * pitch, columns, to + d * width);
       }
+      if (columns == width) continue;
+      for (int d = 0; d < depth; ++d) std::fill(to + d * width + columns, to + (d + 1) * width, T(0));
     }
   });
 }
