@@ -4,6 +4,7 @@
 #include "kernels/host/direct.hpp"
 #include "kernels/host/gather.hpp"
 #include "kernels/host/microkernel.hpp"
+#include "kernels/host/prefetch.hpp"
 
 /// Depthwise convolution, y[p][c] = sum over taps of x[p + tap][c] weights[tap][c]: lanes over channels. Rows of the
 /// image that is read are copied once into packs of channels, pixel after pixel, with zeros where taps read outside:
@@ -16,6 +17,9 @@ namespace {
 constexpr int most_taps = 9;
 /// Values of a row that are computed at a time, so that the rows that they need stay in the second-level cache.
 constexpr int most_row_values = 16384;
+/// Values ahead of what is read or written, for which memory is asked in time: hardware stops fetching ahead where a
+/// page ends.
+constexpr long page = 1024;
 /// The weights' gradient is cut into at most this many parts, added up in order: the result does not depend on the
 /// number of threads.
 constexpr long most_depthwise_parts = 64;
@@ -25,11 +29,13 @@ constexpr long most_depthwise_values = 65536;
 /// q step + low, ..., q step + low + span - 1 along each axis.
 struct RowPlan {
   ConvShape::Spatial low, span;
-  int step;       ///< along a row
-  int pixels;     ///< of a phase that are computed at a time
-  int stretches;  ///< of that many, in a row
-  int positions;  ///< that these read
-  int slots;      ///< rows that are kept
+  int step;        ///< along a row
+  int pixels;      ///< of a phase that are computed at a time
+  int stretches;   ///< of that many, in a row
+  int positions;   ///< that these read
+  int slots;       ///< rows that are kept
+  bool in_order;   ///< stretches read one row each, in the order of memory
+  int rows_ahead;  ///< from a stretch to the first whose row is not read yet
 
   static RowPlan forward(const ConvShape& shape) {
     RowPlan plan{};
@@ -37,7 +43,7 @@ struct RowPlan {
       const WindowAxis window = shape.axis(axis);
       plan.reach(axis, window.offset(0), window.offset(window.kernel - 1));
     }
-    plan.cut(shape.out_extent()[2], shape.stride[2], shape.channels);
+    plan.cut(shape.out_extent()[2], shape.stride[2], shape.channels, shape.stride);
     return plan;
   }
   static RowPlan transposed(const ConvShape& shape) {
@@ -49,7 +55,7 @@ struct RowPlan {
       };
       plan.reach(axis, output(-window.offset(window.kernel - 1)), output(window.stride - 1 - window.offset(0)));
     }
-    plan.cut((shape.extent[2] + shape.stride[2] - 1) / shape.stride[2], 1, shape.channels);
+    plan.cut((shape.extent[2] + shape.stride[2] - 1) / shape.stride[2], 1, shape.channels, shape.stride);
     return plan;
   }
 
@@ -58,13 +64,15 @@ struct RowPlan {
     low[axis] = lowest;
     span[axis] = highest - lowest + 1;
   }
-  void cut(int count, int along, int channels) {
+  void cut(int count, int along, int channels, const ConvShape::Spatial& stride) {
     const int most = std::clamp(most_row_values / channels, 8, 128);
     step = along;
     stretches = std::max(1, (count + most - 1) / most);
     pixels = (count + stretches - 1) / stretches;
     positions = std::max(0, pixels - 1) * step + span[2];
     slots = span[0] * span[1];
+    in_order = stretches == 1 && stride == ConvShape::Spatial{1, 1, 1};
+    rows_ahead = low[1] + span[1];
   }
 };
 
@@ -139,7 +147,10 @@ template <class T>
 void copy_pixels(const T* from, long count, int channels, Pack<T>* to, long pitch) {
   const int whole = channels / lanes<T>;
   for (long p = 0; p < count; ++p, from += channels, ++to) {
-    for (int v = 0; v < whole; ++v) to[v * pitch] = load<T>(from + v * lanes<T>);
+    for (int v = 0; v < whole; ++v) {
+      __builtin_prefetch(from + v * lanes<T> + page, 0, 2);
+      to[v * pitch] = load<T>(from + v * lanes<T>);
+    }
     if (whole * lanes<T> < channels)
       to[whole * pitch] = load_part(from + whole * lanes<T>, channels - whole * lanes<T>);
   }
@@ -199,12 +210,13 @@ class CopiedRows {
 };
 
 /// sums[p] = start[p start_step] + the sum over `wanted` taps of rows[tap][offset + p step] weights[tap].
+/// `ahead` is fetched meanwhile, a step for each pixel.
 template <class P, int count = most_taps>
 void add_taps(int wanted, const P* const* rows, long offset, const P* weights, int pixels, int step, const P* start,
-              int start_step, P* sums) {
+              int start_step, P* sums, Prefetch::Pace ahead) {
   if constexpr (count > 0) {
     if (wanted < count) {
-      return add_taps<P, count - 1>(wanted, rows, offset, weights, pixels, step, start, start_step, sums);
+      return add_taps<P, count - 1>(wanted, rows, offset, weights, pixels, step, start, start_step, sums, ahead);
     }
   }
   const P* from[count + 1];
@@ -216,6 +228,7 @@ void add_taps(int wanted, const P* const* rows, long offset, const P* weights, i
   }
   long at = 0;
   for (int p = 0; p < pixels; ++p, at += step) {
+    __builtin_prefetch(ahead.at + p * ahead.step, 0, 2);
     P sum = start[p * start_step];
 #pragma GCC unroll 9
     for (int t = 0; t < count; ++t) sum += from[t][at] * weight[t];
@@ -249,7 +262,10 @@ void write_stretch(const DepthwiseScratch<T>& scratch, const DepthwisePass<T>& p
     for (int pixel = 0; pixel < last - first; ++pixel) {
       const Pack<T>* const from = sums_of(pixel);
       const long out = begin + static_cast<long>(pixel) * channels;
-      for (int v = 0; v < whole; ++v) store(from[v * scratch.sum_pitch], out + v * lanes<T>);
+      for (int v = 0; v < whole; ++v) {
+        __builtin_prefetch(pass.target.out + out + v * lanes<T> + page, 1, 3);
+        store(from[v * scratch.sum_pitch], out + v * lanes<T>);
+      }
     }
   });
   if (whole == scratch.packs) return;
@@ -278,6 +294,7 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
   }
   std::fill_n(scratch.zeros, packs * scratch.row_pitch, Pack<T>{});
   const long stretches = Stretch::count(pass.written.batch, image, plan);
+  const long pixels = static_cast<long>(pass.written.batch) * pass.in_extent[0] * pass.in_extent[1] * pass.in_extent[2];
   const int tasks = concurrency();
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share(stretches, task, tasks);
@@ -288,6 +305,8 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
       const Stretch stretch(image, plan, number);
       const Phase* const phases = scratch.phases + (stretch.d % step[0] * step[1] + stretch.h % step[1]) * step[2];
       Pack<T>* to = sums;
+      Prefetch next;
+      if (plan.in_order) next = Prefetch(pass.in, pixels * channels, stretches, number + plan.rows_ahead, 1, packs);
       for (int i = 0; i < step[2]; ++i) {
         const TapMap& map = phases[i].map;
         rows.find(stretch, map.scaled(stretch.d, stretch.h, 0), map, pointers);
@@ -299,7 +318,7 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
           do {
             add_taps(std::min(most_taps, map.taps() - done), pointers + done, v * scratch.row_pitch,
                      scratch.weights + static_cast<long>(v) * scratch.taps + phases[i].first_tap + done, plan.pixels,
-                     plan.step, start, done > 0 ? 1 : 0, to);
+                     plan.step, start, done > 0 ? 1 : 0, to, next.over(plan.pixels));
             start = to;
             done += most_taps;
           } while (done < map.taps());
@@ -314,10 +333,10 @@ void weigh_image(const Exec& exec, const char* label, const DepthwiseScratch<T>&
 /// which `left` channels are there.
 template <class P, class W, int count = most_taps>
 void sum_pixels(int wanted, const P* const* rows, long offset, int step, int pixels, const P* dy, int channels,
-                int left, W* sums) {
+                int left, W* sums, Prefetch::Pace ahead, Prefetch::Pace ahead_dy) {
   if constexpr (count > 1) {
     if (wanted < count) {
-      return sum_pixels<P, W, count - 1>(wanted, rows, offset, step, pixels, dy, channels, left, sums);
+      return sum_pixels<P, W, count - 1>(wanted, rows, offset, step, pixels, dy, channels, left, sums, ahead, ahead_dy);
     }
   }
   const P* from[count];
@@ -326,6 +345,8 @@ void sum_pixels(int wanted, const P* const* rows, long offset, int step, int pix
   for (int t = 0; t < count; ++t) from[t] = rows[t] + offset;
   long at = 0;
   for (int p = 0; p < pixels; ++p, at += step) {
+    __builtin_prefetch(ahead.at + p * ahead.step, 0, 2);
+    __builtin_prefetch(ahead_dy.at + p * ahead_dy.step, 0, 2);
     const P right = dy[p];
 #pragma GCC unroll 9
     for (int t = 0; t < count; ++t) sum[t] += from[t][at] * right;
@@ -412,11 +433,18 @@ void depthwise_backward_weights(const Exec& exec, const ConvShape& shape, const 
         rows.find(stretch, map.scaled(stretch.d, stretch.h, 0), map, pointers);
         const T* const from = dy + (stretch.row(out) + stretch.first_q) * channels;
         copy_pixels(from, pixels, channels, gradient, scratch.sum_pitch);
+        Prefetch images, gradients;
+        if (plan.in_order) {
+          const long all = Stretch::count(shape.batch, out, plan);
+          images = Prefetch(x, shape.in_pixels() * channels, all, number + plan.rows_ahead, 1, packs);
+          gradients = Prefetch(dy, shape.out_pixels() * channels, all, number + 1, 1, packs);
+        }
         for (int v = 0; v < packs; ++v) {
           for (int tap = 0; tap < map.taps(); tap += most_taps) {
             sum_pixels(std::min(most_taps, map.taps() - tap), pointers + tap, v * scratch.row_pitch, plan.step, pixels,
                        gradient + v * scratch.sum_pitch, channels, channels - v * lanes<T>,
-                       sums + static_cast<long>(tap) * channels + v * lanes<T>);
+                       sums + static_cast<long>(tap) * channels + v * lanes<T>, images.over(pixels),
+                       gradients.over(pixels));
           }
         }
         if (dbias == nullptr) continue;
