@@ -17,7 +17,7 @@ constexpr int group_width = runs_on_host ? 128 : 1;
 constexpr int few_terms = 8;
 /// Rows or values below which a block would not pay for its start.
 constexpr long least_values = 8192;
-constexpr long least_rows = 16;
+constexpr long least_rows = runs_on_host ? 32 : 16;
 /// The most blocks: on an accelerator few channels need more of them to keep its threads busy.
 inline long most_blocks(int channels) {
   if constexpr (runs_on_host) return 256;
@@ -40,7 +40,7 @@ struct Partition {
 };
 
 inline long rows_in_block(long rows, int channels) {
-  const long wanted = runs_on_host ? (least_values + channels - 1) / channels : least_rows;
+  const long wanted = runs_on_host ? std::max(least_rows, (least_values + channels - 1) / channels) : least_rows;
   const long needed = (rows + most_blocks(channels) - 1) / most_blocks(channels);
   return wanted > needed ? wanted : needed;
 }
