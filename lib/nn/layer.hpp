@@ -48,8 +48,9 @@ decltype(auto) with_value_type(ValueType type, const Body& body) {
 struct LayerNeeds {
   bool backward_reads_input = true;
   bool backward_reads_output = false;
-  bool in_place = false;   ///< the output may overwrite an input, whose gradient may overwrite the output's
-  int in_place_input = 0;  ///< that input; backward does not read it
+  bool in_place = false;           ///< the output may overwrite an input, whose gradient may overwrite the output's
+  int in_place_input = 0;          ///< that input; backward does not read it
+  bool gradient_in_place = false;  ///< only the first input's gradient may overwrite the output's
   Mask mask = Mask::none;
   bool hands_on = false;  ///< the output holds the input's values as they are: what reads it can mask for this layer
   long input_in_output = -1;        ///< the byte of the output from which the input may lie in it; -1: nowhere

@@ -113,11 +113,14 @@ class Planner {
     if (value == 0) return;
     const PlannedNode& node = nodes_[value - 1];
     const std::vector<int>& inputs = node.config.inputs;
-    const int from = node.needs.in_place ? inputs[node.needs.in_place_input] : 0;
+    const bool in_place = node.needs.in_place;
+    const int from = in_place ? inputs[node.needs.in_place_input] : node.needs.gradient_in_place ? inputs[0] : 0;
     if (from == 0 || bytes(from) != bytes(value)) return;
     if (place_[value] != value || nodes_[from - 1].needs.input_in_output >= 0) return;
     if (std::count(inputs.begin(), inputs.end(), from) != 1) return;
-    if (consumers_[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) place_[value] = place_[from];
+    if (in_place && consumers_[from].size() == 1 && !nodes_[from - 1].needs.backward_reads_output) {
+      place_[value] = place_[from];
+    }
     if (consumers_[from].back() == value - 1 && wants_gradient(from)) place_[values_ + value] = place_[values_ + from];
   }
 

@@ -49,6 +49,7 @@ Graph random_graph(unsigned seed) {
     needs.backward_reads_output = chance(3);
     needs.in_place = chance(2);
     needs.in_place_input = draw(0, static_cast<int>(inputs.size()) - 1);
+    needs.gradient_in_place = chance(2);
     needs.mask = std::vector{Mask::none, Mask::own, Mask::sum}[draw(0, 2)];
     needs.hands_on = chance(6);
     needs.saved_bytes = chance(3) ? 64U * draw(1, 5) : 0;
@@ -183,6 +184,19 @@ TEST(NetworkPlan, LayersInPlaceTakeNoMemory) {
   in_place.backward_reads_input = false;
   for (int i = 1; i < 5; ++i) graph.add({i}, in_place, 640);
   EXPECT_EQ(plan_network(0, graph.nodes).bytes, 2 * 640U);  // the value and its gradient
+}
+
+TEST(NetworkPlan, AGradientInPlaceLiesWhereThatOfTheOutputLay) {
+  Graph graph;
+  graph.add({0}, {}, 640);
+  LayerNeeds needs;
+  needs.gradient_in_place = true;
+  for (int i = 1; i < 3; ++i) graph.add({i}, needs, 640);
+  const NetworkPlan plan = plan_network(0, graph.nodes);
+  EXPECT_EQ(plan.gradients[3], plan.gradients[2]);
+  EXPECT_EQ(plan.gradients[2], plan.gradients[1]);
+  EXPECT_NE(plan.values[3], plan.values[2]);
+  EXPECT_NE(plan.values[2], plan.values[1]);
 }
 
 TEST(NetworkPlan, AnOutputThatNobodyTakesIsAnError) {
