@@ -90,7 +90,8 @@ class PeriodicAverager final : public Averager {
   [[nodiscard]] std::int64_t period() const override { return inner_->period() * period_; }
 
   [[nodiscard]] std::vector<SavedState> state() override {
-    std::vector<SavedState> states = inner_->state();
+    inner_state_ = inner_->state();
+    std::vector<SavedState> states = inner_state_;
     if (control_) {
       control_->finish();
       position_ = {round_, due_, period_};
@@ -107,7 +108,7 @@ class PeriodicAverager final : public Averager {
     due_ = position_[1];
     period_ = position_[2];
     std::vector<std::vector<std::byte>> kept;
-    for (const SavedState& state : inner_->state()) {
+    for (const SavedState& state : inner_state_) {
       const auto bytes = bytes_of(state.values);
       kept.emplace_back(bytes.begin(), bytes.end());
     }
@@ -160,6 +161,7 @@ class PeriodicAverager final : public Averager {
   std::int64_t period_, due_;
   bool exchanges_ = false, averages_momentum_;
   std::array<std::int64_t, 3> position_{};
+  std::vector<SavedState> inner_state_;  // filled by a restore: asking for it again may write over what was restored
   std::unique_ptr<Averager> inner_;
   double wait_seconds_ = 0;
   std::int64_t bytes_sent_ = 0;

@@ -171,10 +171,12 @@ TEST(ConsensusControl, MeasuresTheDistanceAndHalvesOrAddsOne) {
   EXPECT_EQ(control.bytes_sent(), 4 * (sketch_width + 1) * 8 * (all_ranks() - 1));
 }
 
-TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
-  AveragerConfig config = config_of("neighbour");
+/// What is kept: of the averager, then of the control.
+void choose_the_same_periods_and_go_on(const char* name, double target, const std::vector<std::string>& names) {
+  SCOPED_TRACE(name);
+  AveragerConfig config = config_of(name);
   config.every = 6;
-  config.consensus_target = 6;
+  config.consensus_target = target;
   const Descent descent(length);
   const auto periods = [&](Averager& averager, Values& weights, std::int64_t first, std::int64_t last) {
     std::vector<float> result;
@@ -198,7 +200,7 @@ TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
     const std::vector<float> part = periods(*averager, stopped, first, last);
     parts.insert(parts.end(), part.begin(), part.end());
     const Kept kept(*averager);
-    EXPECT_EQ(kept.names(), (std::vector<std::string>{"period", "consensus"}));
+    EXPECT_EQ(kept.names(), names);
     averager.reset();
     averager = make(config, descent, last);
     kept.restore(*averager);
@@ -206,6 +208,11 @@ TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
   }
   EXPECT_EQ(parts, all);
   EXPECT_EQ(ranks_that_differ(stopped.get(), straight.get()), 0);
+}
+
+TEST(ConsensusControl, ChoosesTheSamePeriodsOnAllRanksAndGoesOnWithThem) {
+  choose_the_same_periods_and_go_on("neighbour", 6, {"period", "consensus"});
+  choose_the_same_periods_and_go_on("easgd", 60, {"centre", "started", "period", "consensus"});
 }
 
 }  // namespace
