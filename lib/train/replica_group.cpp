@@ -24,8 +24,9 @@ Blocks blocks_of(const ParallelConfig& parallel) {
 
 void require_axes_of(const Shape& image, const std::vector<int>& spatial) {
   const auto axes = static_cast<std::size_t>(image.dimensions);
-  HALOGRAD_REQUIRE(spatial.size() == axes, "parallel.spatial has ", spatial.size(),
-                   " numbers, expected one for each of the ", axes, " spatial axes of the images");
+  HALOGRAD_REQUIRE(spatial.size() == axes, "parallel.spatial has ",
+                   counted(static_cast<double>(spatial.size()), "number"), ", expected one for each of the ", axes,
+                   " spatial axes of the images");
 }
 
 }  // namespace
