@@ -7,7 +7,7 @@ from program import main
 
 class Combinations(CombinationsTest):
     def test_a_few(self):
-        for seed in range(8):
+        for seed in range(12):
             self.check(seed)
 
 
