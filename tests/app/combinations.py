@@ -240,8 +240,10 @@ class Combination:
 
     @property
     def exact(self):
-        """Whether values are rounded as floats are, wherever they lie. A codec codes each stretch of a replica by itself."""
-        return self.keys.get("averager.codec", "fp32") == "fp32" and "training.precision" not in self.keys
+        """Whether values are rounded as floats are, wherever they lie. A codec codes each stretch of a replica by itself, and
+        consensus_target sketches it by itself, to choose a period by what it estimates."""
+        return (self.keys.get("averager.codec", "fp32") == "fp32" and "training.precision" not in self.keys
+                and "averager.consensus_target" not in self.keys)
 
     @property
     def free(self):
