@@ -12,7 +12,7 @@
 namespace halograd::memory_test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;  // memory that is given back is kept from use, and the sanitizer's own is not limited
 #else
 constexpr bool sanitized = false;
