@@ -35,6 +35,7 @@ struct PanelTile {
   T* out;
   long out_pitch;
   bool accumulate;  ///< the sum starts at what c holds: cutting the depth in pieces changes no bit
+  Prefetch::Pace ahead = Prefetch().over(1);  ///< fetched meanwhile, a step for each value of the depth
 };
 
 template <int rows, int V, bool transposed, class T>
@@ -49,7 +50,10 @@ void compute_panel(const PanelTile<T>& tile) {
   }
   const T* left = tile.left;
   const T* right = tile.right;
+  const char* ahead = tile.ahead.at;
   for (int d = 0; d < tile.depth; ++d) {
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += tile.ahead.step;
     Pack<T> b[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) b[v] = load<T>(right + v * lanes<T>);
@@ -79,13 +83,14 @@ void run_panel(int count, const PanelTile<T>& tile) {
 }
 
 /// compute_panel over `rows` rows in tiles of `step` (panel_rows(packs) unless transposed; the last may go past them)
-/// of at most two packs of columns; calls between() after each tile.
+/// of at most two packs of columns; fetches a piece of `next` during each tile, and calls between() after it.
 template <bool transposed, class T, class Between>
-void multiply_panel(int packs, int rows, int step, const PanelTile<T>& first, const Between& between) {
+void multiply_panel(int packs, int rows, int step, const PanelTile<T>& first, Prefetch& next, const Between& between) {
   PanelTile<T> tile = first;
   for (int row = 0; row < rows; row += step) {
     tile.left = first.left + (transposed ? row : row * first.left_pitch);
     tile.out = first.out + row * first.out_pitch;
+    tile.ahead = next.over(tile.depth);
     if constexpr (transposed) {
       packs == 1 ? run_panel<1, true>(step, tile) : run_panel<2, true>(step, tile);
     } else {

@@ -60,30 +60,34 @@ struct WinogradProduct {
   Target<T> target;
   WinogradScratch<T> scratch;
 
+  /// Into (piece of the depth, plane, row, column).
   void transform_inputs(const TileBlock& block, Wide<T>* to) const {
     const long pitch = cut.input_pitch();
-    const PatchSource<T> source{in,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
-                                scratch.zeros};
-    block.for_read(
-        pass, 0, block.rows_read(pass),
-        [&](long tile, int tiles, long row) {
-          transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
-                                                cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
-                                                  transform_planes<InputMap, r, false>(pixels, at, pitch);
-                                                  transform_planes<InputMap, r, true>(pixels, at, pitch);
-                                                });
-        },
-        [&](int tiles, long row) {
-          for (int plane = 0; plane < planes; ++plane) {
-            std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, Wide<T>(0));
-          }
-        });
+    for (int begin = 0; begin < pass.depth; begin += cut.piece, to += planes * pitch) {
+      const PatchSource<T> source{
+          in + begin, pass.height,      pass.width,      std::min(cut.piece, pass.depth - begin),
+          pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros};
+      block.for_read(
+          pass, 0, block.rows_read(pass),
+          [&](long tile, int tiles, long row) {
+            transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
+                                                  cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
+                                                    transform_planes<InputMap, r, false>(pixels, at, pitch);
+                                                    transform_planes<InputMap, r, true>(pixels, at, pitch);
+                                                  });
+          },
+          [&](int tiles, long row) {
+            for (int plane = 0; plane < planes; ++plane) {
+              std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, Wide<T>(0));
+            }
+          });
+    }
   }
 
-  /// The outputs of tiles in a block of columns. `next_inputs` is fetched in the meantime, as is what the outputs
-  /// overwrite.
-  void compute(const TileBlock& tiles, int block, const Wide<T>* inputs, const Wide<T>* kernels, Wide<T>* products,
-               Prefetch& next_inputs) const {
+  /// The products of tiles in a block of columns, over `depth` channels, added to what there is or not. `next_inputs`
+  /// is fetched in the meantime, as is what the first block's outputs overwrite.
+  void multiply(const TileBlock& tiles, int block, int depth, bool accumulate, const Wide<T>* inputs,
+                const Wide<T>* kernels, Wide<T>* products, Prefetch& next_inputs) const {
     const int packs = cut.blocks.packs(block);
     const int width = packs * lanes<T>;
     const long input_pitch = cut.input_pitch(), kernel_pitch = cut.kernel_pitch(), product_pitch = cut.product_pitch();
@@ -97,22 +101,28 @@ struct WinogradProduct {
         multiply_panel<false>(
             packs, static_cast<int>(tiles.rows()), panel_rows(packs),
             PanelTile<Wide<T>>{
-                pass.depth, inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
-                cut.input_columns, kernels + plane * kernel_pitch + static_cast<long>(tap) * pass.depth * width, width,
-                products + plane * product_pitch, width, tap > 0},
-            [&] {
-              next_inputs.read();
+                depth, inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
+                cut.input_columns, kernels + plane * kernel_pitch + static_cast<long>(tap) * depth * width, width,
+                products + plane * product_pitch, width, accumulate || tap > 0},
+            next_inputs, [&] {
               outputs.write();
               masks.read();
             });
       }
     }
+  }
+
+  /// The outputs of tiles in a block of columns.
+  void store_outputs(const TileBlock& tiles, int block, const Wide<T>* products) const {
+    const int packs = cut.blocks.packs(block);
+    const int width = packs * lanes<T>;
     tiles.for_written(pass, 0, tiles.rows(), [&](long first, int count, long row) {
       TileAt at(pass, first);
       for (const Wide<T>* product = products + row * width; count > 0; --count, product += width, at.next(pass)) {
         for (int v = 0; v < packs; ++v) {
           const int column = cut.blocks.begin(block) + v * lanes<T>;
-          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, product_pitch, scratch.bias + column);
+          store_tile<r, T>(pass, target, at, column, product + v * lanes<T>, cut.product_pitch(),
+                           scratch.bias + column);
         }
       }
     });
@@ -144,11 +154,10 @@ struct WinogradProduct {
   [[nodiscard]] Wide<T>* products_of(int task) const { return scratch.products + task * planes * cut.product_pitch(); }
 
   static TileBlock tiles_of_images(long first, long count) { return {0, 0, 1, first, static_cast<int>(count)}; }
-  /// Values [begin, end) of a tap's depth, in a block of columns.
-  void transform_kernels_of(int block, int tap, int begin, int end, Wide<T>* kernels) const {
-    const int packs = cut.blocks.packs(block);
-    transform_kernels<r>(shape, weights, view, {tap, cut.blocks.begin(block), packs, begin, end},
-                         kernels + static_cast<long>(tap) * pass.depth * packs * lanes<T>, cut.kernel_pitch());
+  /// Values [begin, end) of a tap's depth, in a block of columns, to (plane, value, column).
+  void transform_kernels_of(int block, int tap, int begin, int end, Wide<T>* to) const {
+    transform_kernels<r>(shape, weights, view, {tap, cut.blocks.begin(block), cut.blocks.packs(block), begin, end}, to,
+                         cut.kernel_pitch());
   }
 
   void run_by_tiles(const Exec& exec, const char* label) const {
@@ -160,8 +169,9 @@ struct WinogradProduct {
         const int block = static_cast<int>(unit / cut.depth), tap = static_cast<int>(unit % cut.depth / pass.depth);
         const int begin = static_cast<int>(unit % pass.depth);
         count = std::min<long>(pass.depth - begin, share.end - unit);
-        transform_kernels_of(block, tap, begin, begin + static_cast<int>(count),
-                             scratch.kernels + block * block_values);
+        transform_kernels_of(
+            block, tap, begin, begin + static_cast<int>(count),
+            scratch.kernels + block * block_values + unit % cut.depth * cut.blocks.packs(block) * lanes<T>);
       }
     });
     parallel_tasks(exec, label, tasks, [&](int task) {
@@ -173,7 +183,9 @@ struct WinogradProduct {
         Prefetch next =
             fetched(in, pass.in_values(), after, cut.blocks.count() * products_in_block(tiles, cut.blocks.packs(0)));
         for (int block = 0; block < cut.blocks.count(); ++block) {
-          compute(tiles, block, inputs, scratch.kernels + block * block_values, products_of(task), next);
+          multiply(tiles, block, pass.depth, false, inputs, scratch.kernels + block * block_values, products_of(task),
+                   next);
+          store_outputs(tiles, block, products_of(task));
         }
       });
     });
@@ -181,23 +193,31 @@ struct WinogradProduct {
 
   void run_by_columns(const Exec& exec, const char* label) const {
     const int tasks = concurrency();
-    for (long kept = 0; kept < pass.tiles(); kept += cut.kept_tiles) {
-      const long tiles = std::min(cut.kept_tiles, pass.tiles() - kept);
+    for (long kept = 0; kept < pass.tiles(); kept += cut.tiles) {
+      const long tiles = std::min<long>(cut.tiles, pass.tiles() - kept);
       parallel_tasks(exec, "halograd::winograd_inputs", tasks, [&](int task) {
         const Share share(tiles, task, tasks);
         transform_inputs(tiles_of_images(kept + share.begin, share.end - share.begin),
                          scratch.inputs + share.begin * cut.input_columns);
       });
       parallel_tasks(exec, label, tasks, [&](int task) {
-        const Share share(cut.blocks.count(), task, tasks);
+        const Share share(cut.blocks.count() * tiles, task, tasks);
         Wide<T>* kernels = scratch.kernels + task * planes * cut.kernel_pitch();
-        for (int block = static_cast<int>(share.begin); block < share.end; ++block) {
-          transform_kernels_of(block, 0, 0, pass.depth, kernels);
-          for (long first = 0; first < tiles; first += cut.tiles) {
-            Prefetch none;
-            compute(tiles_of_images(kept + first, std::min<long>(cut.tiles, tiles - first)), block,
-                    scratch.inputs + first * cut.input_columns, kernels, products_of(task), none);
+        for (long unit = share.begin, count = 0; unit < share.end; unit += count) {
+          const int block = static_cast<int>(unit / tiles);
+          const long first = unit % tiles;
+          count = std::min(tiles - first, share.end - unit);
+          const TileBlock block_tiles = tiles_of_images(kept + first, count);
+          const Wide<T>* inputs = scratch.inputs + first * cut.input_columns;
+          for (int begin = 0; begin < pass.depth; begin += cut.piece, inputs += planes * cut.input_pitch()) {
+            const int end = std::min(begin + cut.piece, pass.depth);
+            transform_kernels_of(block, 0, begin, end, kernels);
+            const long values = planes * cut.input_pitch();
+            Prefetch next(inputs, values, values, panel_rows(2) * cut.input_columns, values,
+                          products_in_block(block_tiles, cut.blocks.packs(block)));
+            multiply(block_tiles, block, end - begin, begin > 0, inputs, kernels, products_of(task), next);
           }
+          store_outputs(block_tiles, block, products_of(task));
         }
       });
     }
@@ -210,7 +230,7 @@ void run_kernel(const Exec& exec, const char* label, const WinogradOperands<T>& 
   const WinogradCut<T> cut(pass);
   Scratch pieces(workspace);
   const WinogradScratch<T> scratch(pieces, pass, cut);
-  std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * cut.input_columns, T(0));
+  std::fill(scratch.zeros, scratch.zeros + winograd_points(r) * whole_packs<T>(pass.depth), T(0));
   std::fill(scratch.bias, scratch.bias + cut.blocks.count() * cut.blocks.width, Wide<T>(0));
   if (operands.bias != nullptr) std::copy(operands.bias, operands.bias + pass.columns, scratch.bias);
   const WinogradProduct<r, T> product{.shape = operands.shape,

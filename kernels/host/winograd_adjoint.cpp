@@ -105,7 +105,7 @@ struct WinogradAdjoint {
   }
 
   void transform_gradients(long first, int count, Wide<T>* to) const {
-    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, scratch.zeros};
+    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, pass.columns, 0, 0, scratch.zeros};
     const long pitch = cut.gradient_pitch();
     transform_patches<winograd_outputs>(source, pass, first, count, to, cut.gradient_columns,
                                         [&](const auto& pixels, Wide<T>* at) {
@@ -147,7 +147,8 @@ struct WinogradAdjoint {
       count = std::min<long>(pass.columns - begin, share.end - unit);
       const KernelPart part{0, cut.blocks.begin(block), cut.blocks.packs(block), begin,
                             begin + static_cast<int>(count)};
-      transform_kernels<r>(shape, weights, KernelView::transposed, part, kernels_of(block), cut.kernel_pitch(pass));
+      transform_kernels<r>(shape, weights, KernelView::transposed, part,
+                           kernels_of(block) + begin * cut.blocks.packs(block) * lanes<T>, cut.kernel_pitch(pass));
     }
   }
 
@@ -157,6 +158,7 @@ struct WinogradAdjoint {
     Wide<T>* const image = scratch.images + task * cut.height * cut.width * cut.blocks.width;
     const int tiles = static_cast<int>(count * cut.image_tiles);
     transform_gradients(first * cut.image_tiles, tiles, gradients);
+    Prefetch none;
     for (int block = 0; block < cut.blocks.count(); ++block) {
       const int packs = cut.blocks.packs(block), columns = packs * lanes<T>;
       for (int plane = 0; plane < planes; ++plane) {
@@ -165,7 +167,7 @@ struct WinogradAdjoint {
             PanelTile<Wide<T>>{pass.columns, gradients + plane * cut.gradient_pitch(), cut.gradient_columns,
                                kernels_of(block) + plane * cut.kernel_pitch(pass), columns,
                                products + plane * cut.product_pitch(), columns, false},
-            [] {});
+            none, [] {});
       }
       const Wide<T>* product = products;
       for (long n = first; n < first + count; ++n) {
@@ -208,7 +210,7 @@ bool adjoint_pays(const ConvShape& shape) {
   constexpr double least_gain = 1.5;  // what spreading the tiles costs more than storing them
   const TilePass forward = TilePass::forward(shape);
   const long kernel_values = static_cast<long>(forward.planes()) * shape.channels * shape.filters;
-  return !forward.in_volumes && kernel_values <= kept_kernel_bytes / static_cast<long>(sizeof(float)) &&
+  return !forward.in_volumes && kernel_values <= most_kernel_bytes / static_cast<long>(sizeof(float)) &&
          least_gain * static_cast<double>(forward.tiles()) <= static_cast<double>(TilePass::data(shape).tiles());
 }
 

@@ -20,7 +20,7 @@ bool winograd_pays(const ConvShape& shape, ConvPass pass) {
   const TilePass tiles = pass == ConvPass::data ? TilePass::data(shape) : TilePass::forward(shape);
   const bool adjoint = pass == ConvPass::data && adjoint_pays(shape);
   const long kernel_values = static_cast<long>(tiles.planes()) * tiles.taps * shape.channels * shape.filters;
-  if (tiles.in_volumes && kernel_values > kept_kernel_bytes / static_cast<long>(sizeof(float))) return false;
+  if (tiles.in_volumes && kernel_values > most_kernel_bytes / static_cast<long>(sizeof(float))) return false;
   const auto packs = [](int channels) { return (channels + 15) / 16; };
   const int columns = packs(tiles.columns);
   // The sums of the weight gradient have channels as rows, taken eight at a time.

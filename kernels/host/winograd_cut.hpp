@@ -36,49 +36,60 @@ struct PanelBlocks {
 };
 
 /// A task's transformed tiles and products stay in its second-level cache; those of volumes fill it, since every slice
-/// of tiles serves all taps.
+/// of tiles serves all taps, and so do those under larger kernels, which come from beyond it once for each block.
 constexpr long task_bytes = 256L << 10;
+constexpr long large_task_bytes = 1L << 20;
+constexpr long large_kernel_bytes = 1L << 20;
 constexpr long volume_task_bytes = 1280L << 10;
-/// Transformed kernels beyond this are not kept for all columns: they would only travel to memory and back.
-constexpr long kept_kernel_bytes = 12L << 20;
+/// Transformed kernels beyond this are not kept for all columns of images: they would come from beyond the second-level
+/// cache for each block of tiles, or go to memory and back.
+constexpr long kept_kernel_bytes = 6L << 20;
+/// Values of the depth whose kernels are transformed at a time where they are not kept: those of a block of columns
+/// then stay in the second-level cache.
+constexpr int piece_depth = 128;
+/// Beyond this, volumes and adjoints, which keep their kernels, do not pay.
+constexpr long most_kernel_bytes = 12L << 20;
 /// Transformed tiles that are kept at a time where kernels are not.
 constexpr long kept_tile_bytes = 16L << 20;
 
 /// How a pass is cut. Either the kernels are transformed once for all columns, and a task takes tiles in blocks of
-/// `tiles` (of each of `slices` slices); or the tiles are transformed once, `kept_tiles` at a time, and a task takes
-/// blocks of columns, transforming the kernels of a block as it comes to it. The second is for many channels and few
-/// pixels, and not for volumes.
+/// `tiles` (of each of `slices` slices); or the tiles are transformed once, `tiles` at a time, and a task takes blocks
+/// of columns, transforming a piece of the kernels of a block as it comes to it. The second is for many channels and
+/// few pixels, and not for volumes.
 template <class T>
 struct WinogradCut {
   bool keeps_kernels;
   int tiles, slices = 1;
-  long kept_tiles = 0;
   int taps;
   long depth;  ///< of all taps
+  int piece;   ///< of a tap's depth, for which kernels are transformed at a time: all of it where they are kept
   long input_columns;
   PanelBlocks<T> blocks;
 
   explicit WinogradCut(const TilePass& pass)
-      : taps(pass.taps),
-        depth(static_cast<long>(pass.taps) * pass.depth),
-        input_columns(whole_packs<T>(pass.depth)),
-        blocks{pass.columns} {
+      : taps(pass.taps), depth(static_cast<long>(pass.taps) * pass.depth), piece(pass.depth), blocks{pass.columns} {
     const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
-    keeps_kernels = pass.in_volumes || plane * depth * blocks.count() * blocks.width <= kept_kernel_bytes;
+    const long kernel_bytes = plane * depth * blocks.count() * blocks.width;
+    keeps_kernels = pass.in_volumes || kernel_bytes <= kept_kernel_bytes;
+    if (!keeps_kernels) piece = std::min(piece, piece_depth);
+    input_columns = whole_packs<T>(piece);
     const long row_bytes = plane * (keeps_kernels ? input_columns + blocks.width : blocks.width);
-    const long block = task_bytes / row_bytes;
+    const long block = (kernel_bytes > large_kernel_bytes ? large_task_bytes : task_bytes) / row_bytes;
     tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
     if (pass.in_volumes) {
       const VolumeBlock volume(pass, volume_task_bytes / row_bytes);
       tiles = volume.tiles;
       slices = volume.slices;
     }
-    if (!keeps_kernels)
-      kept_tiles = std::min(pass.tiles(), std::max<long>(32, kept_tile_bytes / (plane * input_columns)));
+    if (!keeps_kernels) {
+      const long kept = kept_tile_bytes / (plane * whole_packs<T>(pass.depth));
+      tiles = static_cast<int>(std::min(pass.tiles(), std::max(32L, kept)));
+    }
   }
-  [[nodiscard]] long kernel_pitch() const { return plane_pitch<T>(depth, blocks.width); }
+  [[nodiscard]] int pieces(const TilePass& pass) const { return (pass.depth + piece - 1) / piece; }
+  [[nodiscard]] long kernel_pitch() const { return plane_pitch<T>(keeps_kernels ? depth : piece, blocks.width); }
   [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((keeps_kernels ? (slices + taps - 1L) * tiles : kept_tiles) + panel_rows(1), input_columns);
+    return plane_pitch<T>((slices + taps - 1L) * tiles + panel_rows(1), input_columns);
   }
   [[nodiscard]] long product_pitch() const {
     return plane_pitch<T>(static_cast<long>(slices) * tiles + panel_rows(1), blocks.width);
@@ -93,11 +104,12 @@ struct WinogradScratch {
   Wide<T>* inputs;
   Wide<T>* products;
   WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
-      : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * cut.input_columns)),
+      : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * whole_packs<T>(pass.depth))),
         bias(scratch.take<Wide<T>>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
         kernels(scratch.take<Wide<T>>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
                                       cut.kernel_pitch())),
-        inputs(scratch.take<Wide<T>>((cut.keeps_kernels ? concurrency() : 1) * pass.planes() * cut.input_pitch())),
+        inputs(scratch.take<Wide<T>>((cut.keeps_kernels ? concurrency() : cut.pieces(pass)) * pass.planes() *
+                                     cut.input_pitch())),
         products(scratch.take<Wide<T>>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
 };
 
@@ -112,8 +124,9 @@ constexpr int least_summed_tiles = 32;
 constexpr long summed_bytes = 12L << 10;
 /// Rows (input channels) of a unit of the sums.
 constexpr int unit_rows = 64;
-/// Larger sums are kept only where they are less than the transformed tiles: of many channels and few tiles, it is the
-/// tiles that are kept, all of them, and each unit's sums turned into weight gradients as soon as they are complete.
+/// Larger sums are kept only where they are not more than twice the transformed tiles: of many channels and few tiles,
+/// it is the tiles that are kept, all of them, and each unit's sums turned into weight gradients as soon as they are
+/// complete.
 constexpr long always_kept_sum_bytes = 4L << 20;
 /// Sums up to this, which stay in the second-level cache beside the tiles, are kept for several parts of the tiles.
 constexpr long part_sum_bytes = 640L << 10;
@@ -149,7 +162,7 @@ struct GradientCut {
     const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
     const long tile_bytes = plane * (input_columns + gradient_columns);
     const long sum_bytes = plane * taps * input_columns * blocks.count() * blocks.width;
-    keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes < pass.tiles() * tile_bytes;
+    keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes <= 2 * pass.tiles() * tile_bytes;
     if (pass.in_volumes) {
       const VolumeBlock block(pass, kept_volume_bytes / tile_bytes);
       tiles = block.tiles;

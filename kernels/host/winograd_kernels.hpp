@@ -17,7 +17,7 @@ struct KernelPart {
   int begin, end;
 };
 
-/// G g G^T of a part of the weights, to (plane, depth, column in block), planes `pitch` values apart.
+/// G g G^T of a part of the weights, to (plane, value from `begin` on, column in block), planes `pitch` values apart.
 template <int r, class T>
 void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView view, const KernelPart& part, T* to,
                        long pitch) {
@@ -35,7 +35,7 @@ void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView 
       for (int d = begin; d < end; ++d) {
         const T* from = weights + static_cast<long>(d) * shape.filters + column;
         transform_kernel<r, T>([&](int tap) { return load_lanes<T>(from + tap * tap_pitch, mask); },
-                               to + static_cast<long>(d) * width + v * lanes<T>, pitch);
+                               to + static_cast<long>(d - begin) * width + v * lanes<T>, pitch);
       }
       continue;
     }
@@ -46,12 +46,13 @@ void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView 
         const T* from =
             weights + (turned ? taps - 1 - tap : tap) * tap_pitch + static_cast<long>(column) * shape.filters + d;
         for (int c = 0; c < count; ++c) {
+          __builtin_prefetch(from + static_cast<long>(c) * shape.filters + lanes<T>);  // rows lie far apart
           for (int k = 0; k < depths; ++k) block[tap][k][c] = from[static_cast<long>(c) * shape.filters + k];
         }
       }
       for (int k = 0; k < depths; ++k) {
         transform_kernel<r, T>([&](int tap) { return load(block[tap][k]); },
-                               to + static_cast<long>(d + k) * width + v * lanes<T>, pitch);
+                               to + static_cast<long>(d - begin + k) * width + v * lanes<T>, pitch);
       }
     }
   }

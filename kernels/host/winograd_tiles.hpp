@@ -166,6 +166,7 @@ template <class T>
 struct PatchSource {
   const T* data;
   int height, width, channels;
+  long pixel;      ///< values from a pixel to the next: the image may have more channels
   int top, left;   ///< pixel at which the first patch starts
   const T* zeros;  ///< a row of a patch
 };
@@ -180,7 +181,7 @@ inline bool hits(int at, int extent) {
 template <int size, class T, class Transform>
 void transform_patches(const PatchSource<T>& source, const TilePass& pass, long first, int count, Wide<T>* to,
                        long to_pitch, const Transform& transform) {
-  const long pixel = source.channels, line = source.width * pixel;
+  const long pixel = source.pixel, line = source.width * pixel;
   TileAt at(pass, first);
   for (int t = 0; t < count; ++t, at.next(pass), to += to_pitch) {
     const int h = at.i * winograd_outputs + source.top, w = at.j * winograd_outputs + source.left;

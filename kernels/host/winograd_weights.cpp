@@ -66,8 +66,8 @@ struct WinogradGradient {
 
   /// Planes of B^T x B of the rows [begin, end) that a block reads.
   void transform_inputs(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
-    const PatchSource<T> source{x,           pass.height, pass.width, pass.depth, -pass.pad_height, -pass.pad_width,
-                                pieces.zeros};
+    const PatchSource<T> source{x,          pass.height,      pass.width,      pass.depth,
+                                pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros};
     Wide<T>* const to = inputs_of(team);
     const long pitch = cut.input_pitch();
     tiles.for_read(
@@ -89,7 +89,7 @@ struct WinogradGradient {
   }
   /// The same of A dy A^T.
   void transform_gradients(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
-    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, 0, 0, pieces.zeros};
+    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, pass.columns, 0, 0, pieces.zeros};
     const long pitch = cut.gradient_pitch();
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
       transform_patches<winograd_outputs>(source, pass, first, count, gradients_of(team) + row * cut.gradient_columns,
@@ -144,10 +144,7 @@ struct WinogradGradient {
           PanelTile<Wide<T>>{static_cast<int>(std::min(summed, count - t)), left + t * cut.input_columns,
                              cut.input_columns, right + t * cut.gradient_columns, cut.gradient_columns,
                              sums + plane * cut.sum_pitch(), packs * lanes<T>, accumulate || t > 0},
-          [&next] {
-            next.x.read();
-            next.dy.read();
-          });
+          next.x, [&next] { next.dy.read(); });
     }
   }
 
