@@ -204,6 +204,9 @@ class Lab:
         self._inside("ip", "-n", name, "address", "add", f"{self.addresses[host]}/24", "dev", "eth0")
         self._inside("ip", "-n", name, "link", "set", "eth0", "up")
         self._inside("ip", "-n", name, "link", "set", "lo", "up")
+        # Linux's own default, whatever this machine uses. A namespace may not choose an algorithm, a route may.
+        self._inside("ip", "-n", name, "route", "change", "10.77.0.0/24", "dev", "eth0", "proto", "kernel", "scope", "link",
+                     "src", self.addresses[host], "congctl", "cubic")
 
     def _entering(self, *words):
         return ["nsenter", "--target", self.number, "--mount", "--net", "--pid", *words]
@@ -221,6 +224,9 @@ class Lab:
         # Bytes: 2 ms, and no less than the 68.5 kB of the largest segment. One that waits when the rate is lowered would never
         # be sent through a smaller bucket, nor anything behind it.
         burst = max(72_000, int(mbit * 1e6 / 8 * 0.002))
+        # Bytes: a switch passes on frames, the lab whole segments of TCP. Those of new connections take 1 ms or so of the link.
+        largest = min(65_536, max(12_000, int(mbit * 1e6 / 8 * 0.001)))
+        self._inside("ip", "-n", self.names[host], "link", "set", "dev", "eth0", "gso_max_size", str(largest))
         limit = ["root", "handle", "1:", "tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", "200ms"]
         self._inside("tc", "-n", self.names[host], "qdisc", "replace", "dev", "eth0", *limit)
         self._inside("tc", "qdisc", "replace", "dev", f"port{host + 1}", *limit)
