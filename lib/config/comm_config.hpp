@@ -58,6 +58,7 @@ struct CommConfig {
   /// how halos travel between nodes: put, send or auto (put, but send where writers wait for nobody or a self-test
   /// finds MPI_Put slow)
   std::string transport = "auto";
+  int piece_kb = 0;            ///< values travel between nodes in pieces of so many kB; 0: as the links ask for
   double report_seconds = 30;  ///< a wait for a neighbour that lasts longer is reported on stderr, once
   /// neighbour: halos in device memory, put from there to there: auto (where MPI says that it can, and a self-test
   /// finds it so), on or off

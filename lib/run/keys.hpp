@@ -314,6 +314,11 @@ void visit(Visitor& v, CommConfig& c) {
     at_least(0));
   v("transport", c.transport, "how halos travel between nodes; " + meanings_of(transports),
     one_of(names_of(transports)));
+  v("piece_kb", c.piece_kb,
+    "what is written to another node goes in pieces of so many times 1024 bytes; 0: whole, or " +
+        std::to_string(piece_kb_of_slow_links) + " where a self-test finds a link below " +
+        std::to_string(slow_link_mb) + " MB/s",
+    at_least(0));
   v("report_seconds", c.report_seconds,
     "a wait for a neighbour that lasts longer is reported, with the rank that is late", above(0));
   v("device_windows", c.device_windows,

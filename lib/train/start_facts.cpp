@@ -186,6 +186,10 @@ StartFacts start_facts(const TrainingSetup& setup) {
                         [&](const NodeSpeed& one, const NodeSpeed& other) { return rate(one) < rate(other); });
   add("links", describe(transport.trial, slowest));
   if (!transport.reason.empty()) add("transport", "halos travel by messages: " + transport.reason);
+  if (transport.piece_kb > setup.config.comm.piece_kb) {
+    add("pieces", "what goes to another node does so in pieces of " + std::to_string(transport.piece_kb) +
+                      " kB: a link is below " + std::to_string(slow_link_mb) + " MB/s");
+  }
   if (setup.group.ranks() > 1) return facts;  // what the ranks of a group send each other is not counted
   const double leaving = bytes_between_nodes(setup, bytes), on_the_way = leaving / rate(slowest);
   // How many fields of view a step computes shows only then.

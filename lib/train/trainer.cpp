@@ -118,7 +118,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
   if (trains_freely(config, comm)) {  // found now, and not when the run folder has changed
     const SharedSegment what_a_deck_needs(world, sizeof(std::int64_t), RmaReach::other_nodes);
   }
-  transport.transport = config.comm.transport;
+  transport = {config.comm.transport, "", config.comm.piece_kb};
   const auto choose = [&] { world.together([&] { transport = choose_transport(config.comm, transport.trial); }); };
   if (shares) {  // edges of activations travel whatever the averager does
     transport.trial = try_network(world);
@@ -143,6 +143,7 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
 CommConfig TrainingSetup::comm_config() const {
   CommConfig found = config.comm;
   found.transport = transport.transport;
+  found.piece_kb = transport.piece_kb;
   return found;
 }
 

@@ -20,11 +20,17 @@ std::string weakness_of_puts(const NetworkTrial& trial) {
          std::to_string(slow->rank) + ", messages " + significant(1e-6 * slow->speed.send_bandwidth);
 }
 
+bool is_slow(const NodeSpeed& node) {
+  return std::max(node.speed.bandwidth, node.speed.send_bandwidth) < 1e6 * slow_link_mb;
+}
+
 }  // namespace
 
 TransportChoice choose_transport(const CommConfig& config, NetworkTrial trial) {
   const Transport& asked = row_of(transports, config.transport, "comm.transport");
-  TransportChoice choice{config.transport, "", std::move(trial)};
+  TransportChoice choice{config.transport, "", config.piece_kb, std::move(trial)};
+  const bool slow = std::any_of(choice.trial.nodes.begin(), choice.trial.nodes.end(), is_slow);
+  if (choice.piece_kb == 0 && slow) choice.piece_kb = piece_kb_of_slow_links;
   if (!asked.by_trial) {
     HALOGRAD_REQUIRE(asked.carrier == Carrier::send || choice.trial.put_fault.empty(), "comm.transport is \"",
                      config.transport, "\", but ", choice.trial.put_fault);

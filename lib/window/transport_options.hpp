@@ -48,6 +48,12 @@ constexpr const Transport& sending_transport() {
 /// Why messages are refused where nobody would receive them.
 constexpr const char* no_receiver = "messages need the thread that comm.progress_us = 0 forbids";
 
+/// Over a link of so many 10^6 bytes per second an answer waits longer behind a message than it is worth to send that
+/// as one, and MPIs that ask before a large message (UCX over TCP) send one way at a time.
+constexpr int slow_link_mb = 30;
+/// comm.piece_kb = 0 over slow links: what UCX sends without asking.
+constexpr int piece_kb_of_slow_links = 64;
+
 /// How halos travel, through whichever window.
 struct TransportOptions {
   int slots = 2;                            ///< versions in flight on an edge, at least 2
@@ -63,6 +69,7 @@ struct TransportOptions {
 inline TransportOptions transport_options(const CommConfig& config) {
   TransportOptions options{config.slots, config.force_put, config.report_seconds};
   options.inject = config.inject;
+  if (config.piece_kb > 0) options.put_floats = static_cast<std::size_t>(config.piece_kb) * 1024 / sizeof(float);
   const Transport& transport = row_of(transports, config.transport, "comm.transport");
   options.carrier = transport.carrier;
   options.free_carrier = transport.free_carrier;

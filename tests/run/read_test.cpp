@@ -168,7 +168,7 @@ TEST(ReadConfig, UnknownKeysAreSuggestedAndListed) {
   expect_message("comm = { slots = 3, puts = true }\n",
                  "run.toml:1:21: unknown key \"puts\" in [comm]\n  1 | comm = { slots = 3, puts = true }\n"
                  "    |                     ^^^^\n[comm] takes: force_put, ranks_per_node, slots, progress_us, "
-                 "transport, report_seconds, device_windows, inject");
+                 "transport, piece_kb, report_seconds, device_windows, inject");
 }
 
 TEST(ReadConfig, KeysOfAnotherTableAreSuggested) {

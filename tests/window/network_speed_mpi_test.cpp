@@ -94,6 +94,17 @@ TEST(TransportChoice, IsMessagesWherePutsAreSlowOrDoNotWork) {
   EXPECT_EQ(choose_transport(config, trial_with(0, 100e6, "bytes differ")).transport, "send");
 }
 
+TEST(TransportChoice, HasPiecesWhereALinkIsSlow) {
+  CommConfig config;
+  EXPECT_EQ(choose_transport(config, {}).piece_kb, 0);
+  EXPECT_EQ(choose_transport(config, trial_with(31e6, 40e6)).piece_kb, 0);
+  EXPECT_EQ(choose_transport(config, trial_with(29e6, 40e6)).piece_kb, 0);
+  EXPECT_EQ(choose_transport(config, trial_with(29e6, 29e6)).piece_kb, piece_kb_of_slow_links);
+  config.piece_kb = 7;  // as was asked for
+  EXPECT_EQ(choose_transport(config, trial_with(29e6, 29e6)).piece_kb, 7);
+  EXPECT_EQ(transport_options(config).put_floats, 7U * 1024 / sizeof(float));
+}
+
 TEST(TransportOptions, FollowFromTheTransport) {
   const auto carriers = [](const char* transport) {
     CommConfig config;
