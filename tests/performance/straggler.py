@@ -2,17 +2,20 @@
 """What one slow rank costs: seconds of the whole program, and until the mean model is good, with and without it.
 
     straggler.py [RUN_FILE] [--program build/openmp/halograd] [--mpiexec mpiexec] [--ranks 4] [--factor 4]
-                 [--compute-ms 50] [--epochs 6] [--target 97] [--set KEY=VALUE ...]
+                 [--compute-ms 50] [--epochs 6] [--seeds 1] [--target 97] [--set KEY=VALUE ...]
                  [--ways "allreduce; neighbour, lockstep"]
 
 For each way of averaging: the program's time from its start to its end by this script's clock, with all ranks alike and
 with rank 1 `--factor` times slower, and when the first line came whose mean model has reached `--target` per cent of the
-test set. A step computes for at least `--compute-ms` by sleeping (comm.inject), so that ranks may share cores.
+test set; medians over the seeds. A step computes for at least `--compute-ms` by sleeping (comm.inject), so that ranks may
+share cores.
 """
 
 import argparse
+import math
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,26 +36,27 @@ ROW = re.compile(r"^ *\d+/\d+ +\S+ +\S+ +\S+ +([0-9.]+) ")  # of an epoch; the g
 
 
 def run(arguments, folder, words, slow):
-    """(seconds of the whole program, seconds until the target; None: it was not reached)"""
+    """(seconds of the whole program, seconds until the target; infinite: it was not reached)"""
     words = [*words, *arguments.set, f"training.epochs={arguments.epochs}", "training.threads=1",
              f"comm.inject.compute_us={1e3 * arguments.compute_ms}", "output.folder=runs"]
     if slow:
         words += ["comm.inject.slow_rank=1", f"comm.inject.slow_factor={arguments.factor}"]
-    begin, reached = time.monotonic(), None
+    begin, reached = time.monotonic(), math.inf
     command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--overwrite",
                *sets(words)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8") as process:
         for line in process.stdout:
             row = ROW.match(line)
-            if row and reached is None and float(row[1]) >= arguments.target:
+            if row and reached == math.inf and float(row[1]) >= arguments.target:
                 reached = time.monotonic() - begin
     if process.returncode != 0:
         sys.exit(f"straggler: {' '.join(command)}: status {process.returncode}")
     return time.monotonic() - begin, reached
 
 
-def text(seconds):
-    return "-" if seconds is None else f"{seconds:.1f}"
+def medians(arguments, folder, words, slow):
+    runs = [run(arguments, folder, [*words, f"training.seed={seed}"], slow) for seed in range(1, arguments.seeds + 1)]
+    return [statistics.median(each) for each in zip(*runs)]
 
 
 def main():
@@ -64,6 +68,7 @@ def main():
     parser.add_argument("--factor", type=float, default=4)
     parser.add_argument("--compute-ms", type=float, default=50)
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--target", type=float, default=97)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
@@ -74,9 +79,9 @@ def main():
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in ways:
-            even, even_reached = run(arguments, folder, WAYS[name], False)
-            slow, slow_reached = run(arguments, folder, WAYS[name], True)
-            print(f"| {name} | {even:.1f} | {slow:.1f} | {slow / even:.2f} | {text(even_reached)} | {text(slow_reached)} |",
+            even, even_reached = medians(arguments, folder, WAYS[name], False)
+            slow, slow_reached = medians(arguments, folder, WAYS[name], True)
+            print(f"| {name} | {even:.1f} | {slow:.1f} | {slow / even:.2f} | {even_reached:.1f} | {slow_reached:.1f} |",
                   flush=True)
 
 
