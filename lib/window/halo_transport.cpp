@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <limits>
 #include <span>
 
+#include "mpi/most_in_a_call.hpp"
 #include "mpi/wait.hpp"
 #include "support/trace.hpp"
 
@@ -46,7 +46,7 @@ HaloTransport::HaloTransport(const Communicator& comm, std::size_t bytes, const 
     : device_(device_bytes ? std::make_unique<DeviceWindow>(comm, *device_bytes) : nullptr),
       force_put_(options.force_put),
       segment_(comm, bytes, rma_reach(options, carrier)),
-      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, std::numeric_limits<int>::max())),
+      put_floats_(std::clamp<std::size_t>(options.put_floats, 1, most_in_a_call)),
       uses_mpi_(device_ != nullptr),
       report_seconds_(options.report_seconds) {
   const bool stores_only = !force_put_ && comm.nodes() == 1;

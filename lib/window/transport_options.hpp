@@ -48,8 +48,8 @@ constexpr const Transport& sending_transport() {
 /// Why messages are refused where nobody would receive them.
 constexpr const char* no_receiver = "messages need the thread that comm.progress_us = 0 forbids";
 
-/// Over a link of so many 10^6 bytes per second an answer waits longer behind a message than it is worth to send that
-/// as one, and MPIs that ask before a large message (UCX over TCP) send one way at a time.
+/// Below so many 10^6 bytes per second a link is slow: an answer waits long behind a large message, so that an MPI
+/// which asks before it sends one (UCX over TCP) uses such a link one way at a time.
 constexpr int slow_link_mb = 30;
 /// comm.piece_kb = 0 over slow links: what UCX sends without asking.
 constexpr int piece_kb_of_slow_links = 64;
