@@ -15,13 +15,16 @@ namespace {
 using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;
 
 #ifdef HALOGRAD_KOKKOS_KERNELS
+// Column by column, since spmv for all columns at once takes ten times as long to compile.
 void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
   using Crs = KokkosSparse::CrsMatrix<double, int, Matrix::device_type, void, int>;
   const int rows = static_cast<int>(matrix.row_begin.extent(0)) - 1;
   const Crs crs("mixing matrix", rows, rows, static_cast<int>(matrix.column.extent(0)), matrix.value, matrix.row_begin,
                 matrix.column);
   exec.fence();  // spmv of Kokkos Kernels before 4.1 takes no execution space instance
-  KokkosSparse::spmv("N", 1.0, crs, x, 0.0, y);
+  for (std::size_t k = 0; k < x.extent(1); ++k) {
+    KokkosSparse::spmv("N", 1.0, crs, Kokkos::subview(x, Kokkos::ALL, k), 0.0, Kokkos::subview(y, Kokkos::ALL, k));
+  }
 }
 #else
 void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
@@ -32,9 +35,11 @@ void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matr
   const long rows = static_cast<long>(x.extent(0));
   Kokkos::parallel_for(
       "halograd::sparse_product", Range(exec, 0, rows), KOKKOS_LAMBDA(const long row) {
-        for (int k = 0; k < columns; ++k) y(row, k) = 0;
-        for (int entry = row_begin(row); entry < row_begin(row + 1); ++entry) {
-          for (int k = 0; k < columns; ++k) y(row, k) += value(entry) * x(column(entry), k);
+        for (int k = 0; k < columns; ++k) {
+          double sum = 0;
+          for (int entry = row_begin(row); entry < row_begin(row + 1); ++entry)
+            sum += value(entry) * x(column(entry), k);
+          y(row, k) = sum;
         }
       });
 }

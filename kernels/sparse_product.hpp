@@ -11,11 +11,11 @@ struct SparseMatrix {
   Buffer<double> value;   ///< (entries)
 };
 
-/// (rows, columns), row major.
-using Matrix = Kokkos::View<double**, Kokkos::LayoutRight, MemorySpace>;
+/// (rows, columns), column major.
+using Matrix = Kokkos::View<double**, Kokkos::LayoutLeft, MemorySpace>;
 
-/// y = A x, all columns at once: by KokkosSparse::spmv where halograd is built with Kokkos Kernels, else by a plain
-/// kernel. Throws Error where the shapes differ.
+/// y = A x: by KokkosSparse::spmv where halograd is built with Kokkos Kernels, else by a plain kernel. Throws Error
+/// where the shapes differ.
 void sparse_product(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y);
 
 /// What sparse_product is made of: "Kokkos Kernels" or "a plain kernel, built without Kokkos Kernels".
