@@ -110,7 +110,7 @@ check_headers() {
 }
 
 check_hip() {
-  local said sources device_code
+  local said changed units device_code
   device_code=$({ git diff --name-only --diff-filter=d "${since:-HEAD}" -- kernels lib app &&
     git ls-files --others --exclude-standard -- kernels lib app; } | xargs -r grep -lE 'KOKKOS_|Kokkos::') || true
   if [[ $since && -z $device_code ]] && git diff --quiet "$since" -- "${all_depend_on[@]}" jobscripts/setup-debian.sh; then
@@ -119,10 +119,13 @@ check_hip() {
   fi
   bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
   cmake --preset hip-check -C .deps/hip.cmake || return 1
-  if [[ $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since" build/hip-check "${all_depend_on[@]}"); then
+  if [[ $since ]] && changed=$(bash tests/structure/changed_sources.sh "$since" "${all_depend_on[@]}"); then
     echo "hip: only what has changed since $since"
-    mapfile -t sources <<<"$sources"
-    [[ -z ${sources[0]} ]] || cmake --build build/hip-check --target "${sources[@]/%/^}" # what is made of them
+    mapfile -t units < <(for source in $changed; do # alone or with others
+      grep -qE 'KOKKOS_|Kokkos::' "$source" || continue
+      grep -lF "\"$PWD/$source\"" "$PWD"/build/hip-check/*/CMakeFiles/*/Unity/unity_*_cxx.cxx || echo "$PWD/$source"
+    done | sort -u)
+    ((${#units[@]} == 0)) || cmake --build build/hip-check --target "${units[@]/%/^}" # what is made of them
     return
   fi
   cmake --build build/hip-check || return 1

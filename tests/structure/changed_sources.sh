@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Which of the sources that a build folder compiles belong to what has changed since a revision, one path a line: those
-# that have changed, and for a header its own source, or the first that includes it, if need be through another header.
-# For a source that is compiled with others, the file that includes them all. Fails where that is not enough: FILES that
-# all sources depend on have changed too, or something that is no source.
-# Usage: changed_sources.sh REVISION BUILD_FOLDER [FILES...]
+# Which sources belong to what has changed since a revision, one path a line: those that have changed, and for a header
+# its own source, or the first that includes it, if need be through another header. Fails where that is not enough: FILES
+# that all sources depend on have changed too, or something that is no source.
+# Usage: changed_sources.sh REVISION [FILES...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-revision=$1 build=$(realpath "$2")
-shift 2
+revision=$1
+shift
 
 source_of() {
   local header=$1 user
@@ -26,15 +25,11 @@ source_of() {
 if (($# > 0)); then git diff --quiet "$revision" -- "$@"; fi
 changed=$(git diff --name-only --diff-filter=d "$revision" -- kernels lib app &&
   git ls-files --others --exclude-standard -- kernels lib app)
-sources=$(for file in $changed; do
+for file in $changed; do
   case $file in
     *.cpp) echo "$file" ;;
     *.hpp) source_of "$file" || exit 1 ;;
     *.txt | *.cmake) ;;
     *) exit 1 ;;
   esac
-done)
-for source in $sources; do
-  find "$build" -path '*/Unity/unity_*_cxx.cxx' -exec grep -lF "\"$PWD/$source\"" {} + ||
-    { grep -qF "\"file\": \"$PWD/$source\"" "$build/compile_commands.json" && echo "$PWD/$source"; }
 done | sort -u
