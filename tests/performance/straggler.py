@@ -6,9 +6,9 @@
                  [--ways "allreduce; neighbour, lockstep"]
 
 For each way of averaging: the program's time from its start to its end by this script's clock, with all ranks alike and
-with rank 1 `--factor` times slower, and when the first line came whose mean model has reached `--target` per cent of the
-test set; medians over the seeds. A step computes for at least `--compute-ms` by sleeping (comm.inject), so that ranks may
-share cores.
+with rank 1 `--factor` times slower, and until the mean model had `--target` per cent of the test set, interpolated between
+the lines of two epochs; medians over the seeds. A step computes for at least `--compute-ms` by sleeping (comm.inject), so
+that ranks may share cores.
 """
 
 import argparse
@@ -41,14 +41,20 @@ def run(arguments, folder, words, slow):
              f"comm.inject.compute_us={1e3 * arguments.compute_ms}", "output.folder=runs"]
     if slow:
         words += ["comm.inject.slow_rank=1", f"comm.inject.slow_factor={arguments.factor}"]
-    begin, reached = time.monotonic(), math.inf
+    begin, reached, last = time.monotonic(), math.inf, None
     command = [arguments.mpiexec, "-n", str(arguments.ranks), arguments.program, "train", arguments.run_file, "--overwrite",
                *sets(words)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, encoding="utf-8") as process:
         for line in process.stdout:
             row = ROW.match(line)
-            if row and reached == math.inf and float(row[1]) >= arguments.target:
-                reached = time.monotonic() - begin
+            if not row or reached < math.inf:
+                continue
+            now, score = time.monotonic() - begin, float(row[1])
+            if score >= arguments.target:
+                reached = now
+                if last:
+                    reached -= (now - last[0]) * (score - arguments.target) / (score - last[1])
+            last = now, score
     if process.returncode != 0:
         sys.exit(f"straggler: {' '.join(command)}: status {process.returncode}")
     return time.monotonic() - begin, reached
