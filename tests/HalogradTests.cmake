@@ -1,6 +1,7 @@
 # halograd_add_tests(folder label): every test of tests/<folder>, found by name; see CMakeLists.txt beside this file.
 
 set(halograd_mpi_test_ranks 1 2 3 4 8)
+cmake_host_system_information(RESULT halograd_cores QUERY NUMBER_OF_LOGICAL_CORES)
 
 # Fewer threads than a whole machine, never pinned or spinning: tests share cores with each other.
 set(halograd_test_environment OMP_PROC_BIND=false OMP_WAIT_POLICY=passive)
@@ -158,9 +159,15 @@ endforeach()\n")
     halograd_add_test_executable(${target} mpi_main ${mpi_sources})
     foreach(ranks IN LISTS halograd_mpi_test_ranks)
       set(name ${folder}.mpi.${ranks})
+      # Ranks that wait give their core away, so that more of them than cores still leave time to a program beside. They
+      # begin first, as long as there are programs.
+      set(processors ${ranks})
+      if(processors GREATER halograd_cores)
+        set(processors ${halograd_cores})
+      endif()
       add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${halograd_mpiexec_flags} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
         $<TARGET_FILE:${target}> ${MPIEXEC_POSTFLAGS})
-      set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS ${ranks} TIMEOUT 900
+      set_tests_properties(${name} PROPERTIES LABELS mpi PROCESSORS ${processors} COST ${ranks} TIMEOUT 900
         ENVIRONMENT "${halograd_script_environment};HALOGRAD_TEST_RANKS=${ranks}")
     endforeach()
   endif()
