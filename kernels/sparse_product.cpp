@@ -15,7 +15,7 @@ namespace {
 using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<long>>;
 
 #ifdef HALOGRAD_KOKKOS_KERNELS
-// Column by column, since spmv for all columns at once takes ten times as long to compile.
+// Column by column, since spmv for all columns at once takes several times as long to compile.
 void multiply(const ExecutionSpace& exec, const SparseMatrix& matrix, const Matrix& x, const Matrix& y) {
   using Crs = KokkosSparse::CrsMatrix<double, int, Matrix::device_type, void, int>;
   const int rows = static_cast<int>(matrix.row_begin.extent(0)) - 1;
