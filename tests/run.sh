@@ -120,7 +120,7 @@ check_hip() {
   bash jobscripts/setup-debian.sh "${setup[@]}" --hip || return 1
   cmake --preset hip-check -C .deps/hip.cmake || return 1
   if [[ $since ]] && changed=$(bash tests/structure/changed_sources.sh "$since" "${all_depend_on[@]}"); then
-    echo "hip: only what has changed since $since"
+    echo "hip: only sources with code for devices that have changed since $since"
     mapfile -t units < <(for source in $changed; do # alone or with others
       grep -qE 'KOKKOS_|Kokkos::' "$source" || continue
       grep -lF "\"$PWD/$source\"" "$PWD"/build/hip-check/*/CMakeFiles/*/Unity/unity_*_cxx.cxx || echo "$PWD/$source"

@@ -290,8 +290,9 @@ class FreePaceStops(Stopped):
         np.testing.assert_array_equal(metrics["epoch/images"][step // STEPS + 1:].sum(axis=1), (5 - step // STEPS) * [IMAGES])
 
     def test_the_time_limit_of_a_free_pace(self):
-        groups = [*STALE, *sets(parallel__channels=2)]
-        for label, words, ranks in (("pairs", PAIRS, 2), ("groups", groups, 4)):
+        runs = {label: (words, 2) for label, words in FREE.items()}
+        runs["groups"] = ([*STALE, *sets(parallel__channels=2)], 4)
+        for label, (words, ranks) in runs.items():
             with self.subTest(label):
                 begin = time.monotonic()
                 result = self.run_program("train", SYNTHETIC, *words, *ENDLESS,

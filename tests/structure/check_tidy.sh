@@ -38,6 +38,9 @@ for entry in json.load(open(sys.argv[1])):
     for source in map(os.path.abspath, sys.argv[2:]):
         if source == entry["file"] or f'"{source}"' in text:  # one of those that are compiled together
             alone.append(entry | {"file": source, "command": entry["command"].replace(entry["file"], source)})
+unknown = {*map(os.path.abspath, sys.argv[2:])} - {entry["file"] for entry in alone}
+if unknown:
+    sys.exit(f"tidy: {sys.argv[1]} does not compile {', '.join(sorted(unknown))}")
 json.dump(alone, sys.stdout)
 END
 fi
