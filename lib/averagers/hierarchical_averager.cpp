@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -84,9 +85,9 @@ class HierarchicalAverager final : public WeightAverager {
   /// All ranks of the node have come so far, and see what the others have written.
   void meet() {
     const PolitePause time;
-    segment_.sync_node();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     node_comm_.barrier();
-    segment_.sync_node();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     wait_seconds_ += time.seconds();
   }
 

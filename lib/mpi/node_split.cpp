@@ -44,7 +44,7 @@ std::vector<int> ranks_by_host(const Communicator& comm) {
 bool share_files(const Communicator& host) {
   std::optional<SharedFile> file;
   if (host.rank() == 0) file.emplace(1);
-  const MappedFile mapped = map_shared_file(host.broadcast(file ? file->key() : 0));
+  const MappedMemory mapped = map_shared_file(host.broadcast(file ? file->key() : 0));
   return host.smallest(mapped != nullptr ? 1 : 0) == 1;
 }
 

@@ -55,22 +55,6 @@ OwnedWindow OwnedWindow::over(const Communicator& comm, void* memory, std::size_
   return {comm, window};
 }
 
-OwnedWindow OwnedWindow::on_node(const Communicator& comm, std::size_t bytes) {
-  MPI_Info info = MPI_INFO_NULL;
-  MPI_Info_create(&info);
-  MPI_Info_set(info, "alloc_shared_noncontig", "true");
-  void* memory = nullptr;
-  MPI_Win window = MPI_WIN_NULL;
-  const int result = returning_errors(comm.node(), [&] {
-    return MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, comm.node().handle(), &memory, &window);
-  });
-  MPI_Info_free(&info);
-  comm.fail_together(result == MPI_SUCCESS ? ""
-                                           : "MPI_Win_allocate_shared failed for " + std::to_string(bytes) +
-                                                 " bytes on rank " + std::to_string(comm.rank()));
-  return {comm, window};
-}
-
 OwnedWindow::OwnedWindow(const Communicator& comm, MPI_Win window) : window_(window) {
   int* model = nullptr;
   int found = 0;
@@ -92,14 +76,6 @@ OwnedWindow::~OwnedWindow() {
   if (window_ == MPI_WIN_NULL || unwinding_.now()) return;
   MPI_Win_unlock_all(window_);
   MPI_Win_free(&window_);
-}
-
-void* OwnedWindow::memory_of(int rank) const {
-  MPI_Aint size = 0;
-  int unit = 0;
-  void* memory = nullptr;
-  MPI_Win_shared_query(window_, rank, &size, &unit, &memory);
-  return memory;
 }
 
 }  // namespace halograd

@@ -20,9 +20,6 @@ class OwnedWindow {
   /// bytes: MPICH 4.0 on UCX takes other addresses for the next lower multiple of 16. Throws CollectiveError where it
   /// is not, or where MPI makes no such window.
   static OwnedWindow over(const Communicator& comm, void* memory, std::size_t bytes);
-  /// Collective over `comm`: `bytes` of new memory of each rank, which the ranks of its node reach by load and store.
-  /// Throws CollectiveError on all ranks of `comm` where MPI makes no such window on some node.
-  static OwnedWindow on_node(const Communicator& comm, std::size_t bytes);
   ~OwnedWindow();
   OwnedWindow(OwnedWindow&& other) noexcept : window_(std::exchange(other.window_, MPI_WIN_NULL)) {}
   OwnedWindow& operator=(OwnedWindow&& other) noexcept {
@@ -32,8 +29,6 @@ class OwnedWindow {
 
   [[nodiscard]] MPI_Win handle() const { return window_; }
   [[nodiscard]] explicit operator bool() const { return window_ != MPI_WIN_NULL; }
-  /// Where the memory of a rank of the node lies in this process, for a window made by on_node().
-  [[nodiscard]] void* memory_of(int rank) const;
   /// Orders loads and stores of this rank with what others do to its memory; nothing where there is no window.
   void sync() const {
     if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);

@@ -15,6 +15,11 @@ std::string path_of(std::uint64_t key) {
   return "/dev/shm/halograd." + std::to_string(key);
 }
 
+MappedMemory map(std::size_t bytes, int flags, int file) {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  return memory == MAP_FAILED ? nullptr : MappedMemory(memory, Unmap{bytes});
+}
+
 }  // namespace
 
 SharedFile::SharedFile(std::size_t bytes) {
@@ -38,15 +43,18 @@ void Unmap::operator()(void* memory) const {
   ::munmap(memory, bytes);
 }
 
-MappedFile map_shared_file(std::uint64_t key) {
+MappedMemory map_shared_file(std::uint64_t key) {
   const int file = key == 0 ? -1 : ::open(path_of(key).c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
   struct stat status {};
   ::fstat(file, &status);
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  MappedMemory memory = map(static_cast<std::size_t>(status.st_size), MAP_SHARED, file);
   ::close(file);
-  return memory == MAP_FAILED ? nullptr : MappedFile(memory, Unmap{bytes});
+  return memory;
+}
+
+MappedMemory map_own_memory(std::size_t bytes) {
+  return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
 }  // namespace halograd

@@ -27,9 +27,11 @@ struct Unmap {
   std::size_t bytes = 0;
   void operator()(void* memory) const;
 };
-using MappedFile = std::unique_ptr<void, Unmap>;
+using MappedMemory = std::unique_ptr<void, Unmap>;
 
 /// All of another process' SharedFile, or of one's own; null where this process does not find it.
-MappedFile map_shared_file(std::uint64_t key);
+MappedMemory map_shared_file(std::uint64_t key);
+/// `bytes` zeros, one or more, of this process alone; null where the system gives none.
+MappedMemory map_own_memory(std::size_t bytes);
 
 }  // namespace halograd

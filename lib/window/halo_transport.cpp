@@ -157,7 +157,6 @@ void HaloTransport::put(const Peer& peer, std::size_t offset, HaloValues<const f
 
 void HaloTransport::set_counter(Peer& peer, std::size_t offset, std::int64_t value) {
   if (peer.shared != nullptr) {
-    segment_.sync_node();  // what was read or written before the counter stays before it
     store(counter_at(peer.shared, offset), value);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // what is written into the next slot comes after it
     return;
@@ -293,16 +292,11 @@ void HaloTransport::finish_with_all(const std::function<bool()>& is_done, const 
 // in the device's memory before the launch, whoever wrote it (CUDA documents this of GPUDirect RDMA; assumed of HIP).
 void HaloTransport::sync(const Peer& peer) {
   if (device_) device_->window().sync();
-  if (peer.shared != nullptr) {
-    segment_.sync_node();
-  } else {
-    segment_.sync();
-  }
+  if (peer.shared == nullptr) segment_.sync();
 }
 
 void HaloTransport::start() {
   segment_.sync();
-  segment_.sync_node();
   segment_.comm().barrier();  // no neighbour's first write may come before
 }
 

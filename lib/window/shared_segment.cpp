@@ -2,40 +2,28 @@
 
 #include <sys/statvfs.h>
 
-#include <cstdint>
 #include <cstring>
 #include <sstream>
 #include <string>
 
 #include "support/memory.hpp"
-#include "window/cache_line.hpp"
 
 namespace halograd {
-
-namespace {
-
-std::byte* aligned(void* memory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return static_cast<std::byte*>(memory) + (cache_line - address % cache_line) % cache_line;
-}
-
-}  // namespace
 
 SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, RmaReach reach)
     : comm_(comm), node_(comm.node()) {
   require_memory(bytes);
-  node_memory_ = NodeMemory(comm, bytes + cache_line);
+  node_memory_ = NodeMemory(comm, bytes);
   map_ranks();
   const int ranks = comm_.ranks();
   const bool needed = reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < ranks);
   if (ranks > 1 && needed) window_ = OwnedWindow::over(comm_, own(), bytes);
   std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
   sync();
-  sync_node();
   comm_.barrier();
 }
 
-// MPI would map more than there is, and the first touch of a page too many ends the job with a bare SIGBUS.
+// Says what to change; where memory that is not there is touched, the system ends the job without a word.
 void SharedSegment::require_memory(std::size_t bytes) const {
   const int ranks = node_.ranks();
   const double needed = node_.sum(static_cast<double>(bytes));
@@ -64,11 +52,10 @@ void SharedSegment::require_memory(std::size_t bytes) const {
   comm_.fail_together(message);
 }
 
-// Processes map the region at different addresses but all on a page boundary, so that aligning moves each by the same.
 void SharedSegment::map_ranks() {
   of_rank_.assign(static_cast<std::size_t>(comm_.ranks()), nullptr);
   const std::vector<int> in_all = node_.gather(comm_.rank());
-  for (int i = 0; i < node_.ranks(); ++i) of_rank_[in_all[i]] = aligned(node_memory_.of(i));
+  for (int i = 0; i < node_.ranks(); ++i) of_rank_[in_all[i]] = static_cast<std::byte*>(node_memory_.of(i));
 }
 
 }  // namespace halograd

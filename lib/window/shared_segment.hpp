@@ -32,9 +32,7 @@ class SharedSegment {
   [[nodiscard]] const OwnedWindow& window() const { return window_; }
   /// A private duplicate of the communicator.
   [[nodiscard]] const Communicator& comm() const { return comm_; }
-  /// Memory barrier between loads and stores of the ranks of a node, as MPI asks for.
-  void sync_node() const { node_memory_.sync(); }
-  /// The same between this rank's loads and the RMA of others.
+  /// Memory barrier between this rank's loads and the RMA of others, as MPI asks for.
   void sync() const { window_.sync(); }
 
  private:

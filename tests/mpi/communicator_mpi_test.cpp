@@ -281,9 +281,7 @@ TEST(NodeMemory, IsReachedByAllRanksOfTheNode) {
   const NodeMemory memory(comm, length_of(node.rank()) * sizeof(int));
   const auto values_of = [&](int rank) { return std::span(static_cast<int*>(memory.of(rank)), length_of(rank)); };
   std::ranges::fill(values_of(node.rank()), 100 + node.rank());
-  memory.sync();
   node.barrier();
-  memory.sync();
   for (int rank = 0; rank < node.ranks(); ++rank) {
     for (const int value : values_of(rank)) ASSERT_EQ(value, 100 + rank);
   }
