@@ -49,7 +49,7 @@ def train(lab, program, run_file, words, hosts=None, timeout=120, ranks_per_host
     result = lab.run([program, "train", run_file, "--overwrite", *sets(words)], ranks_per_host, os.path.dirname(run_file),
                      ENVIRONMENT, timeout, hosts)
     if result.status != 0:
-        raise RuntimeError(f"{' '.join(words)}: status {result.status}\n{result.err}")
+        raise RuntimeError(f"{' '.join(words)}: status {result.status} after {result.seconds:.0f} s of {timeout}\n{result.err}")
     return result.out
 
 
