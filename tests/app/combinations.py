@@ -1,18 +1,22 @@
 """Runs drawn at random over all keys of the run file, and what the program promises of every run; shared by the short and the
 long test. A failure shows the seed and the run file; HALOGRAD_SEED=N has the long test begin with seed N."""
 
+import contextlib
 import json
 import math
 import os
 import random
 import re
 import shutil
+import signal
 import struct
+import time
 
 import h5py
 import numpy as np
 
-from program import CORES_HAVE_BF16, INPUTS, ProgramTest, read_metrics, read_replicas, sets
+from faults import FaultTest
+from program import CORES_HAVE_BF16, INPUTS, TIMEOUT, ranks_below, read_metrics, read_replicas, sets
 
 TRAIN, TEST = 60, 18  # images of the sets that are made here
 NUMBERS = 3  # of a label in the set of real numbers
@@ -265,9 +269,10 @@ def toml(value):
     return json.dumps(value)
 
 
-class CombinationsTest(ProgramTest):
+class CombinationsTest(FaultTest):
     def setUp(self):
         super().setUp()
+        self.seconds = 0  # of the last run that nobody disturbed
         self.write_data()
         for ranks in range(1, 9):
             edges = sorted({(i, (i + hop) % ranks) for i in range(ranks) for hop in (1, 3) if hop % ranks})
@@ -303,7 +308,9 @@ class CombinationsTest(ProgramTest):
             self.write("run.toml", run.text())
             shutil.rmtree(self.path("runs"), ignore_errors=True)
             checked = self.train(run.ranks, "--check")
+            begin = time.monotonic()
             result = self.train(run.ranks, "--json")
+            self.seconds = time.monotonic() - begin
             if checked.status != 0:
                 self.check_refusal(checked, result)
                 return
@@ -313,7 +320,8 @@ class CombinationsTest(ProgramTest):
             self.check_checkpoint(run, printed)
             if run.group > 1 and run.repeatable and run.exact:
                 self.check_as_single_ranks(run)
-            run.one((self.check_stopped, self.check_resumed, self.check_resumed_on_other_ranks, self.check_resolved))(run)
+            run.one((self.check_stopped, self.check_ended, self.check_resumed, self.check_resumed_on_other_ranks,
+                     self.check_resolved))(run)
 
     def train(self, ranks, *words, file="run.toml"):
         return self.run_program("train", file, *words, ranks=ranks)
@@ -386,11 +394,27 @@ class CombinationsTest(ProgramTest):
             result = self.train(run.ranks, *sets(name="silver"), *words, *resume)
             self.assertIn((result.status, result.err), ((0, ""), (75, "")), result)
             stops += result.status != 0
+        self.check_continued(run, stops > 0)
+
+    def check_ended(self, run):
+        """Ended by signals at whatever moment: all ranks are asked to stop, or one is killed; then resumed to the end."""
+        process = self.start(["train", "run.toml", *sets(name="silver")], run.ranks)
+        time.sleep(run.chance.uniform(0, self.seconds))
+        ranks = ranks_below(process.pid)
+        asked = run.one((True, False))
+        for rank in ranks if asked else run.chance.sample(ranks, min(1, len(ranks))):
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(rank, signal.SIGTERM if asked else signal.SIGKILL)
+        process.wait(TIMEOUT)
+        self.check_continued(run, "\nDone" not in self.log())
+
+    def check_continued(self, run, stopped):
+        """Resumed to the end of runs/silver, which may have been stopped or may have ended by itself."""
         self.train_to_the_end(run.ranks, *sets(name="silver"), "--resume")
         self.check_same(run)
         in_windows = run.has("data.format", "hdf5") or run.has("data.shuffle", "window")
-        if not (run.free and stops > 0 and in_windows):  # what is left of windows is skipped
-            self.check_metrics(run, "silver", evaluated=not run.free or stops == 0)
+        if not (run.free and stopped and in_windows):  # what is left of windows is skipped
+            self.check_metrics(run, "silver", evaluated=not (run.free and stopped))
 
     def copy_of_its_middle(self, run):
         """Whether runs/silver is now what runs/gold was at one of its checkpoints, not the last."""
