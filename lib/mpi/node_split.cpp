@@ -43,9 +43,9 @@ std::vector<int> ranks_by_host(const Communicator& comm) {
 /// Whether all of them find a file of the first one. Containers may give processes of a host a /dev/shm of their own.
 bool share_files(const Communicator& host) {
   std::optional<SharedFile> file;
-  if (host.rank() == 0) file.emplace(1);
-  const MappedMemory mapped = map_shared_file(host.broadcast(file ? file->key() : 0));
-  return host.smallest(mapped != nullptr ? 1 : 0) == 1;
+  if (host.rank() == 0) file.emplace();
+  const SharedFile opened(host.broadcast(file ? file->key() : 0));
+  return host.smallest(opened.is_open() ? 1 : 0) == 1;
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ int returning_errors(const Communicator& comm, const Make& make) {
 OwnedWindow OwnedWindow::over(const Communicator& comm, void* memory, std::size_t bytes) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(memory) % 64 == 0;
   comm.fail_together(aligned ? "" : "memory of an MPI window is not aligned to 64 bytes");
+  if (comm.ranks() == 1) return {};
   MPI_Win window = MPI_WIN_NULL;
   const int result = returning_errors(comm, [&] {
     return MPI_Win_create(memory, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, comm.handle(), &window);

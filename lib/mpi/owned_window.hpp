@@ -16,9 +16,10 @@ class OwnedWindow {
   /// No window.
   OwnedWindow() = default;
   /// Collective. Over `bytes` of memory of each rank, with displacements in bytes, for MPI_Put and MPI_Accumulate from
-  /// all ranks of `comm`, whose error handler is changed meanwhile. The memory must live longer, and be aligned to 64
-  /// bytes: MPICH 4.0 on UCX takes other addresses for the next lower multiple of 16. Throws CollectiveError where it
-  /// is not, or where MPI makes no such window.
+  /// all ranks of `comm`, whose error handler is changed meanwhile; none where there is one rank, to which Debian's
+  /// Open MPI gives none. The memory must live longer, and be aligned to 64 bytes: MPICH 4.0 on UCX takes other
+  /// addresses for the next lower multiple of 16. Throws CollectiveError where it is not, or where MPI makes no such
+  /// window.
   static OwnedWindow over(const Communicator& comm, void* memory, std::size_t bytes);
   ~OwnedWindow();
   OwnedWindow(OwnedWindow&& other) noexcept : window_(std::exchange(other.window_, MPI_WIN_NULL)) {}

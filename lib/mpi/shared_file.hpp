@@ -3,25 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace halograd {
-
-/// A file in /dev/shm that this process has made, to be mapped by others of the host, until this object ends. Those who
-/// have it open or mapped by then keep it.
-class SharedFile {
- public:
-  /// `bytes` zeros, one or more. If the system gives none, key() is 0.
-  explicit SharedFile(std::size_t bytes);
-  ~SharedFile();
-  SharedFile(const SharedFile&) = delete;
-  SharedFile& operator=(const SharedFile&) = delete;
-
-  /// What map_shared_file() finds it by: a random number.
-  [[nodiscard]] std::uint64_t key() const { return key_; }
-
- private:
-  std::uint64_t key_ = 0;
-};
 
 struct Unmap {
   std::size_t bytes = 0;
@@ -29,8 +13,35 @@ struct Unmap {
 };
 using MappedMemory = std::unique_ptr<void, Unmap>;
 
-/// All of another process' SharedFile, or of one's own; null where this process does not find it.
-MappedMemory map_shared_file(std::uint64_t key);
+/// A file in /dev/shm that processes of a host share: one makes it, the others open it, then its name can go before
+/// there is anything in it, so that a process that is killed leaves no memory behind.
+class SharedFile {
+ public:
+  /// A new one, empty; if the system gives none, key() is 0.
+  SharedFile();
+  /// That of another process, or one's own.
+  explicit SharedFile(std::uint64_t key);
+  ~SharedFile();
+  SharedFile(SharedFile&& other) noexcept
+      : key_(std::exchange(other.key_, 0)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  SharedFile& operator=(SharedFile&&) = delete;
+
+  /// What others open it by: a random number; 0 where it is not this process that has made it, and when the name is
+  /// gone.
+  [[nodiscard]] std::uint64_t key() const { return key_; }
+  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  /// It can no longer be opened by its key; those who have it open keep it.
+  void remove_name();
+  /// `bytes` zeros, one or more, are in it. Returns whether there is room.
+  [[nodiscard]] bool allocate(std::size_t bytes) const;
+  /// All of it; null where the system does not map it.
+  [[nodiscard]] MappedMemory map() const;
+
+ private:
+  std::uint64_t key_ = 0;
+  int descriptor_ = -1;
+};
+
 /// `bytes` zeros, one or more, of this process alone; null where the system gives none.
 MappedMemory map_own_memory(std::size_t bytes);
 

@@ -15,9 +15,9 @@ SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, RmaRea
   require_memory(bytes);
   node_memory_ = NodeMemory(comm, bytes);
   map_ranks();
-  const int ranks = comm_.ranks();
-  const bool needed = reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < ranks);
-  if (ranks > 1 && needed) window_ = OwnedWindow::over(comm_, own(), bytes);
+  if (reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < comm_.ranks())) {
+    window_ = OwnedWindow::over(comm_, own(), bytes);
+  }
   std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
   sync();
   comm_.barrier();

@@ -14,6 +14,7 @@
 #include "mpi/kept_with.hpp"
 #include "mpi/node_memory.hpp"
 #include "mpi/owned_window.hpp"
+#include "mpi/shared_file.hpp"
 #include "mpi/wait.hpp"
 #include "tests/mpi/ranks.hpp"
 
@@ -263,7 +264,8 @@ TEST(OwnedWindow, ReachesTheMemoryOfAllRanks) {
   EXPECT_THROW(OwnedWindow::over(comm, &memory[1], sizeof(int)), CollectiveError);
   {
     const OwnedWindow window = OwnedWindow::over(comm, memory.data(), sizeof memory);
-    EXPECT_TRUE(window);
+    EXPECT_EQ(static_cast<bool>(window), comm.ranks() > 1);
+    if (!window) return;
     const int next = (comm.rank() + 1) % comm.ranks(), mine = comm.rank();
     MPI_Put(&mine, 1, MPI_INT, next, sizeof(int), 1, MPI_INT, window.handle());
     MPI_Win_flush(next, window.handle());
@@ -286,6 +288,24 @@ TEST(NodeMemory, IsReachedByAllRanksOfTheNode) {
     for (const int value : values_of(rank)) ASSERT_EQ(value, 100 + rank);
   }
   node.barrier();
+}
+
+TEST(SharedFile, HasANameOnlyUntilOthersHaveOpenedIt) {
+  EXPECT_FALSE(SharedFile(0).is_open());
+  SharedFile made;
+  ASSERT_TRUE(made.is_open());
+  const std::uint64_t key = made.key();
+  const SharedFile opened(key);
+  ASSERT_TRUE(opened.is_open());
+  EXPECT_EQ(opened.key(), 0U);
+  made.remove_name();
+  EXPECT_FALSE(SharedFile(key).is_open());
+  ASSERT_TRUE(made.allocate(10000));
+  const MappedMemory there = made.map(), here = opened.map();
+  ASSERT_TRUE(there && here);
+  static_cast<char*>(there.get())[9999] = 'x';
+  EXPECT_EQ(static_cast<char*>(here.get())[9999], 'x');
+  EXPECT_EQ(static_cast<char*>(here.get())[0], 0);
 }
 
 }  // namespace
