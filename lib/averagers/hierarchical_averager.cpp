@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -85,9 +84,7 @@ class HierarchicalAverager final : public WeightAverager {
   /// All ranks of the node have come so far, and see what the others have written.
   void meet() {
     const PolitePause time;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     node_comm_.barrier();
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     wait_seconds_ += time.seconds();
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <numeric>
 #include <sstream>
 
@@ -103,7 +104,9 @@ OwnedComm Communicator::split(int color, int key) const {
 }
 
 void Communicator::barrier() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // MPI promises no order of memory that is not its own
   run([&](MPI_Request* request) { MPI_Ibarrier(comm_, request); });
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void Communicator::reduce(void* values, std::size_t count, MPI_Datatype type, MPI_Op operation) const {

@@ -64,6 +64,7 @@ class Communicator {
   /// The ranks that come with the same `color`, in the order of `key` and then of their rank here.
   [[nodiscard]] OwnedComm split(int color, int key = 0) const;
 
+  /// What ranks have stored before it in memory that they share, others load after it.
   void barrier() const;
 
   /// Reductions, in place or of one value; the same result on all ranks.

@@ -31,10 +31,10 @@ NodeMemory::NodeMemory(const Communicator& comm, std::size_t bytes) {
     }
   }
   const bool mapped = !of_rank_.empty() && std::find(of_rank_.begin(), of_rank_.end(), nullptr) == of_rank_.end();
-  comm.fail_together(mapped
-                         ? ""
-                         : "cannot map " + std::to_string(bytes) +
-                               " bytes of /dev/shm for each rank on the node of rank " + std::to_string(comm.rank()));
+  comm.fail_together(mapped ? ""
+                            : "cannot map " + std::to_string(bytes) +
+                                  " bytes of shared memory for each rank on the node of rank " +
+                                  std::to_string(comm.rank()));
 }
 
 }  // namespace halograd

@@ -16,7 +16,8 @@ class NodeMemory {
   /// None.
   NodeMemory() = default;
   /// Collective over `comm`: `bytes` zeros of this rank, which may differ between ranks, for those of its node; on a
-  /// page boundary. Throws CollectiveError on all ranks of `comm` where a node cannot have it.
+  /// page boundary, in pages that lie near it. Throws CollectiveError on all ranks of `comm` where a node cannot have
+  /// it.
   NodeMemory(const Communicator& comm, std::size_t bytes);
 
   /// Where the memory of a rank of the node lies in this process.

@@ -38,13 +38,8 @@ SharedFile::SharedFile(std::uint64_t key) {
 }
 
 SharedFile::~SharedFile() {
-  remove_name();
-  if (is_open()) ::close(descriptor_);
-}
-
-void SharedFile::remove_name() {
   if (key_ != 0) ::unlink(path_of(key_).c_str());
-  key_ = 0;
+  if (is_open()) ::close(descriptor_);
 }
 
 bool SharedFile::allocate(std::size_t bytes) const {
@@ -58,7 +53,7 @@ MappedMemory SharedFile::map() const {
 }
 
 MappedMemory map_own_memory(std::size_t bytes) {
-  return map_memory(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  return map_memory(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
 }
 
 }  // namespace halograd

@@ -13,8 +13,8 @@ struct Unmap {
 };
 using MappedMemory = std::unique_ptr<void, Unmap>;
 
-/// A file in /dev/shm that processes of a host share: one makes it, the others open it, then its name can go before
-/// there is anything in it, so that a process that is killed leaves no memory behind.
+/// A file in /dev/shm that processes of a host share: one makes it, the others open it. Its name goes with the object
+/// that has made it, before there is anything in it, so that a process that is killed leaves no memory behind.
 class SharedFile {
  public:
   /// A new one, empty; if the system gives none, key() is 0.
@@ -26,12 +26,9 @@ class SharedFile {
       : key_(std::exchange(other.key_, 0)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   SharedFile& operator=(SharedFile&&) = delete;
 
-  /// What others open it by: a random number; 0 where it is not this process that has made it, and when the name is
-  /// gone.
+  /// What others open it by: a random number; 0 where this object has not made it.
   [[nodiscard]] std::uint64_t key() const { return key_; }
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-  /// It can no longer be opened by its key; those who have it open keep it.
-  void remove_name();
   /// `bytes` zeros, one or more, are in it. Returns whether there is room.
   [[nodiscard]] bool allocate(std::size_t bytes) const;
   /// All of it; null where the system does not map it.

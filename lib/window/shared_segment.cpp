@@ -2,7 +2,6 @@
 
 #include <sys/statvfs.h>
 
-#include <cstring>
 #include <sstream>
 #include <string>
 
@@ -18,7 +17,6 @@ SharedSegment::SharedSegment(const Communicator& comm, std::size_t bytes, RmaRea
   if (reach == RmaReach::all || (reach == RmaReach::other_nodes && node_.ranks() < comm_.ranks())) {
     window_ = OwnedWindow::over(comm_, own(), bytes);
   }
-  std::memset(own(), 0, bytes);  // by its reader, so that the pages lie in the reader's part of the node's memory
   sync();
   comm_.barrier();
 }

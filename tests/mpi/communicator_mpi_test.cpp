@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/error.hpp"
@@ -292,16 +294,16 @@ TEST(NodeMemory, IsReachedByAllRanksOfTheNode) {
 
 TEST(SharedFile, HasANameOnlyUntilOthersHaveOpenedIt) {
   EXPECT_FALSE(SharedFile(0).is_open());
-  SharedFile made;
-  ASSERT_TRUE(made.is_open());
-  const std::uint64_t key = made.key();
-  const SharedFile opened(key);
-  ASSERT_TRUE(opened.is_open());
+  std::optional<SharedFile> made(std::in_place);
+  ASSERT_TRUE(made->is_open());
+  const std::uint64_t key = made->key();
+  const SharedFile opened(key), again(key);
+  ASSERT_TRUE(opened.is_open() && again.is_open());
   EXPECT_EQ(opened.key(), 0U);
-  made.remove_name();
+  made.reset();
   EXPECT_FALSE(SharedFile(key).is_open());
-  ASSERT_TRUE(made.allocate(10000));
-  const MappedMemory there = made.map(), here = opened.map();
+  ASSERT_TRUE(opened.allocate(10000));
+  const MappedMemory there = opened.map(), here = again.map();
   ASSERT_TRUE(there && here);
   static_cast<char*>(there.get())[9999] = 'x';
   EXPECT_EQ(static_cast<char*>(here.get())[9999], 'x');
