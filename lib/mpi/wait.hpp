@@ -24,15 +24,19 @@ class PolitePause {
 };
 
 /// Waits until `is_done`, which is called again and again, without holding the core. Calls `report` with the seconds,
-/// once, when there are more than `report_seconds` of them. Returns the seconds waited.
+/// once, when there are more than `report_seconds` of them; where a call of MPI within `is_done` has waited, after it.
+/// Returns the seconds waited.
 template <class IsDone, class Report>
 double wait_and_report(const IsDone& is_done, double report_seconds, const Report& report) {
   PolitePause pause;
-  for (bool reported = false; !is_done(); pause()) {
-    if (reported || pause.seconds() < report_seconds) continue;
+  bool reported = false;
+  const auto report_once = [&] {
+    if (reported || pause.seconds() < report_seconds) return;
     reported = true;
     report(pause.seconds());
-  }
+  };
+  for (; !is_done(); pause()) report_once();
+  report_once();
   return pause.seconds();
 }
 

@@ -153,9 +153,13 @@ std::int64_t Deck::add(Word word, std::int64_t value) const {
   }
   std::int64_t was = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(cache_line * word), 1,
-                      MPI_INT64_T, value == 0 ? MPI_NO_OP : MPI_SUM, segment_.window().handle(), &request);
+  bool has_begun = false;
   const auto has_come = [&] {
+    if (!has_begun) {  // Open MPI waits here
+      MPI_Rget_accumulate(&value, 1, MPI_INT64_T, &was, 1, MPI_INT64_T, 0, static_cast<MPI_Aint>(cache_line * word), 1,
+                          MPI_INT64_T, value == 0 ? MPI_NO_OP : MPI_SUM, segment_.window().handle(), &request);
+      has_begun = true;
+    }
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     return done != 0;
