@@ -36,7 +36,8 @@ struct PlanArguments {
   std::vector<std::string> overrides;
   std::string cluster_file;
   std::optional<int> nodes, ranks_per_node, most_batch;
-  std::optional<double> latency_us, bandwidth_gb, memory_gb, spread, slowest, mttf_hours, checkpoint_seconds;
+  std::optional<double> latency_us, bandwidth_gb, transport_ns, memory_gb, spread, slowest, mttf_hours,
+      checkpoint_seconds;
   double storage_gb = 1, restart_seconds = 60;
   std::vector<int> batches{8, 16, 32, 64, 128, 256};
   int warm_up_steps = 100;
@@ -53,6 +54,7 @@ ClusterConfig described(const PlanArguments& arguments) {
   cluster.ranks_per_node = arguments.ranks_per_node.value_or(cluster.ranks_per_node);
   cluster.latency_us = arguments.latency_us.value_or(cluster.latency_us);
   cluster.bandwidth_gb = arguments.bandwidth_gb.value_or(cluster.bandwidth_gb);
+  cluster.transport_ns = arguments.transport_ns.value_or(cluster.transport_ns);
   cluster.memory_gb = arguments.memory_gb.value_or(cluster.memory_gb);
   cluster.spread = arguments.spread.value_or(cluster.spread);
   cluster.slowest = arguments.slowest.value_or(cluster.slowest);
@@ -130,9 +132,11 @@ std::optional<CheckpointPlan> checkpoints_of(const PlanArguments& arguments, con
 }
 
 void describe(const RunConfig& run, const ClusterConfig& cluster) {
-  std::printf("%s on %s of %s, latency %g us, %g GB/s per node\n", run.network.name.c_str(),
+  std::printf("%s on %s of %s, latency %g us, %g GB/s per node", run.network.name.c_str(),
               counted(cluster.nodes, "node").c_str(), counted(cluster.ranks_per_node, "rank").c_str(),
               cluster.latency_us, cluster.bandwidth_gb);
+  if (cluster.transport_ns > 0) std::printf(", %g ns of computing per byte", cluster.transport_ns);
+  std::printf("\n");
   if (const ParallelConfig& parallel = run.parallel; parallel.group_ranks() > 1) {
     std::printf(
         "groups of %d ranks share a replica; one of them is measured, and what they send to each other is added\n",
@@ -167,7 +171,8 @@ void plan(const PlanArguments& arguments, Session& session) {
   job.node_memory = 1e9 * cluster.memory_gb;
   job.uneven = {cluster.spread, cluster.slowest};
   job.most_batch = bound.images;
-  job.machine = {1e-6 * cluster.latency_us, 1e9 * cluster.bandwidth_gb, 0, cluster.ranks_per_node};
+  job.machine = {1e-6 * cluster.latency_us, 1e9 * cluster.bandwidth_gb, 0, cluster.ranks_per_node,
+                 1e-9 * cluster.transport_ns};
   measure(arguments, benchmark, job);
   job.machine.memory_bandwidth = measure_memory_bandwidth(ExecutionSpace());
   const std::vector<Candidate> all = candidates(job, [](const AveragerConfig& averager) {
@@ -196,7 +201,8 @@ void add_plan(CLI::App& app, Session& session) {
   file->excludes(network);
   command->add_option("--set", arguments->overrides, "Set a key of the run file")->type_name("KEY=VALUE")->needs(file);
   command->add_option("--cluster", arguments->cluster_file,
-                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb, memory_gb, spread and slowest");
+                      "TOML file with nodes, ranks_per_node, latency_us, bandwidth_gb, transport_ns, memory_gb, spread "
+                      "and slowest");
   command->add_option("--nodes", arguments->nodes, "Nodes of the job (default: 1)")->check(CLI::PositiveNumber);
   command->add_option("--ranks-per-node", arguments->ranks_per_node, "Ranks per node (default: 1)")
       ->check(CLI::PositiveNumber);
@@ -207,6 +213,12 @@ void add_plan(CLI::App& app, Session& session) {
       ->add_option("--bandwidth-gb", arguments->bandwidth_gb,
                    "Bandwidth of a node's network per direction in GB/s (default: 12.5)")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option(
+          "--transport-ns", arguments->transport_ns,
+          "Nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes: the "
+          "network's own work is 0, TCP's is measured by halograd simulate (default: 0)")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);
   command

@@ -113,6 +113,7 @@ void PlanOutput::print_json() const {
   object["group_ranks"] = job.group_ranks;
   object["latency_seconds"] = job.machine.latency;
   object["bandwidth_bytes"] = job.machine.bandwidth;
+  object["transport_seconds_per_byte"] = job.machine.transport;
   object["memory_bandwidth_bytes"] = job.machine.memory_bandwidth;
   object["spread"] = job.uneven.spread;
   object["slowest"] = job.uneven.slowest;

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct SimulateArguments {
   SimulationOptions simulation;
   double latency_us = 0;  // 0: measured, or the default
   double bandwidth_gb = 0;
+  std::optional<double> transport_ns;
   double memory_gb = 0;
   double compute_ms = 100;
   double parameters = 11173962;
@@ -67,15 +69,21 @@ void describe_network(const SimulateArguments& arguments, SimulationOptions& sim
 }
 
 void describe_machine(const SimulateArguments& arguments, const NetworkSpeed& measured, Machine& machine) {
+  constexpr const char* measured_between = "measured between the first and the last rank";
   const auto choose = [&](double given, double found, double& value) {
     if (given > 0) value = given;
     if (given == 0 && found > 0) value = found;
-    return given > 0 ? "given" : found > 0 ? "measured between the first and the last rank" : "assumed";
+    return given > 0 ? "given" : found > 0 ? measured_between : "assumed";
   };
   const char* latency = choose(1e-6 * arguments.latency_us, measured.latency, machine.latency);
   const char* bandwidth = choose(1e9 * arguments.bandwidth_gb, measured.bandwidth, machine.bandwidth);
   print_fact("latency", 1e6 * machine.latency, "us", latency);
   print_fact("bandwidth", 1e-9 * machine.bandwidth, "GB/s per node and direction", bandwidth);
+  machine.transport = arguments.transport_ns ? 1e-9 * *arguments.transport_ns : measured.transport;
+  print_fact("transport", 1e9 * machine.transport, "ns of computing per byte",
+             arguments.transport_ns   ? "given"
+             : measured.bandwidth > 0 ? measured_between
+                                      : "assumed");
   const bool given = arguments.memory_gb > 0;
   machine.memory_bandwidth = given ? 1e9 * arguments.memory_gb : measure_memory_bandwidth(ExecutionSpace());
   print_fact("memory", 1e-9 * machine.memory_bandwidth, "GB/s per rank", given ? "given" : "measured here");
@@ -174,6 +182,11 @@ void add_simulate(CLI::App& app, Session& session) {
       ->add_option("--bandwidth-gb", arguments->bandwidth_gb,
                    "Bandwidth of a node's network in GB/s (default: as for the latency)")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--transport-ns", arguments->transport_ns,
+                   "Nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes "
+                   "(default: as for the latency)")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory bandwidth per rank in GB/s (default: measured)")
       ->check(CLI::PositiveNumber);
   CLI::Option* network = command->add_option("--network", arguments->network, "Measure this reference network's step");

@@ -50,16 +50,21 @@ struct MultiplyAdds {
   }
 };
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 template <class Action>
 double least_seconds(const ExecutionSpace& exec, const Action& action) {
-  using Clock = std::chrono::steady_clock;
   double least = 1e30;
   for (int i = 0; i <= repeats; ++i) {
     exec.fence();
     const auto begin = Clock::now();
     action();
     exec.fence();
-    if (i > 0) least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());  // 0 warms up
+    if (i > 0) least = std::min(least, seconds_since(begin));  // 0 warms up
   }
   return least;
 }
@@ -75,6 +80,20 @@ double measure_fma_peak(const ExecutionSpace& exec) {
                          MultiplyAdds{results.data(), 0.999F, 0.001F, rounds});
   });
   return 2.0 * chains * register_lanes * static_cast<double>(rounds) * static_cast<double>(items) / seconds;
+}
+
+double measure_passes(const ExecutionSpace& exec, const std::function<bool(double)>& is_done) {
+  constexpr long rounds = runs_on_host ? 5'000 : 1'000;
+  const long items = exec.concurrency();
+  const Buffer<float> results("halograd::pass_results", static_cast<std::size_t>(items));
+  const auto begin = Clock::now();
+  double passes = 0, seconds = 0;
+  for (; !is_done(seconds); seconds = seconds_since(begin), ++passes) {
+    Kokkos::parallel_for("halograd::passes", FlatRange(exec, 0, items),
+                         MultiplyAdds{results.data(), 0.999F, 0.001F, rounds});
+    exec.fence();
+  }
+  return passes / seconds;
 }
 
 double measure_bf16_peak([[maybe_unused]] const ExecutionSpace& exec) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "kernels/types.hpp"
 
 /// What this machine can do at best with the threads in use, for scale.
@@ -16,5 +18,9 @@ double measure_bf16_peak(const ExecutionSpace& exec);
 /// Bytes a second of a = b + s c on vectors of 64 MiB each, far beyond the caches (the triad of McCalpin's STREAM,
 /// which counts 12 bytes an element): the best of several runs. Takes and gives back 192 MiB.
 double measure_memory_bandwidth(const ExecutionSpace& exec);
+
+/// How often a second all threads at once do the same few multiply-adds (some ten microseconds on a CPU), in the mean
+/// until `is_done`, which is given the seconds so far: what of the machine's cores is left to computing meanwhile.
+double measure_passes(const ExecutionSpace& exec, const std::function<bool(double)>& is_done);
 
 }  // namespace halograd

@@ -19,9 +19,22 @@ double seconds_per_byte(const Machine& machine, int ranks) {
   return nodes_of(machine, ranks) > 1 ? 1 / machine.bandwidth : copy_traffic / machine.memory_bandwidth;
 }
 
-/// Two messages, weights and version, the weights one after the other over the busiest node's network.
+/// Bytes that a rank sends to other nodes, in the mean over the busiest node's.
+double sent_bytes(const Machine& machine, const ExchangeWork& exchange, const EdgeLoad& load) {
+  return load.crossing * exchange.message_bytes / machine.ranks_per_node;
+}
+
+/// Two messages, weights and version, the weights one after the other over the busiest node's network; no faster than
+/// ranks move them.
 double travel_seconds(const Machine& machine, const ExchangeWork& exchange, const EdgeLoad& load) {
-  return load.crossing == 0 ? 0 : 2 * machine.latency + load.crossing * exchange.message_bytes / machine.bandwidth;
+  if (load.crossing == 0) return 0;
+  return std::max(2 * machine.latency + load.crossing * exchange.message_bytes / machine.bandwidth,
+                  machine.transport * sent_bytes(machine, exchange, load));
+}
+
+/// What a rank loses of the computing that an exchange runs beside, `beside` seconds, by moving its bytes.
+double lost_seconds(const Machine& machine, double bytes, double travel, double beside) {
+  return travel == 0 ? 0 : machine.transport * bytes * std::min(1.0, beside / travel);
 }
 
 /// On the critical path, whoever waits for whom.
@@ -57,12 +70,16 @@ StepEstimate allreduce_step(const Machine& machine, const StepWork& work, const 
   StepEstimate step;
   step.bytes = models * exchange.message_bytes;
   const double seconds_per_gradient_byte = models_in_turn * seconds_per_byte(machine, ranks);
-  step.exchange_seconds = messages * machine.latency + exchange.message_bytes * seconds_per_gradient_byte +
+  const double moved = nodes_of(machine, ranks) > 1 ? step.bytes : 0;
+  step.exchange_seconds = std::max(messages * machine.latency + exchange.message_bytes * seconds_per_gradient_byte,
+                                   machine.transport * moved) +
                           local_seconds(machine, exchange);
+  const double beside = exchange.hidden * work.compute_seconds;
+  const double lost = lost_seconds(machine, moved, step.exchange_seconds, beside);
   // What is complete last, and its messages, which follow each other, have nothing to hide behind.
   const double last = messages * machine.latency + exchange.last_bytes * seconds_per_gradient_byte;
-  const double waited = std::max(last, step.exchange_seconds - exchange.hidden * work.compute_seconds);
-  step.step_seconds = slowest_of(ranks, work.uneven) * work.compute_seconds + waited;
+  const double waited = std::max(last, step.exchange_seconds - beside - lost);
+  step.step_seconds = slowest_of(ranks, work.uneven) * work.compute_seconds + lost + waited;
   step.efficiency = work.compute_seconds / step.step_seconds;
   return step;
 }
@@ -107,8 +124,16 @@ StepEstimate lockstep_step(const Machine& machine, const StepWork& work, const E
   StepEstimate step = over_edges(machine, exchange, loads);
   std::vector<TimedEdges> edges;
   edges.reserve(loads.size());
-  for (const EdgeLoad& load : loads) edges.push_back({load.in, travel_seconds(machine, exchange, load)});
-  const LockstepExchange times{work.compute_seconds, exchange.hidden, local_seconds(machine, exchange), exchange.every};
+  double lost = 0;  // in the mean
+  for (const EdgeLoad& load : loads) {
+    const double travel = travel_seconds(machine, exchange, load);
+    const double of_load =
+        lost_seconds(machine, sent_bytes(machine, exchange, load), travel, exchange.hidden * work.compute_seconds);
+    edges.push_back({load.in, travel - of_load});  // which goes on in what is lost
+    lost += of_load / static_cast<double>(loads.size());
+  }
+  const LockstepExchange times{work.compute_seconds, exchange.hidden, local_seconds(machine, exchange) + lost,
+                               exchange.every};
   step.step_seconds = lockstep_seconds(edges, times, work.uneven);
   step.efficiency = work.compute_seconds / step.step_seconds;
   step.period = exchange.every;
@@ -121,7 +146,9 @@ StepEstimate free_step(const Machine& machine, const StepWork& work, const Excha
   if (!has_edges(loads)) return alone(work);
   StepEstimate step = over_edges(machine, exchange, loads);
   step.period = std::max<double>(exchange.every, std::ceil(step.exchange_seconds / work.compute_seconds));
-  const double local = local_seconds(machine, exchange) / step.period;
+  double sent = 0;
+  for (const EdgeLoad& load : loads) sent += sent_bytes(machine, exchange, load) / static_cast<double>(loads.size());
+  const double local = (local_seconds(machine, exchange) + machine.transport * sent) / step.period;
   const auto ranks = static_cast<double>(loads.front().in.size());
   const double others = (ranks - 1) / (work.compute_seconds + local);
   const double slowest = 1 / (work.uneven.slowest * work.compute_seconds + local);

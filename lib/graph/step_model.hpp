@@ -16,6 +16,8 @@ struct Machine {
   double bandwidth = 12.5e9;       ///< bytes per second and direction of a node's network; its ranks share it
   double memory_bandwidth = 10e9;  ///< bytes per second that one rank reads and writes
   int ranks_per_node = 1;
+  double transport =
+      0;  ///< seconds of its computing that a rank loses per byte it sends to another node while one comes
 };
 
 /// What a rank computes in a step.

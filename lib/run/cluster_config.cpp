@@ -12,6 +12,8 @@ void visit(Visitor& v, ClusterConfig& c) {
   v("ranks_per_node", c.ranks_per_node, "ranks that share a node's network", at_least(1));
   v("latency_us", c.latency_us, "microseconds from node to node", above(0));
   v("bandwidth_gb", c.bandwidth_gb, "bandwidth of a node's network per direction, in 1e9 bytes per second", above(0));
+  v("transport_ns", c.transport_ns,
+    "nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes", at_least(0));
   v("memory_gb", c.memory_gb, "memory of a node, in 1e9 bytes; 0: not checked", at_least(0));
   v("spread", c.spread, "standard deviation of a rank's computing from step to step, relative to its mean",
     between(0, 1));

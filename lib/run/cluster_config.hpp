@@ -10,6 +10,7 @@ struct ClusterConfig {
   int ranks_per_node = 1;
   double latency_us = 2.0;     ///< from node to node
   double bandwidth_gb = 12.5;  ///< 1e9 bytes per second and direction of a node's network
+  double transport_ns = 0.0;   ///< of a rank's computing, per byte that it sends over the network while one comes
   double memory_gb = 0.0;      ///< of a node, for the replica, its workspace and its halos; 0: not looked at
   double spread = 0.0;         ///< standard deviation of a rank's computing from step to step, relative to its mean
   double slowest = 1.0;        ///< factor on the computing of the slowest rank

@@ -84,10 +84,11 @@ std::vector<PlannedGraph> planned_graphs(int vertices, const std::vector<int>& n
 }
 
 /// The job with one vertex per replica in place of one per rank. Each rank of a group exchanges its own shard, so that
-/// a node sends the shards of its ranks: `parameters` becomes their number of values.
+/// a node sends the shards of its ranks: `parameters` becomes their number of values, which these ranks move together.
 PlannedJob of_replicas(PlannedJob job) {
   const int on_a_node = std::min(job.machine.ranks_per_node, job.group_ranks);
   job.parameters = job.parameters * static_cast<std::size_t>(on_a_node) / static_cast<std::size_t>(job.group_ranks);
+  job.machine.transport /= on_a_node;
   job.machine.ranks_per_node = std::max(1, job.machine.ranks_per_node / job.group_ranks);
   job.ranks = job.replicas();
   return job;

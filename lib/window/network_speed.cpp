@@ -6,8 +6,11 @@
 #include <span>
 
 #include "kernels/error.hpp"
+#include "kernels/peak.hpp"
 #include "window/cache_line.hpp"
 #include "window/halo_transport.hpp"
+#include "window/progress_thread.hpp"
+#include "window/transport_options.hpp"
 
 namespace halograd {
 namespace {
@@ -16,6 +19,7 @@ constexpr int round_trips = 50;
 constexpr int least_exchanges = 5;
 constexpr std::size_t first_floats = std::size_t{1} << 14U, last_floats = std::size_t{1} << 22U;
 constexpr double long_enough = 20e-3, trial_seconds = 100e-3;  // an exchange, and all with one carrier
+constexpr double compared_seconds = 1;                         // of computing beside exchanges
 
 /// Ranks in a circle, each of which exchanges with the next and the former one.
 class Circle {
@@ -45,12 +49,8 @@ class Circle {
   /// the longest ones the fastest counts: others may have met other work of the machine, and short ones only fill
   /// buffers. Throws CollectiveError where other values arrive than were sent, or where the carrier does not work.
   [[nodiscard]] double bandwidth(Carrier carrier) const {
-    TransportOptions options;
-    options.force_put = true;
-    HaloTransport transport(comm_, inboxes * inbox_bytes, options, carrier);
-    std::vector<Way> ways{{transport.peer(next_), transport.peer(former_), former_, 0}};
-    if (next_ != former_) ways.push_back({transport.peer(former_), transport.peer(next_), next_, 1});
-    transport.start();
+    HaloTransport transport(comm_, inboxes * inbox_bytes, forced(), carrier);
+    const std::vector<Way> ways = ways_of(transport);
     std::vector<float> values(last_floats);
     std::size_t floats = first_floats;
     double fastest = 0, spent = 0;
@@ -58,7 +58,10 @@ class Circle {
          fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
       fill(std::span(values).first(floats), comm_.rank(), round);
       comm_.barrier();
-      const double seconds = exchange(transport, ways, HostVector<const float>(values.data(), floats), round + 1);
+      const double start = MPI_Wtime();
+      begin_exchange(transport, ways, HostVector<const float>(values.data(), floats));
+      end_exchange(transport, ways, round + 1);
+      const double seconds = MPI_Wtime() - start;
       std::string difference;
       for (const Way& way : ways) {
         fill(std::span(values).first(floats), way.sender, round);
@@ -76,6 +79,34 @@ class Circle {
     return fastest;
   }
 
+  /// NetworkSpeed::transport: computes twice as long as an exchange lasts, in turn alone and beside one, which the
+  /// thread of a training keeps going. Medians, because the machine may have other work. `bandwidth`: of an exchange.
+  [[nodiscard]] double transport(double bandwidth) const {
+    bandwidth = comm_.smallest(bandwidth);
+    TransportOptions options = forced();
+    if (bandwidth < 1e6 * slow_link_mb) options.put_floats = 1024 * piece_kb_of_slow_links / sizeof(float);
+    HaloTransport transport(comm_, inboxes * inbox_bytes, options, Carrier::put);
+    const std::vector<Way> ways = ways_of(transport);
+    const ProgressThread progress(comm_, CommConfig().progress_us);
+    const double most = bandwidth * trial_seconds / static_cast<double>(ways.size() * sizeof(float));
+    const std::vector<float> values(std::clamp(static_cast<std::size_t>(most), first_floats, last_floats));
+    const double bytes = static_cast<double>(ways.size() * values.size() * sizeof(float)),
+                 lasts = 2 * bytes / bandwidth;
+    const auto compute = [&] { return measure_passes(ExecutionSpace(), [&](double spent) { return spent >= lasts; }); };
+    std::vector<double> lost(std::max(least_exchanges, static_cast<int>(compared_seconds / lasts)));  // shares
+    for (std::size_t round = 0; round < lost.size(); ++round) {
+      comm_.barrier();
+      const double alone = compute();
+      comm_.barrier();
+      begin_exchange(transport, ways, HostVector<const float>(values.data(), values.size()));
+      lost[round] = 1 - compute() / alone;
+      end_exchange(transport, ways, static_cast<std::int64_t>(round) + 1);
+    }
+    const auto median = lost.begin() + static_cast<std::ptrdiff_t>(lost.size() / 2);
+    std::nth_element(lost.begin(), median, lost.end());
+    return std::max(0.0, comm_.sum(*median) / comm_.ranks() * lasts / bytes);
+  }
+
  private:
   // A rank has an inbox for what its former one sends, and one for the next one's: a counter, then values.
   static constexpr std::size_t inboxes = 2, inbox_bytes = cache_line + last_floats * sizeof(float);
@@ -88,11 +119,25 @@ class Circle {
     std::size_t inbox;  ///< in which what it sends arrives, as does what this rank sends
   };
 
-  /// Sends to all neighbours what they send to this rank, as a window does. Returns the seconds.
-  static double exchange(HaloTransport& transport, const std::vector<Way>& ways, HostVector<const float> values,
-                         std::int64_t version) {
-    const double start = MPI_Wtime();
+  static TransportOptions forced() {
+    TransportOptions options;
+    options.force_put = true;
+    return options;
+  }
+
+  /// Collective.
+  [[nodiscard]] std::vector<Way> ways_of(HaloTransport& transport) const {
+    std::vector<Way> ways{{transport.peer(next_), transport.peer(former_), former_, 0}};
+    if (next_ != former_) ways.push_back({transport.peer(former_), transport.peer(next_), next_, 1});
+    transport.start();
+    return ways;
+  }
+
+  /// Sends to all neighbours what they send to this rank, as a window does.
+  static void begin_exchange(HaloTransport& transport, const std::vector<Way>& ways, HostVector<const float> values) {
     for (const Way& way : ways) transport.write(way.to, values_in(way.inbox), values);
+  }
+  static void end_exchange(HaloTransport& transport, const std::vector<Way>& ways, std::int64_t version) {
     transport.wait_for_puts();
     for (const Way& way : ways) transport.flush(way.to);
     for (const Way& way : ways) transport.set_counter(way.to, way.inbox * inbox_bytes, version);
@@ -100,7 +145,6 @@ class Circle {
     for (const Way& way : ways) {
       transport.await(way.from, transport.counter(way.inbox * inbox_bytes), version, "trial of the network: ");
     }
-    return MPI_Wtime() - start;
   }
 
   /// What a rank sends in a round.
@@ -134,6 +178,7 @@ NetworkSpeed measure_network_speed(const Communicator& comm) {
     const Circle circle(pair);
     speed.latency = circle.latency();
     speed.bandwidth = circle.bandwidth(Carrier::put);
+    speed.transport = circle.transport(speed.bandwidth);
   });
   return comm.broadcast(speed);
 }

@@ -12,13 +12,14 @@ struct NetworkSpeed {
   double latency = 0;         ///< seconds: half of a round trip of one number
   double bandwidth = 0;       ///< bytes per second that leave a rank by MPI_Put, while as many come
   double send_bandwidth = 0;  ///< the same of messages (window/message_transport.hpp); 0: not measured
+  double transport = 0;       ///< seconds of a rank's computing that it loses per byte it sends while one comes
 };
 
 /// Whether MPI_Put reaches less than half of what messages do.
 bool are_puts_slow(const NetworkSpeed& speed);
 
-/// Collective, on two ranks or more; takes some tenths of a second. Between the first and the last rank; the same on
-/// all.
+/// Collective, on two ranks or more; takes about a second, in which these two compute with all their threads, beside an
+/// exchange and alone. Between the first and the last rank; the same on all.
 NetworkSpeed measure_network_speed(const Communicator& comm);
 
 /// How fast a node is with the next and the former one in a circle of all nodes, of which the first ranks take part.

@@ -51,6 +51,12 @@ class Plan(ProgramTest):
         self.assertLess(result["recommended"]["bytes_per_step"], allreduce["bytes_per_step"] / 2)
         self.assertLess(result["recommended"]["step_seconds"], allreduce["step_seconds"] / 2)
 
+    def test_a_transport_that_takes_computing_is_spared_bytes(self):
+        result = self.plan(*EVEN, "--transport-ns", 200)
+        self.assertAlmostEqual(result["transport_seconds_per_byte"], 200e-9)
+        allreduce = next(each for each in result["candidates"] if each["averager"] == "allreduce")
+        self.assertLess(result["recommended"]["bytes_per_step"], allreduce["bytes_per_step"] / 2)
+
     def test_the_batch_is_bounded_by_the_noise_scale(self):
         result = self.plan(*EVEN)
         self.assertIn("gradient noise scale", result["most_batch_reason"])
@@ -99,9 +105,9 @@ class Plan(ProgramTest):
                     words=["3 nodes of 1 rank for groups of 2 ranks; expected whole groups"])
 
     def test_a_cluster_from_a_file(self):
-        path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\nspread = 0.1\n")
+        path = self.write("cluster.toml", "nodes = 4\nranks_per_node = 2\nbandwidth_gb = 1.5\ntransport_ns = 2\nspread = 0.1\n")
         out = self.succeed(*LENET, "--cluster", path, "--nodes", 3)
-        self.assertIn("lenet5 on 3 nodes of 2 ranks, latency 2 us, 1.5 GB/s per node", out)
+        self.assertIn("lenet5 on 3 nodes of 2 ranks, latency 2 us, 1.5 GB/s per node, 2 ns of computing per byte", out)
         self.assertIn("spread 10 % from step to step", out)
         self.assertIn("training.batch is at most 1024: 16 times the usual batch", out)
 

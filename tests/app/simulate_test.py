@@ -79,7 +79,13 @@ class Simulate(ProgramTest):
     def test_latency_is_measured_between_two_ranks(self):
         out = self.succeed("simulate", "--ranks", "8", "--topology", "ring", "--memory-gb", "10", "--threads", "1",
                            ranks=2)
-        self.assertEqual(out.count("measured between the first and the last rank"), 2, out)
+        self.assertEqual(out.count("measured between the first and the last rank"), 3, out)
+
+    def test_a_transport_takes_computing(self):
+        """2 ms for the 200 MB that a rank sends."""
+        fast = ("--latency-us", "1", "--bandwidth-gb", "1000", "--memory-gb", "1e6", "--compute-ms", "10", "--parameters", "25e6")
+        _, rows = self.simulate("--ranks", "8", "--topology", "ring", "--transport-ns", "0.01", given=fast)
+        self.assertAlmostEqual(float(rows[8, "neighbour", "ring"]["step_seconds"]), 0.012, delta=1e-4)
 
     def test_a_network_is_measured(self):
         out = self.succeed("simulate", "--ranks", "8", "--topology", "ring", "--memory-gb", "10", "--threads", "1",

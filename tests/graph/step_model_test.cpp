@@ -88,6 +88,33 @@ TEST(StepModel, RanksOfANodeShareItsNetwork) {
   EXPECT_NEAR(eight, 2e-6 + 0.010 * (1 + 2 + 4 + 8 + 8 + 8) / 6, 1e-12);
 }
 
+/// 5 ms for the 200 MB that a rank sends.
+TEST(StepModel, ATransportTakesTheComputingBesideIt) {
+  Machine machine = network_only();
+  machine.transport = 0.025e-9;
+  const std::vector<EdgeLoad> ring = loads_of("ring", 16);
+  const StepWork work{0.100};
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(1), ring).step_seconds, 0.105, 1e-12);
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(1, 4), ring).step_seconds, 0.100 + 0.005 / 4, 1e-12);
+  EXPECT_NEAR(free_step(machine, work, exchange_of(1), ring).step_seconds, 0.105, 1e-12);
+  // while a rank waits there is no computing to take
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(0), ring).step_seconds, 0.120 + 2e-6, 1e-12);
+  EXPECT_NEAR(lockstep_step(machine, {0.010}, exchange_of(1), ring).step_seconds, 0.020 + 2e-6, 1e-12);
+  const double lost = 2 * 0.999 * 0.0025;
+  EXPECT_NEAR(ring_allreduce_step(machine, {0.300}, exchange_of(2. / 3), 1000).step_seconds, 0.300 + lost + 1998e-6,
+              1e-12);
+  machine.transport = 1e-9;  // slower than the network
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(0), ring).step_seconds, 0.300, 1e-12);
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(1), ring).step_seconds, 0.200, 1e-12);
+  machine.transport = 0.025e-9;
+  // one of two edges leaves the node, or none
+  machine.ranks_per_node = 2;
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(1), loads_of("ring", 16, 2)).step_seconds, 0.1025, 1e-12);
+  EXPECT_NEAR(lockstep_step(machine, work, exchange_of(1), loads_of("ring", 2, 2)).step_seconds, 0.100, 1e-12);
+  EXPECT_NEAR(ring_allreduce_step(machine, work, exchange_of(2. / 3), 2).step_seconds,
+              ring_allreduce_step(network_only(2), work, exchange_of(2. / 3), 2).step_seconds, 1e-15);
+}
+
 TEST(StepModel, GroupsByHand) {
   const GroupTraffic traffic{50, 0.1 * gigabyte};
   EXPECT_NEAR(group_seconds(network_only(1), traffic, 2), 50 * 2e-6 + 0.010, 1e-12);

@@ -25,5 +25,17 @@ TEST(Peak, IsWhatAMachineCanDo) {
   EXPECT_LT(bandwidth, 1e14);
 }
 
+TEST(Peak, PassesAreCountedUntilTheirEnd) {
+  double last = 0;
+  const double passes = measure_passes(ExecutionSpace(), [&](double seconds) {
+    EXPECT_GE(seconds, last);
+    last = seconds;
+    return seconds >= 0.02;
+  });
+  EXPECT_GE(last, 0.02);
+  EXPECT_GT(passes, 1);
+  EXPECT_LT(passes, 1e6);
+}
+
 }  // namespace
 }  // namespace halograd::peak_test

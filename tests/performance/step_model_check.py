@@ -2,17 +2,19 @@
 """Holds the model of the step against real runs on hosts of a network lab (tests/network/lab.py).
 
     step_model_check.py [--program build/openmp/halograd] [--hosts 2,4,8] [--rate-mbit 100,1000,10000] [--compute-ms 500]
-        [--width 2048] [--ways "ring;ring, int8"] [--plan] [--run FILE --set KEY=VALUE ...]
+        [--width 2048] [--ways "ring;ring, int8"] [--plan] [--run FILE --batch 1 --set KEY=VALUE ...]
+        [--rounds 1]
 
 One rank per host; ranks sleep until the computing of a step has taken --compute-ms (comm.inject.compute_us), so that
 they do not contend for the cores of this machine. Latency and bandwidth of the lab's network, and what a step takes
 without exchange, are measured (halograd simulate on two of the hosts; averager "none") and given to the model. Prints
-predicted and measured steps: means over ranks and steps.
+predicted and measured steps: means over ranks and steps; with --rounds the medians of several runs, all ways in turn.
 
 With --plan the ways are all that halograd plan considers for these hosts and does not refuse, and the last line says
-how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, one image
-for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are hosts
-measure at the same time, and the prediction is their mean. So replicas of several ranks are held against the model
+how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, --batch
+images for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are
+hosts measure at the same time, and the prediction is their mean. What the transport takes of a rank's computing is
+measured too, and counts as often as hosts share a core, and how much steps spread without exchange. So replicas of several ranks are held against the model
 (--set parallel.spatial=[2,1]). Takes root.
 """
 
@@ -58,7 +60,8 @@ class Check:
         self.replicas = hosts
         self.parameters = arguments.width * (16 * 16 + 1) + 10 * (arguments.width + 1)
         self.lab = Lab(hosts, rate_mbit)
-        self.latency_us, self.bandwidth_gb = self.network(rate_mbit)
+        self.latency_us, self.bandwidth_gb, transport_ns = self.network(rate_mbit)
+        self.transport_ns = transport_ns * max(1, hosts / os.cpu_count()) if arguments.run else 0
 
     def network(self, rate_mbit):
         """Of two of the hosts, as halograd simulate measures it."""
@@ -70,7 +73,7 @@ class Check:
             pair.end_all()
             run.wait()
         found = [re.search(rf"^{name} +([0-9.e+-]+) .*measured", "".join(line for _, line in run.out), re.MULTILINE)
-                 for name in ("latency", "bandwidth")]
+                 for name in ("latency", "bandwidth", "transport")]
         if None in found:
             sys.exit(f"the network could not be measured\n{run.text()}")
         return [float(each.group(1)) for each in found]
@@ -79,19 +82,21 @@ class Check:
         if self.arguments.run:
             path = os.path.join(self.folder, "run.toml")
             shutil.copyfile(self.arguments.run, path)
-            return path, ["name=run", "training.epochs=1", "training.threads=1", f"training.batch={self.replicas}",
-                          f"data.synthetic_train={self.replicas * (WARM_UP + COUNTED)}", "data.synthetic_test=8",
+            return path, ["name=run", "training.epochs=1", "training.threads=1", f"training.batch={self.replicas * self.arguments.batch}",
+                          f"data.synthetic_train={self.replicas * self.arguments.batch * (WARM_UP + COUNTED)}", "data.synthetic_test=8",
                           "output.checkpoint_epochs=0", "output.print_steps=0", *self.arguments.set]
         network = NETWORK.format(width=self.arguments.width)
         path = write_run_file(self.folder, network, (16, 16, 1), batch=self.hosts, steps=WARM_UP + COUNTED)
         return path, [f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
 
     def measured(self, words):
-        """Milliseconds of a step."""
+        """Milliseconds of a step, and their standard deviation from step to step, relative to the mean."""
         path, settings = self.write_run_file()
-        train(self.lab, self.arguments.program, path, [*settings, *words])
+        batch = self.arguments.batch if self.arguments.run else 1
+        train(self.lab, self.arguments.program, path, [*settings, *words], timeout=300)
         # At a free pace a slow rank may have made no step after the first ones.
-        return 1e3 * float(np.mean([own.mean() for own in step_seconds(path, 1, WARM_UP) if own.size > 0]))
+        steps = [own for own in step_seconds(path, batch, WARM_UP) if own.size > 0]
+        return 1e3 * float(np.mean([own.mean() for own in steps])), float(np.mean([own.std() / own.mean() for own in steps]))
 
     def predicted(self, words, row, compute_ms):
         table = os.path.join(self.folder, "table.csv")
@@ -105,11 +110,13 @@ class Check:
             rows = {(each["averager"], each["topology"]): each for each in csv.DictReader(file)}
         return 1e3 * float(rows[row]["step_seconds"])
 
-    def planned(self):
+    def planned(self, spread):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
         path, settings = self.write_run_file()
-        command = [self.arguments.program, "plan", "--config", path, *sets(settings), "--batch", "1", "--max-batch", str(self.hosts),
-                   "--nodes", str(self.hosts), "--latency-us", str(self.latency_us), "--bandwidth-gb", str(self.bandwidth_gb),
+        batch = self.arguments.batch if self.arguments.run else 1
+        command = [self.arguments.program, "plan", "--config", path, *sets(settings), "--batch", str(batch), "--max-batch",
+                   str(batch * self.hosts), "--nodes", str(self.hosts), "--latency-us", str(self.latency_us),
+                   "--bandwidth-gb", str(self.bandwidth_gb), "--transport-ns", str(self.transport_ns), "--spread", str(spread),
                    "--threads", "1", "--json", "--seconds", "10" if self.arguments.run else "1"]
         copies = self.hosts if self.arguments.run else 1
         with ThreadPoolExecutor(copies) as pool:
@@ -142,6 +149,8 @@ def main():
     parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
     parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
     parser.add_argument("--run", help="a run file on synthetic data: with --plan, and computing as it does")
+    parser.add_argument("--batch", type=int, default=1, help="images of a replica of --run's file")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run file")
     arguments = parser.parse_args()
     arguments.plan = arguments.plan or arguments.run is not None
@@ -156,17 +165,26 @@ def main():
                 except CannotRun as reason:
                     sys.exit(f"no network lab: {reason}")
                 with check.lab:
-                    planned = check.planned() if arguments.plan else []
-                    compute = check.measured(["averager.name=none"])
+                    step, spread = check.measured(["averager.name=none"])
+                    alone, spread = [step], spread if arguments.run else 0
+                    planned = check.planned(spread) if arguments.plan else []
                     network = f"{1000 * check.bandwidth_gb:.1f}, {check.latency_us:.0f}"
-                    print(f"| {hosts} | {rate:g} | {network} | none |  | {compute:.1f} | |", flush=True)
+                    if arguments.run:
+                        print(f"the transport takes {check.transport_ns:.2f} ns of computing per byte, steps without "
+                              f"exchange spread by {100 * spread:.1f} %", flush=True)
                     cases = planned if arguments.plan else [
-                        (name, WAYS[name][0], check.predicted(*WAYS[name], compute)) for name in names]
-                    steps = []
-                    for name, words, model in cases:
-                        steps.append(check.measured(words))
-                        print(f"| {hosts} | {rate:g} | {network} | {name} | {model:.1f} | {steps[-1]:.1f} "
-                              f"| {100 * (steps[-1] / model - 1):+.1f} % |", flush=True)
+                        (name, WAYS[name][0], check.predicted(*WAYS[name], alone[0])) for name in names]
+                    runs = [[] for _ in cases]
+                    for this in range(arguments.rounds):
+                        if this > 0:
+                            alone.append(check.measured(["averager.name=none"])[0])
+                        for (_, words, _), own in zip(cases, runs):
+                            own.append(check.measured(words)[0])
+                    steps = [float(np.median(own)) for own in runs]
+                    print(f"| {hosts} | {rate:g} | {network} | none |  | {np.median(alone):.1f} | |", flush=True)
+                    for (name, _, model), step in zip(cases, steps):
+                        print(f"| {hosts} | {rate:g} | {network} | {name} | {model:.1f} | {step:.1f} "
+                              f"| {100 * (step / model - 1):+.1f} % |", flush=True)
                     if arguments.plan:
                         fastest = min(range(len(steps)), key=lambda each: steps[each])
                         print(f"picked: {cases[0][0]}; fastest: {cases[fastest][0]}; "

@@ -30,6 +30,9 @@ TEST(NetworkSpeed, OfTheFirstAndTheLastRankIsTheSameForAll) {
   expect_possible(speed);
   EXPECT_EQ(comm.smallest(speed.latency), comm.largest(speed.latency));
   EXPECT_EQ(comm.smallest(speed.bandwidth), comm.largest(speed.bandwidth));
+  EXPECT_GE(speed.transport, 0);
+  EXPECT_LT(speed.transport, 1e-3);
+  EXPECT_EQ(comm.smallest(speed.transport), comm.largest(speed.transport));
 }
 
 TEST(NetworkTrial, IsOfTheFirstRankOfEachNode) {
