@@ -178,8 +178,9 @@ def main():
                     for this in range(arguments.rounds):
                         if this > 0:
                             alone.append(check.measured(["averager.name=none"])[0])
-                        for (_, words, _), own in zip(cases, runs):
+                        for (name, words, _), own in zip(cases, runs):
                             own.append(check.measured(words)[0])
+                            print(f"{name}: {own[-1]:.1f} ms", file=sys.stderr, flush=True)
                     steps = [float(np.median(own)) for own in runs]
                     print(f"| {hosts} | {rate:g} | {network} | none |  | {np.median(alone):.1f} | |", flush=True)
                     for (name, _, model), step in zip(cases, steps):
