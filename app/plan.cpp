@@ -214,10 +214,10 @@ void add_plan(CLI::App& app, Session& session) {
                    "Bandwidth of a node's network per direction in GB/s (default: 12.5)")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option(
-          "--transport-ns", arguments->transport_ns,
-          "Nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes: the "
-          "network's own work is 0, TCP's is measured by halograd simulate (default: 0)")
+      ->add_option("--transport-ns", arguments->transport_ns,
+                   "Nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes: "
+                   "measured by "
+                   "halograd simulate; nothing where the network does it by itself (default: 0)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);

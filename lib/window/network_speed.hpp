@@ -18,8 +18,8 @@ struct NetworkSpeed {
 /// Whether MPI_Put reaches less than half of what messages do.
 bool are_puts_slow(const NetworkSpeed& speed);
 
-/// Collective, on two ranks or more; takes about a second, in which these two compute with all their threads, beside an
-/// exchange and alone. Between the first and the last rank; the same on all.
+/// Collective, on two ranks or more; takes some seconds, in two of which these two compute with all their threads,
+/// beside an exchange and alone. Between the first and the last rank; the same on all.
 NetworkSpeed measure_network_speed(const Communicator& comm);
 
 /// How fast a node is with the next and the former one in a circle of all nodes, of which the first ranks take part.

@@ -2,8 +2,8 @@
 """Holds the model of the step against real runs on hosts of a network lab (tests/network/lab.py).
 
     step_model_check.py [--program build/openmp/halograd] [--hosts 2,4,8] [--rate-mbit 100,1000,10000] [--compute-ms 500]
-        [--width 2048] [--ways "ring;ring, int8"] [--plan] [--run FILE --batch 1 --set KEY=VALUE ...]
-        [--rounds 1]
+        [--width 2048] [--ways "ring;ring, int8"] [--plan] [--run FILE --set KEY=VALUE ...] [--batch 1]
+        [--rounds 1] [--spread 0]
 
 One rank per host; ranks sleep until the computing of a step has taken --compute-ms (comm.inject.compute_us), so that
 they do not contend for the cores of this machine. Latency and bandwidth of the lab's network, and what a step takes
@@ -14,8 +14,8 @@ With --plan the ways are all that halograd plan considers for these hosts and do
 how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, --batch
 images for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are
 hosts measure at the same time, and the prediction is their mean. What the transport takes of a rank's computing is
-measured too, and counts as often as hosts share a core, and how much steps spread without exchange. So replicas of several ranks are held against the model
-(--set parallel.spatial=[2,1]). Takes root.
+measured too, and counts as often as hosts share a core. So replicas of several ranks are held against the model (--set
+parallel.spatial=[2,1]). Takes root.
 """
 
 import argparse
@@ -82,21 +82,22 @@ class Check:
         if self.arguments.run:
             path = os.path.join(self.folder, "run.toml")
             shutil.copyfile(self.arguments.run, path)
-            return path, ["name=run", "training.epochs=1", "training.threads=1", f"training.batch={self.replicas * self.arguments.batch}",
-                          f"data.synthetic_train={self.replicas * self.arguments.batch * (WARM_UP + COUNTED)}", "data.synthetic_test=8",
+            batch = self.replicas * self.arguments.batch
+            return path, ["name=run", "training.epochs=1", "training.threads=1", f"training.batch={batch}",
+                          f"data.synthetic_train={batch * (WARM_UP + COUNTED)}", "data.synthetic_test=8",
                           "output.checkpoint_epochs=0", "output.print_steps=0", *self.arguments.set]
         network = NETWORK.format(width=self.arguments.width)
-        path = write_run_file(self.folder, network, (16, 16, 1), batch=self.hosts, steps=WARM_UP + COUNTED)
+        path = write_run_file(self.folder, network, (16, 16, 1), batch=self.hosts * self.arguments.batch,
+                              steps=WARM_UP + COUNTED)
         return path, [f"comm.inject.compute_us={1000 * self.arguments.compute_ms}"]
 
     def measured(self, words):
-        """Milliseconds of a step, and their standard deviation from step to step, relative to the mean."""
+        """Milliseconds of a step."""
         path, settings = self.write_run_file()
-        batch = self.arguments.batch if self.arguments.run else 1
         train(self.lab, self.arguments.program, path, [*settings, *words], timeout=300)
         # At a free pace a slow rank may have made no step after the first ones.
-        steps = [own for own in step_seconds(path, batch, WARM_UP) if own.size > 0]
-        return 1e3 * float(np.mean([own.mean() for own in steps])), float(np.mean([own.std() / own.mean() for own in steps]))
+        steps = step_seconds(path, self.arguments.batch, WARM_UP)
+        return 1e3 * float(np.mean([own.mean() for own in steps if own.size > 0]))
 
     def predicted(self, words, row, compute_ms):
         table = os.path.join(self.folder, "table.csv")
@@ -110,14 +111,14 @@ class Check:
             rows = {(each["averager"], each["topology"]): each for each in csv.DictReader(file)}
         return 1e3 * float(rows[row]["step_seconds"])
 
-    def planned(self, spread):
+    def planned(self):
         """What halograd plan considers: names, keys and predicted milliseconds, the pick first."""
         path, settings = self.write_run_file()
-        batch = self.arguments.batch if self.arguments.run else 1
-        command = [self.arguments.program, "plan", "--config", path, *sets(settings), "--batch", str(batch), "--max-batch",
-                   str(batch * self.hosts), "--nodes", str(self.hosts), "--latency-us", str(self.latency_us),
-                   "--bandwidth-gb", str(self.bandwidth_gb), "--transport-ns", str(self.transport_ns), "--spread", str(spread),
-                   "--threads", "1", "--json", "--seconds", "10" if self.arguments.run else "1"]
+        facts = {"batch": self.arguments.batch, "max-batch": self.arguments.batch * self.hosts, "nodes": self.hosts,
+                 "latency-us": self.latency_us, "bandwidth-gb": self.bandwidth_gb, "transport-ns": self.transport_ns,
+                 "spread": self.arguments.spread, "threads": 1, "seconds": 10 if self.arguments.run else 1}
+        command = [self.arguments.program, "plan", "--config", path, *sets(settings), "--json",
+                   *(word for name, value in facts.items() for word in (f"--{name}", str(value)))]
         copies = self.hosts if self.arguments.run else 1
         with ThreadPoolExecutor(copies) as pool:
             plans = list(pool.map(lambda _: json.loads(subprocess.run(
@@ -149,8 +150,9 @@ def main():
     parser.add_argument("--ways", default="", help="names of ways to average, separated by semicolons")
     parser.add_argument("--plan", action="store_true", help="run what halograd plan considers instead")
     parser.add_argument("--run", help="a run file on synthetic data: with --plan, and computing as it does")
-    parser.add_argument("--batch", type=int, default=1, help="images of a replica of --run's file")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=1, help="images of a replica and step")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each way, of which the median counts")
+    parser.add_argument("--spread", type=float, default=0, help="of computing, as halograd plan is told it")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the run file")
     arguments = parser.parse_args()
     arguments.plan = arguments.plan or arguments.run is not None
@@ -165,21 +167,19 @@ def main():
                 except CannotRun as reason:
                     sys.exit(f"no network lab: {reason}")
                 with check.lab:
-                    step, spread = check.measured(["averager.name=none"])
-                    alone, spread = [step], spread if arguments.run else 0
-                    planned = check.planned(spread) if arguments.plan else []
+                    planned = check.planned() if arguments.plan else []
+                    alone = [check.measured(["averager.name=none"])]
                     network = f"{1000 * check.bandwidth_gb:.1f}, {check.latency_us:.0f}"
                     if arguments.run:
-                        print(f"the transport takes {check.transport_ns:.2f} ns of computing per byte, steps without "
-                              f"exchange spread by {100 * spread:.1f} %", flush=True)
+                        print(f"the transport takes {check.transport_ns:.2f} ns of computing per byte", flush=True)
                     cases = planned if arguments.plan else [
                         (name, WAYS[name][0], check.predicted(*WAYS[name], alone[0])) for name in names]
                     runs = [[] for _ in cases]
                     for this in range(arguments.rounds):
                         if this > 0:
-                            alone.append(check.measured(["averager.name=none"])[0])
+                            alone.append(check.measured(["averager.name=none"]))
                         for (name, words, _), own in zip(cases, runs):
-                            own.append(check.measured(words)[0])
+                            own.append(check.measured(words))
                             print(f"{name}: {own[-1]:.1f} ms", file=sys.stderr, flush=True)
                     steps = [float(np.median(own)) for own in runs]
                     print(f"| {hosts} | {rate:g} | {network} | none |  | {np.median(alone):.1f} | |", flush=True)
