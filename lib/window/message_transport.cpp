@@ -9,6 +9,10 @@ namespace halograd {
 namespace {
 
 constexpr int tag = 0;
+// Of those to a peer, and of values from it, with MPI at once. With one alone a link is idle until its end is seen and
+// the next one begins; and MPI looks through all that has come and that nobody receives yet whenever it looks for
+// anything.
+constexpr std::size_t most_under_way = 8;
 
 }  // namespace
 
@@ -48,40 +52,46 @@ void MessageTransport::write(int rank, std::size_t offset, std::span<const std::
 
 void MessageTransport::send(int rank, const Heading& heading, HostVector<const float> values) {
   const std::lock_guard lock(mutex_);
-  Sent& sent = links_.at(rank).sent.emplace_back();
-  sent.heading = heading;
-  MPI_Isend(&sent.heading, sizeof sent.heading, MPI_BYTE, rank, tag, comm_.handle(), &sent.requests[0]);
-  if (heading.floats == 0) return;
-  MPI_Isend(values.data(), static_cast<int>(heading.floats), MPI_FLOAT, rank, tag, comm_.handle(), &sent.requests[1]);
+  Link& link = links_.at(rank);
+  link.sent.push_back({heading, values});
+  go_on_sending(rank, link);
 }
 
 /// Whether nothing is left after that.
-bool MessageTransport::drop_sent(Link& link) {
-  while (!link.sent.empty()) {
+bool MessageTransport::go_on_sending(int rank, Link& link) {
+  for (; link.begun > 0; --link.begun) {
     int done = 0;
     std::array<MPI_Request, 2>& requests = link.sent.front().requests;
     MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done == 0) return false;
+    if (done == 0) break;
     link.sent.pop_front();
   }
-  return true;
+  for (; link.begun < std::min(link.sent.size(), most_under_way); ++link.begun) {
+    Sent& next = link.sent[link.begun];
+    MPI_Isend(&next.heading, sizeof next.heading, MPI_BYTE, rank, tag, comm_.handle(), &next.requests[0]);
+    if (next.heading.floats == 0) continue;
+    MPI_Isend(next.values.data(), static_cast<int>(next.heading.floats), MPI_FLOAT, rank, tag, comm_.handle(),
+              &next.requests[1]);
+  }
+  return link.sent.empty();
 }
 
 bool MessageTransport::has_sent(int rank) {
   const std::lock_guard lock(mutex_);
-  return drop_sent(links_.at(rank));
+  return go_on_sending(rank, links_.at(rank));
 }
 
 bool MessageTransport::has_sent() {
   const std::lock_guard lock(mutex_);
-  return std::all_of(links_.begin(), links_.end(), [](auto& entry) { return drop_sent(entry.second); });
+  return std::all_of(links_.begin(), links_.end(),
+                     [this](auto& entry) { return go_on_sending(entry.first, entry.second); });
 }
 
 std::vector<int> MessageTransport::unsent_to() {
   const std::lock_guard lock(mutex_);
   std::vector<int> ranks;
   for (auto& [rank, link] : links_) {
-    if (!drop_sent(link)) ranks.push_back(rank);
+    if (!go_on_sending(rank, link)) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -89,7 +99,7 @@ std::vector<int> MessageTransport::unsent_to() {
 bool MessageTransport::all_have_left() {
   const std::lock_guard lock(mutex_);
   return std::all_of(links_.begin(), links_.end(),
-                     [](auto& entry) { return drop_sent(entry.second) && entry.second.ended; });
+                     [this](auto& entry) { return go_on_sending(entry.first, entry.second) && entry.second.ended; });
 }
 
 void MessageTransport::move_on() {
@@ -97,39 +107,54 @@ void MessageTransport::move_on() {
   int found = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_.handle(), &found, MPI_STATUS_IGNORE);
   for (auto& [rank, link] : links_) {
-    drop_sent(link);
-    if (found != 0 || link.receiving != MPI_REQUEST_NULL) receive(rank, link);
+    go_on_sending(rank, link);
+    if (found != 0 || !link.receiving.empty()) receive(rank, link);
   }
 }
 
-// Messages of one rank come in order, and its values are received before its next heading is looked for.
+// Messages of one rank come in order. Values may come while those before them still do; numbers wait for these, and
+// what comes after numbers for them.
 void MessageTransport::receive(int rank, Link& link) {
   for (;;) {
+    for (int done = 0; !link.receiving.empty(); link.receiving.pop_front()) {
+      MPI_Test(&link.receiving.front(), &done, MPI_STATUS_IGNORE);
+      if (done == 0) break;
+    }
+    if (link.after) {
+      if (!link.receiving.empty()) return;
+      if (link.after->offset < 0) {
+        link.ended = true;
+        return;
+      }
+      store_numbers(*link.after);
+      link.after.reset();
+    }
+    if (link.receiving.size() == most_under_way) return;
     int found = 0;
-    MPI_Test(&link.receiving, &found, MPI_STATUS_IGNORE);
-    if (found == 0) return;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Improbe(rank, tag, comm_.handle(), &found, &message, MPI_STATUS_IGNORE);
     if (found == 0) return;
     Heading heading;
     MPI_Mrecv(&heading, sizeof heading, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    if (heading.offset < 0) {
-      link.ended = true;
-      return;
+    if (heading.floats == 0) {
+      link.after = heading;
+      continue;
     }
-    std::byte* const place = region_ + heading.offset;
-    auto* const numbers = reinterpret_cast<std::int64_t*>(place);
-    for (std::int64_t i = 0; i < heading.numbers; ++i) {
-      std::atomic_ref<std::int64_t>(numbers[i])
-          .store(heading.number[static_cast<std::size_t>(i)], std::memory_order_release);
-    }
-    // A reader copies a slot and then looks at the counter whether it was overwritten meanwhile
-    // (HaloWindow::copy_latest): the values that come next into a slot may not be seen before the counter that stands
-    // here.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (heading.floats == 0) continue;
-    MPI_Irecv(place, static_cast<int>(heading.floats), MPI_FLOAT, rank, tag, comm_.handle(), &link.receiving);
+    MPI_Irecv(region_ + heading.offset, static_cast<int>(heading.floats), MPI_FLOAT, rank, tag, comm_.handle(),
+              &link.receiving.emplace_back(MPI_REQUEST_NULL));
   }
+}
+
+void MessageTransport::store_numbers(const Heading& heading) {
+  auto* const numbers = reinterpret_cast<std::int64_t*>(region_ + heading.offset);
+  for (std::int64_t i = 0; i < heading.numbers; ++i) {
+    std::atomic_ref<std::int64_t>(numbers[i])
+        .store(heading.number[static_cast<std::size_t>(i)], std::memory_order_release);
+  }
+  // A reader copies a slot and then looks at the counter whether it was overwritten meanwhile
+  // (HaloWindow::copy_latest): the values that come next into a slot may not be seen before the counter that stands
+  // here.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 }  // namespace halograd
