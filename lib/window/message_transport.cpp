@@ -12,7 +12,7 @@ constexpr int tag = 0;
 // Of those to a peer, and of values from it, with MPI at once. With one alone a link is idle until its end is seen and
 // the next one begins; and MPI looks through all that has come and that nobody receives yet whenever it looks for
 // anything.
-constexpr std::size_t most_under_way = 8;
+constexpr std::size_t most_under_way = 64;
 
 }  // namespace
 
@@ -70,8 +70,9 @@ bool MessageTransport::go_on_sending(int rank, Link& link) {
     Sent& next = link.sent[link.begun];
     MPI_Isend(&next.heading, sizeof next.heading, MPI_BYTE, rank, tag, comm_.handle(), &next.requests[0]);
     if (next.heading.floats == 0) continue;
-    MPI_Isend(next.values.data(), static_cast<int>(next.heading.floats), MPI_FLOAT, rank, tag, comm_.handle(),
-              &next.requests[1]);
+    // Synchronous: not over before it is received, so that a reader is never flooded.
+    MPI_Issend(next.values.data(), static_cast<int>(next.heading.floats), MPI_FLOAT, rank, tag, comm_.handle(),
+               &next.requests[1]);
   }
   return link.sent.empty();
 }

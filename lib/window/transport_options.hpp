@@ -51,8 +51,8 @@ constexpr const char* no_receiver = "messages need the thread that comm.progress
 /// Below so many 10^6 bytes per second a link is slow: an answer waits long behind a large message, so that an MPI
 /// which asks before it sends one (UCX over TCP) uses such a link one way at a time.
 constexpr int slow_link_mb = 30;
-/// comm.piece_kb = 0 over slow links: what UCX sends without asking.
-constexpr int piece_kb_of_slow_links = 64;
+/// comm.piece_kb = 0 over slow links: what UCX puts and sends without asking.
+constexpr int piece_kb_of_slow_links = 16;
 
 /// How halos travel, through whichever window.
 struct TransportOptions {

@@ -46,7 +46,7 @@ class Links(LabTest):
             self.assertAlmostEqual(seconds, 1e-3 * sent / put, delta=0.01 * seconds)
             self.assertAlmostEqual(share, 100 * seconds / computing, delta=0.01 * share)
             self.assertGreaterEqual(computing, COMPUTE)
-        self.assertRegex(out, "pieces of 64 kB: a link is below 30 MB/s")
+        self.assertRegex(out, "pieces of 16 kB: a link is below 30 MB/s")
 
     def test_their_latency(self):
         delay = 5  # ms
