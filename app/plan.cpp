@@ -216,8 +216,7 @@ void add_plan(CLI::App& app, Session& session) {
   command
       ->add_option("--transport-ns", arguments->transport_ns,
                    "Nanoseconds of a rank's computing that moving a byte to another node, and one from there, takes: "
-                   "measured by "
-                   "halograd simulate; nothing where the network does it by itself (default: 0)")
+                   "measured by halograd simulate; nothing where the network does it by itself (default: 0)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--memory-gb", arguments->memory_gb, "Memory of a node in GB (default: not checked)")
       ->check(CLI::PositiveNumber);

@@ -9,9 +9,9 @@ namespace halograd {
 namespace {
 
 constexpr int tag = 0;
-// Of those to a peer, and of values from it, with MPI at once. With one alone a link is idle until its end is seen and
-// the next one begins; and MPI looks through all that has come and that nobody receives yet whenever it looks for
-// anything.
+// Messages to a peer that MPI has at once, and values from it that are received at once. With one alone a link is idle
+// until its end is seen and the next one begins. Too many cost time: whenever MPI looks for a message, it goes through
+// all that have come and are not received yet.
 constexpr std::size_t most_under_way = 64;
 
 }  // namespace
@@ -123,11 +123,8 @@ void MessageTransport::receive(int rank, Link& link) {
     }
     if (link.after) {
       if (!link.receiving.empty()) return;
-      if (link.after->offset < 0) {
-        link.ended = true;
-        return;
-      }
-      store_numbers(*link.after);
+      link.ended = link.after->offset < 0;
+      if (!link.ended) store_numbers(*link.after);
       link.after.reset();
     }
     if (link.receiving.size() == most_under_way) return;
