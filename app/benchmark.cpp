@@ -90,7 +90,7 @@ void benchmark(const BenchmarkArguments& arguments, Session& session) {
       table.fma_peak = measure_fma_peak(ExecutionSpace());
       table.bf16_peak = measure_bf16_peak(ExecutionSpace());
     }
-    if (table.bandwidth == 0) table.bandwidth = measure_memory_bandwidth(ExecutionSpace());
+    if (table.bandwidth == 0) table.bandwidth = measure_memory_peak(ExecutionSpace());
     if (!arguments.json) table.print(results.back());
   }
   if (arguments.json) table.print_json(results);

@@ -1,6 +1,5 @@
 #include "kernels/codec_speed.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 #include "kernels/chunks.hpp"
@@ -9,7 +8,7 @@
 namespace halograd {
 namespace {
 
-constexpr int repeats = 3;
+constexpr double measured_seconds = 0.2;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -22,13 +21,14 @@ CodecSpeed measure_codec_speed(const ExecutionSpace& exec, const Codec& codec) {
   const Buffer<float> x("halograd::x", length), estimate("halograd::estimate", length);
   const Buffer<std::byte> code("halograd::code", codec.bytes(length));
   const Vector<float> values(x);
-  CodecSpeed best{1e30, 1e30};
-  for (int i = 0; i <= repeats; ++i) {
+  CodecSpeed total;
+  int runs = 0;
+  for (; total.encode + total.decode < measured_seconds; ++runs) {
     // Other values in each run, or the differences would be what the code before has lost.
     for_each_chunk(
         exec, "halograd::random_values", length, KOKKOS_LAMBDA(const long begin, const long end) {
           for (long at = begin; at < end; ++at) {
-            values(at) = random_uniform(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(at)) - 0.5F;
+            values(at) = random_uniform(static_cast<std::uint64_t>(runs), static_cast<std::uint64_t>(at)) - 0.5F;
           }
         });
     exec.fence();
@@ -38,11 +38,12 @@ CodecSpeed measure_codec_speed(const ExecutionSpace& exec, const Codec& codec) {
     const double encoded = seconds_since(begin);
     add_decoded(exec, codec, code, estimate);
     exec.fence();
-    if (i == 0) continue;  // warms up
-    best.encode = std::min(best.encode, encoded / length);
-    best.decode = std::min(best.decode, (seconds_since(begin) - encoded) / length);
+    if (runs == 0) continue;  // warms up
+    total.encode += encoded;
+    total.decode += seconds_since(begin) - encoded;
   }
-  return best;
+  const double coded = static_cast<double>(runs - 1) * length;
+  return {total.encode / coded, total.decode / coded};
 }
 
 }  // namespace halograd

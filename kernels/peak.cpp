@@ -15,8 +15,9 @@
 namespace halograd {
 namespace {
 
-constexpr int chains = 12;  // independent sums a thread: latency times throughput of today's cores, and some
-constexpr int repeats = 8;  // of which the best counts
+constexpr int chains = 12;         // independent sums a thread: latency times throughput of today's cores, and some
+constexpr int repeats = 8;         // of which the best counts
+constexpr double mean_over = 0.2;  // seconds
 
 #if !defined(__CUDACC__) && !defined(__HIPCC__)
 using Register = host::Pack<float>;
@@ -56,8 +57,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-template <class Action>
-double least_seconds(const ExecutionSpace& exec, const Action& action) {
+double least_seconds(const ExecutionSpace& exec, const std::function<void()>& action) {
   double least = 1e30;
   for (int i = 0; i <= repeats; ++i) {
     exec.fence();
@@ -67,6 +67,35 @@ double least_seconds(const ExecutionSpace& exec, const Action& action) {
     if (i > 0) least = std::min(least, seconds_since(begin));  // 0 warms up
   }
   return least;
+}
+
+double mean_seconds(const ExecutionSpace& exec, const std::function<void()>& action) {
+  double seconds = 0;
+  int runs = 0;
+  for (; seconds < mean_over; ++runs) {
+    exec.fence();
+    const auto begin = Clock::now();
+    action();
+    exec.fence();
+    if (runs > 0) seconds += seconds_since(begin);  // 0 warms up
+  }
+  return seconds / (runs - 1);
+}
+
+double triad_bandwidth(const ExecutionSpace& exec, decltype(least_seconds)& measure) {
+  constexpr long length = 16L << 20;
+  const Buffer<float> a("halograd::triad_a", length), b("halograd::triad_b", length), c("halograd::triad_c", length);
+  float* const to = a.data();
+  const float* const left = b.data();
+  const float* const right = c.data();
+  const double seconds = measure(exec, [&] {
+    for_each_chunk(
+        exec, "halograd::triad", length, KOKKOS_LAMBDA(const long begin, const long end) {
+          HALOGRAD_IVDEP
+          for (long i = begin; i < end; ++i) to[i] = left[i] + 3.0F * right[i];
+        });
+  });
+  return 3.0 * sizeof(float) * static_cast<double>(length) / seconds;
 }
 
 }  // namespace
@@ -126,20 +155,12 @@ double measure_bf16_peak([[maybe_unused]] const ExecutionSpace& exec) {
 #endif
 }
 
+double measure_memory_peak(const ExecutionSpace& exec) {
+  return triad_bandwidth(exec, least_seconds);
+}
+
 double measure_memory_bandwidth(const ExecutionSpace& exec) {
-  constexpr long length = 16L << 20;
-  const Buffer<float> a("halograd::triad_a", length), b("halograd::triad_b", length), c("halograd::triad_c", length);
-  float* const to = a.data();
-  const float* const left = b.data();
-  const float* const right = c.data();
-  const double seconds = least_seconds(exec, [&] {
-    for_each_chunk(
-        exec, "halograd::triad", length, KOKKOS_LAMBDA(const long begin, const long end) {
-          HALOGRAD_IVDEP
-          for (long i = begin; i < end; ++i) to[i] = left[i] + 3.0F * right[i];
-        });
-  });
-  return 3.0 * sizeof(float) * static_cast<double>(length) / seconds;
+  return triad_bandwidth(exec, mean_seconds);
 }
 
 }  // namespace halograd

@@ -17,6 +17,9 @@ double measure_bf16_peak(const ExecutionSpace& exec);
 
 /// Bytes a second of a = b + s c on vectors of 64 MiB each, far beyond the caches (the triad of McCalpin's STREAM,
 /// which counts 12 bytes an element): the best of several runs. Takes and gives back 192 MiB.
+double measure_memory_peak(const ExecutionSpace& exec);
+
+/// The same in the mean over a fifth of a second, beside whatever else runs on this machine, as a step is.
 double measure_memory_bandwidth(const ExecutionSpace& exec);
 
 /// How often a second all threads at once do the same few multiply-adds (some ten microseconds on a CPU), in the mean

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double copied = 2;  // read and written
 constexpr double in_place = 2;
+constexpr double own_share = copied + 1 + in_place;  // push-sum: weights before the update, the update done to x
 
 /// Whether an exchange is a sum over all ranks, and not messages along the edges of a graph.
 bool sums_over_ranks(const AveragerRow& row) {
@@ -77,25 +78,38 @@ double ExchangeModel::memory_traffic(int every) const {
     // Into the node's memory, the node's mean, the mix between nodes, and back.
     return copied + (1 + 1.0 / node_ranks_) + (degree + in_place) / node_ranks_ + copied;
   }
-  const bool inside = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.inside; });
-  const double published = inside ? copied : 0;
-  if (row.always_under_way) {
-    // What is sent, at a free pace to each neighbour by itself; weights before the update, the update done to x, the
-    // mix; with overlap a copy of what is under way.
-    const double sent = row.pace(averager_) == Pace::free ? copied * degree : published;
-    return sent + copied + (1 + in_place) + (degree + in_place) + (averager_.overlap ? copied : 0);
-  }
-  if (is_coded(averager_)) return published + degree + 1 + in_place;  // estimates of the neighbours and of itself
   if (row.pace(averager_) == Pace::free) {
-    const bool far = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.crossing > 0; });
-    return published + (far ? copied : 0) + copied * degree + degree;
+    const double copies = copied * degree;  // of what is sent, or of halos
+    return row.always_under_way ? copies + degree + in_place : copies;
   }
+  const double published = any_inside() ? copied : 0;
+  // The mix, and with overlap a copy of what is under way.
+  if (row.always_under_way) return published + own_share + degree + in_place + (averager_.overlap ? copied : 0);
+  // Estimates of the neighbours and of itself.
+  if (is_coded(averager_)) return published + degree + 1 + in_place;
   const bool with_the_optimizer = every == 1 && combines_first(averager_);  // in one pass
   return published + degree + (with_the_optimizer ? 0 : in_place);
 }
 
+double ExchangeModel::step_traffic() const {
+  const AveragerRow& row = row_of(averager_);
+  if (row.pace(averager_) != Pace::free) return 0;
+  if (row.always_under_way) return own_share;
+  const bool far = std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.crossing > 0; });
+  return (any_inside() ? copied : 0) + (far ? copied : 0) + most_neighbours();  // the newest weights; the mix
+}
+
+bool ExchangeModel::any_inside() const {
+  return std::any_of(loads_.begin(), loads_.end(), [](const EdgeLoad& load) { return load.inside; });
+}
+
 ExchangeWork ExchangeModel::work(int every) const {
-  ExchangeWork work{message_bytes_, memory_traffic(every) * model_bytes_, coding_seconds_, every, hidden_};
+  ExchangeWork work{.message_bytes = message_bytes_,
+                    .memory_bytes = memory_traffic(every) * model_bytes_,
+                    .step_bytes = step_traffic() * model_bytes_,
+                    .coding_seconds = coding_seconds_,
+                    .every = every,
+                    .hidden = hidden_};
   const AveragerRow& row = row_of(averager_);
   if (sums_over_ranks(row) && row.exchanges == Exchange::gradients) {
     work.last_bytes = message_bytes_ * std::min(1.0, bucket_floats / static_cast<double>(job_.parameters));

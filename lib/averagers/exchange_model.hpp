@@ -36,8 +36,11 @@ class ExchangeModel {
   [[nodiscard]] int most_neighbours() const;
 
  private:
-  /// Bytes read and written per exchange, in models.
+  // Bytes read and written in models, per exchange and in each step.
   [[nodiscard]] double memory_traffic(int every) const;
+  [[nodiscard]] double step_traffic() const;
+  /// Whether some ranks that exchange share a node.
+  [[nodiscard]] bool any_inside() const;
 
   AveragerConfig averager_;
   ModelledJob job_;

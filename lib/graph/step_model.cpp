@@ -148,7 +148,8 @@ StepEstimate free_step(const Machine& machine, const StepWork& work, const Excha
   step.period = std::max<double>(exchange.every, std::ceil(step.exchange_seconds / work.compute_seconds));
   double sent = 0;
   for (const EdgeLoad& load : loads) sent += sent_bytes(machine, exchange, load) / static_cast<double>(loads.size());
-  const double local = (local_seconds(machine, exchange) + machine.transport * sent) / step.period;
+  const double local = exchange.step_bytes / machine.memory_bandwidth +
+                       (local_seconds(machine, exchange) + machine.transport * sent) / step.period;
   const auto ranks = static_cast<double>(loads.front().in.size());
   const double others = (ranks - 1) / (work.compute_seconds + local);
   const double slowest = 1 / (work.uneven.slowest * work.compute_seconds + local);

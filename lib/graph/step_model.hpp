@@ -38,6 +38,7 @@ double group_seconds(const Machine& machine, const GroupTraffic& traffic, int gr
 struct ExchangeWork {
   double message_bytes = 0;   ///< to each neighbour; of an all-reduce: the gradient's
   double memory_bytes = 0;    ///< read and written in memory, beside the optimizer's step
+  double step_bytes = 0;      ///< the same in each step, with an exchange or without, at a free pace
   double coding_seconds = 0;  ///< to code what is sent and to decode what has come
   int every = 1;              ///< steps from exchange to exchange (H), at least
   double hidden = 1;          ///< share of the computing, at its end, that the exchange runs beside

@@ -94,6 +94,19 @@ TEST(ExchangeModel, WithoutBoundOnTheStalenessNobodyWaits) {
   EXPECT_EQ(step.period, 2);  // 20 ms of 10
 }
 
+/// Where the network allows an exchange in every second step, what has come is copied in every second one; the newest
+/// weights are kept, and halos mixed, in each.
+TEST(ExchangeModel, AtAFreePaceWeightsAreKeptAndMixedInEachStep) {
+  ModelledJob job = job_of(8);
+  job.machine.memory_bandwidth = 1e12;  // 0.1 ms a model
+  AveragerConfig averager;
+  averager.staleness = -1;
+  EXPECT_NEAR(step_of(averager, "ring", job).step_seconds, 0.010 + (2 + 2 + 4 / 2.) * 1e-4, 1e-9);
+  averager = named("push_sum");
+  averager.staleness = -1;
+  EXPECT_NEAR(step_of(averager, "ring", job).step_seconds, 0.010 + (5 + (4 + 2 + 2) / 2.) * 1e-4, 1e-9);
+}
+
 /// Less than a bucket of the gradient is complete only when all of it is.
 TEST(ExchangeModel, ASmallGradientHidesBehindNothing) {
   ModelledJob small = job_of(8);
@@ -142,7 +155,8 @@ TEST(ExchangeModel, PushSumAtAFreePaceHoldsAMailboxPerNeighbour) {
   EXPECT_NEAR(memory(1), 1 + 2 + 2, 1e-9);        // weights before the update, mailboxes, what is under way
   EXPECT_NEAR(memory(4), 4 * (1 + 2) + 2, 1e-9);  // of which only two messages leave the node
   const auto traffic = [&] {
-    return ExchangeModel(averager, kind("ring"), job_of(8)).work().memory_bytes / model_bytes;
+    const ExchangeWork done = ExchangeModel(averager, kind("ring"), job_of(8)).work();
+    return (done.memory_bytes + done.step_bytes) / model_bytes;
   };
   EXPECT_NEAR(traffic(), 2 * 2 + 2 + 7, 1e-9);
   averager.staleness = 0;

@@ -23,7 +23,7 @@ Machine network_only(int ranks_per_node = 1) {
 
 /// 100 MB to each neighbour: 10 ms over the network.
 ExchangeWork exchange_of(double hidden, int every = 1) {
-  return {0.1 * gigabyte, 0, 0, every, hidden};
+  return {.message_bytes = 0.1 * gigabyte, .every = every, .hidden = hidden};
 }
 
 TEST(EdgeLoads, CountEdgesInsideAndBetweenNodes) {

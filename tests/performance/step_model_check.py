@@ -14,7 +14,7 @@ With --plan the ways are all that halograd plan considers for these hosts and do
 how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, --batch
 images for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are
 hosts measure at the same time, and the prediction is their mean. What the transport takes of a rank's computing is
-measured too, and counts as often as hosts share a core. So replicas of several ranks are held against the model (--set
+measured too, five times, and counts as often as hosts share a core. So replicas of several ranks are held against the model (--set
 parallel.spatial=[2,1]). Takes root.
 """
 
@@ -60,7 +60,8 @@ class Check:
         self.replicas = hosts
         self.parameters = arguments.width * (16 * 16 + 1) + 10 * (arguments.width + 1)
         self.lab = Lab(hosts, rate_mbit)
-        self.latency_us, self.bandwidth_gb, transport_ns = self.network(rate_mbit)
+        measured = [self.network(rate_mbit) for _ in range(5 if arguments.run else 1)]
+        self.latency_us, self.bandwidth_gb, transport_ns = map(float, np.median(measured, axis=0))
         self.transport_ns = transport_ns * max(1, hosts / os.cpu_count()) if arguments.run else 0
 
     def network(self, rate_mbit):
