@@ -60,6 +60,20 @@ std::vector<int> ranks_by_node(int ranks, const std::vector<int>& node_of_rank) 
   return rank_at;
 }
 
+std::vector<int> distances_from_0(const Graph& next) {
+  std::vector<int> distance(next.size(), -1), queue{0};
+  distance[0] = 0;
+  for (std::size_t head = 0; head < queue.size(); ++head) {
+    const auto rank = static_cast<std::size_t>(queue[head]);
+    for (const int neighbour : next[rank]) {
+      if (distance[static_cast<std::size_t>(neighbour)] >= 0) continue;
+      distance[static_cast<std::size_t>(neighbour)] = distance[rank] + 1;
+      queue.push_back(neighbour);
+    }
+  }
+  return distance;
+}
+
 Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>& node_of_rank) {
   HALOGRAD_REQUIRE(node_of_rank.empty() || static_cast<int>(node_of_rank.size()) == ranks, "topology: the nodes of ",
                    node_of_rank.size(), " ranks are given; expected ", ranks);

@@ -17,6 +17,9 @@ Graph make_graph(const TopologyConfig& config, int ranks, const std::vector<int>
 /// The ranks in the order of their nodes, ranks of a node in their own: who gets which position in a graph.
 std::vector<int> ranks_by_node(int ranks, const std::vector<int>& node_of_rank);
 
+/// Steps from rank 0 to each rank, where `next` are those to which edges go from each; -1 where there is no path.
+std::vector<int> distances_from_0(const Graph& next);
+
 /// Whether every edge goes both ways.
 bool is_undirected(const Graph& graph);
 

@@ -60,8 +60,7 @@ void mix(const Topology& topology, const std::vector<double>& x, std::vector<dou
 }
 
 std::vector<double> start_vector(const Topology& topology) {
-  const std::vector<int> distances = distances_from_0(
-      topology.ranks(), [&](int rank) -> const auto& { return topology.out_neighbours(rank); });
+  const std::vector<int> distances = distances_from_0(step_graph(topology.graph()).out);
   const double farthest = *std::max_element(distances.begin(), distances.end());
   std::vector<double> start;
   start.reserve(distances.size());

@@ -11,21 +11,6 @@
 
 namespace halograd {
 
-std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next) {
-  std::vector<int> distance(static_cast<std::size_t>(ranks), -1);
-  std::vector<int> queue{0};
-  distance[0] = 0;
-  for (std::size_t head = 0; head < queue.size(); ++head) {
-    const int rank = queue[head];
-    for (const Neighbour& neighbour : next(rank)) {
-      if (distance[neighbour.rank] >= 0) continue;
-      distance[neighbour.rank] = distance[rank] + 1;
-      queue.push_back(neighbour.rank);
-    }
-  }
-  return distance;
-}
-
 Topology::Topology(std::string kind, std::vector<std::vector<Neighbour>> in_neighbours)
     : kind_(std::move(kind)), in_(std::move(in_neighbours)), out_(in_.size()), self_(in_.size(), 1.0) {
   HALOGRAD_REQUIRE(!in_.empty(), "topology: no ranks");
@@ -59,10 +44,8 @@ Topology::Topology(DynamicTopology dynamic)
       dynamic_(std::make_shared<const DynamicTopology>(std::move(dynamic))) {}
 
 void Topology::check_connected() const {
-  const auto out = [this](int rank) -> const std::vector<Neighbour>& { return out_[rank]; };
-  const auto in = [this](int rank) -> const std::vector<Neighbour>& { return in_[rank]; };
-  const std::vector<int> from = distances_from_0(ranks(), out);
-  const std::vector<int> to = distances_from_0(ranks(), in);
+  const std::vector<int> from = distances_from_0(without_weights(out_));
+  const std::vector<int> to = distances_from_0(without_weights(in_));
   int period = 0;  // of the graph: the greatest common divisor of the lengths of all its cycles
   for (int rank = 0; rank < ranks(); ++rank) {
     HALOGRAD_REQUIRE(from[rank] >= 0, "topology: not connected: rank ", rank, " cannot be reached from rank 0");

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -73,11 +72,8 @@ std::vector<std::vector<Neighbour>> automatic_weights(const Graph& graph);
 /// A graph with weights by a rule of topology_table.hpp. Throws Error for another name, and whatever Topology throws.
 Topology weighted(const std::string& kind, Graph graph, const std::string& rule);
 
-/// Steps from rank 0 to each rank along the edges to `next(rank)`; -1 where there is no path.
-std::vector<int> distances_from_0(int ranks, const std::function<const std::vector<Neighbour>&(int)>& next);
-
-/// The in-neighbours alone.
-Graph without_weights(const std::vector<std::vector<Neighbour>>& in_neighbours);
+/// The neighbours alone.
+Graph without_weights(const std::vector<std::vector<Neighbour>>& neighbours);
 
 /// The node of each rank where `ranks_per_node` consecutive ranks are on one.
 std::vector<int> nodes_of_consecutive(int ranks, int ranks_per_node);

@@ -72,7 +72,10 @@ int listening_socket(Invitation& invitation) {
 
 bool becomes(int socket, short what, int milliseconds) {
   pollfd ready{socket, what, 0};
-  return ::poll(&ready, 1, milliseconds) == 1 && (ready.revents & what) != 0;
+  int found = -1;
+  do found = ::poll(&ready, 1, milliseconds);
+  while (found < 0 && errno == EINTR);
+  return found == 1 && (ready.revents & what) != 0;
 }
 
 int connected_socket(const Invitation& invitation) {

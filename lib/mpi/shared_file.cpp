@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <random>
 #include <string>
 
@@ -43,7 +44,9 @@ SharedFile::~SharedFile() {
 }
 
 bool SharedFile::allocate(std::size_t bytes) const {
-  return ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes)) == 0;  // else a store to a full /dev/shm ends us
+  int error = EINTR;  // as a signal makes it
+  while (error == EINTR) error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  return error == 0;  // else a store to a full /dev/shm ends us
 }
 
 MappedMemory SharedFile::map() const {

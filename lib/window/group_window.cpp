@@ -119,18 +119,12 @@ void GroupWindow::flush() {
   any_posted_ = false;
   if (!group_ || !transport_->uses_mpi()) return;
   const trace::Span span("flush", "comm");
-  transport_->wait_for_puts();
-  // The number may not overtake the message: MPI orders a put and an accumulate only through the flush between them.
-  for (const Out& out : out_) {
-    if (out.unfinished) transport_->flush(*out.peer);
-  }
+  std::vector<HaloTransport::Counter> numbers;
   for (Out& out : out_) {
-    if (out.unfinished) transport_->set_counter(*out.peer, completed(rank()), out.posted);
-  }
-  for (Out& out : out_) {
-    if (out.unfinished) transport_->complete(*out.peer);
+    if (out.unfinished) numbers.push_back({*out.peer, completed(rank()), out.posted});
     out.unfinished = false;
   }
+  transport_->announce(numbers);
   for (In& in : in_) transport_->complete(*in.peer);
 }
 

@@ -205,6 +205,14 @@ void HaloTransport::flush(const Peer& peer) {
   if (time.seconds() > report_seconds_) report_under_way(peer.rank, time.seconds());  // MPI does not let it be sooner
 }
 
+void HaloTransport::announce(const std::vector<Counter>& counters) {
+  wait_for_puts();
+  // A counter may not overtake what it tells of: MPI orders a put and an accumulate only by a flush between them.
+  for (const Counter& counter : counters) flush(counter.peer);
+  for (const Counter& counter : counters) set_counter(counter.peer, counter.offset, counter.value);
+  for (const Counter& counter : counters) complete(counter.peer);
+}
+
 void HaloTransport::complete(Peer& peer) {
   if (!peer.in_flight) return;
   flush(peer);

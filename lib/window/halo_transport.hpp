@@ -89,21 +89,25 @@ class HaloTransport {
   static HostVector<const float> values(const Peer& peer, std::size_t offset, std::size_t length);
   static const HaloStamp& stamp(const Peer& peer, std::size_t offset);
 
-  // For writers that wait. What is written stays as it is until wait_for_puts() and flush() of that peer.
+  // For writers that wait. What is written stays as it is until announce().
   /// Writes into a peer's region, or into its device region where `values` lie in device memory; what kernels write of
   /// them is fenced before.
   void write(const Peer& peer, std::size_t offset, HaloValues<const float> values);
   void write(const Peer& peer, std::size_t offset, const HaloStamp& stamp);
   /// Sets a counter of a peer, after all that was written there before by stores or messages. Where the carrier is
-  /// MPI_Put, only what was flushed is before it, and it is complete after complete().
+  /// MPI_Put, only what was announced is before it, and it is complete after complete().
   void set_counter(Peer& peer, std::size_t offset, std::int64_t value);
-  /// Waits, giving up the core, until what was written has left; what is left for flush() is short. A wait of more than
-  /// report_seconds, here or in flush(), is reported on stderr, with the peer.
-  void wait_for_puts();
-  /// Waits until what was put to a peer has arrived there.
-  void flush(const Peer& peer);
   /// Waits until the last counter of a peer has arrived there.
   void complete(Peer& peer);
+  /// A counter of a peer that tells it of what was written there.
+  struct Counter {
+    Peer& peer;
+    std::size_t offset;
+    std::int64_t value;
+  };
+  /// Waits until all that was written has left and what was put to these peers has arrived, sets their counters, and
+  /// waits for these to arrive. A wait of more than report_seconds is reported on stderr, with the peer.
+  void announce(const std::vector<Counter>& counters);
 
   // For writers that wait for nobody.
   /// Sends a message to a peer that is idle. Its values stay as they are until that is idle again, which may be in the
@@ -133,7 +137,7 @@ class HaloTransport {
   /// Collective: what all ranks have stored into their own regions is there before anything that comes from others.
   void start();
 
-  /// In await, wait_until, wait_for_puts, flush and finish_with_all, since construction.
+  /// In await, wait_until, announce, complete and finish_with_all, since construction.
   [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
 
  private:
@@ -143,6 +147,10 @@ class HaloTransport {
   void write(const Peer& peer, std::size_t offset, const HaloStamp& stamp, Requests& puts);
   void put(const Peer& peer, std::size_t offset, HaloValues<const float> values, const OwnedWindow& window,
            Requests& puts) const;
+  /// Gives up the core until what was written has left; what is left for flush() is short.
+  void wait_for_puts();
+  /// Waits until what was put to a peer has arrived there.
+  void flush(const Peer& peer);
   void report_under_way(int to, double seconds) const;
 
   std::unique_ptr<DeviceWindow> device_;  // null: none

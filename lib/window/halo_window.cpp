@@ -295,15 +295,11 @@ void HaloWindow::Implementation::flush() {
   if (free_) return;
   transport_.wait_until(clock_, injector_.all_left());
   if (!has_far_edges() && !transport_.uses_mpi()) return;
-  transport_.wait_for_puts();
-  // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const Edge& edge : out_edges_) {
-    if (!edge.stored) transport_.flush(edge.peer);
-  }
+  std::vector<HaloTransport::Counter> versions;
   for (Edge& edge : out_edges_) {
-    if (!edge.stored) transport_.set_counter(edge.peer, edge.layout_there.latest(edge.number_there), edge.number);
+    if (!edge.stored) versions.push_back({edge.peer, edge.layout_there.latest(edge.number_there), edge.number});
   }
-  for (Edge& edge : out_edges_) transport_.complete(edge.peer);
+  transport_.announce(versions);
   for (Edge& edge : in_edges_) transport_.complete(edge.peer);
 }
 

@@ -49,33 +49,38 @@ class Circle {
   /// the longest ones the fastest counts: others may have met other work of the machine, and short ones only fill
   /// buffers. Throws CollectiveError where other values arrive than were sent, or where the carrier does not work.
   [[nodiscard]] double bandwidth(Carrier carrier) const {
-    HaloTransport transport(comm_, inboxes * inbox_bytes, forced(), carrier);
-    const std::vector<Way> ways = ways_of(transport);
-    std::vector<float> values(last_floats);
-    std::size_t floats = first_floats;
-    double fastest = 0, spent = 0;
-    for (std::int64_t round = 0;
-         fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
-      fill(std::span(values).first(floats), comm_.rank(), round);
-      comm_.barrier();
-      const double start = MPI_Wtime();
-      begin_exchange(transport, ways, HostVector<const float>(values.data(), floats));
-      end_exchange(transport, ways, round + 1);
-      const double seconds = MPI_Wtime() - start;
-      std::string difference;
-      for (const Way& way : ways) {
-        fill(std::span(values).first(floats), way.sender, round);
-        const HostVector<const float> came = transport.values(values_in(way.inbox), floats);
-        if (!std::equal(came.data(), came.data() + floats, values.begin())) difference = fault(way.sender, carrier);
+    std::vector<float> values;
+    comm_.together([&] { values.resize(last_floats); });
+    std::string difference;
+    double fastest = 0;
+    {  // the transport goes before an exception may
+      HaloTransport transport(comm_, inboxes * inbox_bytes, forced(), carrier);
+      const std::vector<Way> ways = ways_of(transport);
+      std::size_t floats = first_floats;
+      double spent = 0;
+      for (std::int64_t round = 0;
+           fastest == 0 || round < least_exchanges || (spent < trial_seconds && floats < last_floats); ++round) {
+        fill(std::span(values).first(floats), comm_.rank(), round);
+        comm_.barrier();
+        const double start = MPI_Wtime();
+        begin_exchange(transport, ways, HostVector<const float>(values.data(), floats));
+        end_exchange(transport, ways, round + 1);
+        const double seconds = MPI_Wtime() - start;
+        for (const Way& way : ways) {
+          fill(std::span(values).first(floats), way.sender, round);
+          const HostVector<const float> came = transport.values(values_in(way.inbox), floats);
+          if (!std::equal(came.data(), came.data() + floats, values.begin())) difference = fault(way.sender, carrier);
+        }
+        if (comm_.largest(difference.empty() ? 0 : 1) == 1) break;
+        fastest = std::max(fastest, static_cast<double>(ways.size() * floats * sizeof(float)) / seconds);
+        const double slowest = comm_.largest(seconds);
+        spent += slowest;
+        if (slowest >= long_enough || floats == last_floats) continue;
+        floats *= 2;
+        fastest = 0;
       }
-      comm_.fail_together(difference);
-      fastest = std::max(fastest, static_cast<double>(ways.size() * floats * sizeof(float)) / seconds);
-      const double slowest = comm_.largest(seconds);
-      spent += slowest;
-      if (slowest >= long_enough || floats == last_floats) continue;
-      floats *= 2;
-      fastest = 0;
     }
+    comm_.fail_together(difference);
     return fastest;
   }
 
@@ -138,10 +143,9 @@ class Circle {
     for (const Way& way : ways) transport.write(way.to, values_in(way.inbox), values);
   }
   static void end_exchange(HaloTransport& transport, const std::vector<Way>& ways, std::int64_t version) {
-    transport.wait_for_puts();
-    for (const Way& way : ways) transport.flush(way.to);
-    for (const Way& way : ways) transport.set_counter(way.to, way.inbox * inbox_bytes, version);
-    for (const Way& way : ways) transport.complete(way.to);
+    std::vector<HaloTransport::Counter> counters;
+    for (const Way& way : ways) counters.push_back({way.to, way.inbox * inbox_bytes, version});
+    transport.announce(counters);
     for (const Way& way : ways) {
       transport.await(way.from, transport.counter(way.inbox * inbox_bytes), version, "trial of the network: ");
     }
@@ -202,6 +206,7 @@ NetworkTrial try_network(const Communicator& comm) {
       }
     } catch (const CollectiveError& error) {
       trial.put_fault = error.what();
+      own.speed.bandwidth = 0;
     }
     trial.nodes = firsts.gather(own);
   });

@@ -9,21 +9,6 @@
 namespace halograd {
 namespace {
 
-/// Steps from rank 0; -1 where there is no path.
-std::vector<int> distances(const Graph& graph) {
-  std::vector<int> distance(graph.size(), -1), queue{0};
-  distance[0] = 0;
-  for (std::size_t head = 0; head < queue.size(); ++head) {
-    const auto rank = static_cast<std::size_t>(queue[head]);
-    for (const int next : graph[rank]) {
-      if (distance[static_cast<std::size_t>(next)] >= 0) continue;
-      distance[static_cast<std::size_t>(next)] = distance[rank] + 1;
-      queue.push_back(next);
-    }
-  }
-  return distance;
-}
-
 Graph between(const Graph& graph, const std::vector<bool>& side) {
   Graph kept(graph.size());
   for (std::size_t rank = 0; rank < graph.size(); ++rank) {
@@ -45,7 +30,7 @@ std::size_t edges_of(const Graph& graph) {
 Sides two_sides(const Graph& graph) {
   HALOGRAD_REQUIRE(is_undirected(graph), "averager ad_psgd: the topology is directed; ranks that exchange need edges ",
                    "both ways");
-  const std::vector<int> distance = distances(graph);
+  const std::vector<int> distance = distances_from_0(graph);
   std::vector<bool> by_rank(graph.size()), by_distance(graph.size());
   for (std::size_t rank = 0; rank < graph.size(); ++rank) {
     HALOGRAD_REQUIRE(distance[rank] >= 0, "averager ad_psgd: the topology is not connected");
@@ -55,7 +40,7 @@ Sides two_sides(const Graph& graph) {
   Graph kept = between(graph, by_distance);  // connected: each rank is next to one that is nearer to rank 0
   std::vector<bool> odd = by_distance;
   const Graph other = between(graph, by_rank);
-  const std::vector<int> reached = distances(other);
+  const std::vector<int> reached = distances_from_0(other);
   if (std::find(reached.begin(), reached.end(), -1) == reached.end() && edges_of(other) >= edges_of(kept)) {
     kept = other;
     odd = by_rank;

@@ -123,14 +123,12 @@ void PortWindow::flush() {
   flushed_ = true;
   transport_.wait_until(clock_, injector_.all_left());
   if (!transport_.uses_mpi()) return;
-  transport_.wait_for_puts();
-  // The version may not overtake the halo: MPI orders a put and an accumulate only through the flush between them.
-  for (const int to : sent_to_) transport_.flush(*readers_[static_cast<std::size_t>(to)]);
+  std::vector<HaloTransport::Counter> versions;
   for (const int to : sent_to_) {
     HaloTransport::Peer& reader = *readers_[static_cast<std::size_t>(to)];
-    if (reader.shared == nullptr) transport_.set_counter(reader, latest(transport_.rank()), put_step_);
+    if (reader.shared == nullptr) versions.push_back({reader, latest(transport_.rank()), put_step_});
   }
-  for (const int to : sent_to_) transport_.complete(*readers_[static_cast<std::size_t>(to)]);
+  transport_.announce(versions);
   for (const int to : cleared_for_) transport_.complete(*writers_[static_cast<std::size_t>(to)]);
   cleared_for_.clear();
 }

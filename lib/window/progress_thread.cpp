@@ -82,17 +82,13 @@ std::chrono::microseconds BurstPause::after(double seconds) {
 }
 
 ProgressThread::ProgressThread(const Communicator& comm, int interval_us) : comm_(comm) {
-  thread_ = std::thread([this, interval_us] { run(interval_us); });
+  comm_.together(
+      [&] { thread_ = std::jthread([this, interval_us](const std::stop_token& end) { run(interval_us, end); }); });
 }
 
-ProgressThread::~ProgressThread() {
-  end_ = true;
-  thread_.join();
-}
-
-void ProgressThread::run(int interval_us) {
+void ProgressThread::run(int interval_us, const std::stop_token& end) {
   BurstPause pause{std::chrono::microseconds(interval_us)};
-  while (!end_) {
+  while (!end.stop_requested()) {
     for (int i = 0; i < probes_per_burst; ++i) {
       int found = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_.handle(), &found, MPI_STATUS_IGNORE);

@@ -36,10 +36,9 @@ class BurstPause {
 /// cost little and yet let a put of many pieces through (docs/algorithms.md, "Progress"). Needs MPI_THREAD_MULTIPLE.
 class ProgressThread {
  public:
-  /// Collective: duplicates `comm`. `interval_us`: the least pause between two bursts.
+  /// Collective: duplicates `comm`. `interval_us`: the least pause between two bursts. Throws CollectiveError where a
+  /// rank has no room for a thread. Its end is collective too, except while an exception unwinds this rank's stack.
   ProgressThread(const Communicator& comm, int interval_us);
-  /// Collective, except while an exception unwinds this rank's stack.
-  ~ProgressThread();
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
@@ -47,12 +46,11 @@ class ProgressThread {
   [[nodiscard]] double seconds() const { return seconds_.load(std::memory_order_relaxed); }
 
  private:
-  void run(int interval_us);
+  void run(int interval_us, const std::stop_token& end);
 
   OwnedComm comm_;
-  std::atomic<bool> end_ = false;
   std::atomic<double> seconds_ = 0;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// Collective: a thread where comm.progress_us allows one and either there are hooks or some ranks are reached by MPI

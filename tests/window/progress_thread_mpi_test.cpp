@@ -47,10 +47,7 @@ bool arrives_while_computing(const Communicator& comm, std::chrono::milliseconds
     MPI_Recv(nullptr, 0, MPI_BYTE, target, 0, comm.handle(), MPI_STATUS_IGNORE);
     HaloTransport::Peer& peer = transport.peer(target);
     transport.write(peer, sizeof(std::int64_t), HostVector<const float>(halo.data(), halo.size()));
-    transport.wait_for_puts();
-    transport.flush(peer);
-    transport.set_counter(peer, 0, 1);
-    transport.complete(peer);
+    transport.announce({{peer, 0, 1}});
   }
   comm.barrier();
   return arrived;
