@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What says the version agrees: CMakeLists.txt and CITATION.cff with the newest release of CHANGELOG.md, and the tag of each
-release, where the checkout has tags, with that release."""
+"""What says the version agrees: CMakeLists.txt and CITATION.cff with the newest release of CHANGELOG.md; the recipe of Spack
+with all of them; the commits that it names, and the tags that the checkout has, with their releases."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROJECT = re.compile(r"project\(halograd VERSION ([0-9.]+)")
+RECIPE = "spack/spack_repo/halograd/packages/halograd/package.py"
 CANNOT_RUN = 77
 
 
@@ -43,16 +44,20 @@ def main():
              released[newest])):
         if found != expected:
             sys.exit(f"{what} is {found}, expected as CHANGELOG.md has it: {expected}")
-    tags = git("tag", "--list", "v*").split()
-    if not tags:
-        print("SKIPPED: this is no checkout of git with tags of releases, which the rest is about")
+    commits = dict(re.findall(r'version\("([0-9.]+)", commit="([0-9a-f]{40})"\)', read(RECIPE)))
+    if set(commits) != set(released):
+        sys.exit(f'{RECIPE} has commits of the versions {list(commits)}, CHANGELOG.md the releases {list(released)}')
+    if git("rev-parse", "--is-shallow-repository") != "false\n":
+        print("SKIPPED: this is no checkout of git with its history, which the rest is about")
         sys.exit(CANNOT_RUN)
-    if set(tags) != {f"v{version}" for version in released}:
-        sys.exit(f"git has the tags {tags}, CHANGELOG.md the releases {list(released)}")
-    for version in released:
-        tagged = PROJECT.search(git("show", f"v{version}:CMakeLists.txt"))
-        if tagged is None or tagged[1] != version:
-            sys.exit(f"CMakeLists.txt at the tag v{version} has the version {tagged and tagged[1]}")
+    for version, commit in commits.items():
+        found = PROJECT.search(git("show", f"{commit}:CMakeLists.txt"))
+        if found is None or found[1] != version:
+            sys.exit(f"CMakeLists.txt of {commit}, which {RECIPE} calls {version}, has the version {found and found[1]}")
+    tags = {f"v{version}": commit for version, commit in commits.items()}
+    for tag in git("tag", "--list", "v*").split():
+        if git("rev-parse", f"{tag}^{{commit}}").strip() != tags.get(tag):
+            sys.exit(f"the tag {tag} is not of the commit {tags.get(tag)}, which {RECIPE} names")
 
 
 if __name__ == "__main__":

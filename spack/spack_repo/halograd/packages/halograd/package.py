@@ -13,10 +13,10 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     """Convolutional-network training for clusters: replicas are kept together by averaging weights with their
     neighbours on a graph, through MPI one-sided communication, on Kokkos."""
 
-    # Releases are tags of the repository that this recipe lies in.
+    # Of the repository that this recipe lies in. A clone may lack the tags of releases, but has their commits.
     git = "file://" + os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 5))
     version("main", branch="main")
-    version("0.1.0", tag="v0.1.0")
+    version("0.1.0", commit="67deddf80cba409d46542a69e162b5dde7c99c73")
 
     license("Apache-2.0")
 
