@@ -5,8 +5,8 @@ parallel.channels), beside one rank's.
     python3 tests/performance/space_speed.py --program build/openmp/halograd unet2d:512x512 cosmoflow:128x128x128 --blocks 1 2 4 8
     python3 tests/performance/space_speed.py --program build/openmp/halograd dense:4096 --batch 64 --blocks 1 2
 
-Each rank has one thread, and a batch is one image unless --batch says more. Rounds alternate between the numbers of ranks;
-printed are medians of the steps of all rounds (but the first two of each), and the largest peaks of a rank's memory: what is
+Each rank has one thread, and a batch is one image unless --batch says more. The last row is what the cores give: seconds
+per batch of as many ranks as there are cores, each with a replica of its own. Rounds alternate between the rows; printed are medians of the steps of all rounds (but the first two of each), and the largest peaks of a rank's memory: what is
 resident, and what is left of it where the ranks share the pages of libraries and windows, each counted once (the proportional
 set, looked at ten times a second). Where there are more ranks than cores only the memory means anything. Run it alone.
 """
@@ -76,11 +76,22 @@ def megabytes(program):
     return np.max(found, axis=0)
 
 
-def run(arguments, folder, ranks, axes):
-    """(seconds of each step but the first two, peak megabytes: resident, proportional)."""
+def group_of(ranks, axes):
+    """Keys of a replica that the ranks share."""
+    if ranks == 1:
+        return []
+    return [f"parallel.channels={ranks}" if axes == 1 else f"parallel.spatial={cut(ranks, axes)}"]
+
+
+def replicas_apart(ranks, batch):
+    """Keys of ranks that train alone, together as many images as one rank."""
+    return ["averager.name=none", f"training.batch={ranks * batch}", f"training.epochs={ranks}"]
+
+
+def run(arguments, folder, ranks, keys):
+    """(seconds of each batch but the first two, peak megabytes: resident, proportional)."""
     command = [arguments.mpiexec, "-n", str(ranks), arguments.program, "train", "run.toml", "--overwrite"]
-    if ranks > 1:
-        command += ["--set", f"parallel.channels={ranks}" if axes == 1 else f"parallel.spatial={cut(ranks, axes)}"]
+    command += [word for key in keys for word in ("--set", key)]
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         peak, end = np.zeros(2), time.monotonic() + arguments.limit
@@ -94,7 +105,7 @@ def run(arguments, folder, ranks, axes):
         with open(os.path.join(folder, "log"), encoding="utf-8") as log:
             sys.exit(f"{command}\n{log.read()}")
     with h5py.File(os.path.join(folder, "runs/run/metrics.h5"), "r") as file:
-        return list(arguments.batch / file["step/images_per_second"][2:, 0]), peak
+        return list(arguments.batch / file["step/images_per_second"][2:, 0]), peak  # of one replica
 
 
 def main():
@@ -118,18 +129,19 @@ def main():
             with open(os.path.join(folder, "run.toml"), "w", encoding="utf-8") as file:
                 loss = "binary_cross_entropy" if network == "unet2d" else "mean_squared_error"
                 file.write(RUN_FILE.format(network=network_table(network, extents), loss=loss, batch=arguments.batch))
-            seconds, peaks = {ranks: [] for ranks in arguments.blocks}, {ranks: np.zeros(2) for ranks in arguments.blocks}
+            axes, cores = len(extents), os.cpu_count()
+            rows = [(ranks, "x".join(map(str, cut(ranks, axes))), group_of(ranks, axes), 1) for ranks in arguments.blocks]
+            rows.append((cores, "replicas apart", replicas_apart(cores, arguments.batch), cores))
+            seconds, peaks = [[] for _ in rows], np.zeros((len(rows), 2))
             for _ in range(arguments.rounds):
-                for ranks in arguments.blocks:
-                    steps, peak = run(arguments, folder, ranks, len(extents))
-                    seconds[ranks] += steps
-                    peaks[ranks] = np.maximum(peaks[ranks], peak)
-        medians = {ranks: statistics.median(steps) for ranks, steps in seconds.items()}
-        one = arguments.blocks[0]
-        for ranks in arguments.blocks:
-            memory = " | ".join(f"{peak:.0f} | {share:.2f}" for peak, share in zip(peaks[ranks], peaks[ranks] / peaks[one]))
-            print(f"| {word} | {ranks} | {'x'.join(map(str, cut(ranks, len(extents))))} | {medians[ranks]:.3f} | "
-                  f"{medians[one] / medians[ranks]:.2f} | {memory} |", flush=True)
+                for row, (ranks, _, keys, replicas) in enumerate(rows):
+                    steps, peak = run(arguments, folder, ranks, keys)
+                    seconds[row] += [step / replicas for step in steps]
+                    peaks[row] = np.maximum(peaks[row], peak)
+        medians = [statistics.median(steps) for steps in seconds]
+        for (ranks, blocks, *_), median, peak in zip(rows, medians, peaks):
+            memory = " | ".join(f"{own:.0f} | {share:.2f}" for own, share in zip(peak, peak / peaks[0]))
+            print(f"| {word} | {ranks} | {blocks} | {median:.3f} | {medians[0] / median:.2f} | {memory} |", flush=True)
 
 
 if __name__ == "__main__":
