@@ -48,7 +48,9 @@ void visit(Visitor& v, TrainingConfig& c) {
   v("epochs", c.epochs, "passes over the training images", at_least(1));
   v("batch", c.batch, "images per step, over all ranks together", at_least(1));
   v("seed", c.seed, "seed of the initial weights, shuffling, augmentation and dropout", at_least(0));
-  v("threads", c.threads, "threads per rank; 0: the node's usable cores divided by its ranks", at_least(0));
+  v("threads", c.threads,
+    "threads per rank; 0: OMP_NUM_THREADS, else SLURM_CPUS_PER_TASK, else the node's usable cores divided by its ranks",
+    at_least(0));
   v("ranks_per_device", c.ranks_per_device, "ranks that may share an accelerator", at_least(1));
   v("shares", c.shares, "each rank's part of a batch: equal, or in proportion to its images/s in the previous epoch",
     one_of(names_of(share_choices)));
@@ -285,7 +287,8 @@ void visit(Visitor& v, ParallelConfig& c) {
 
 template <class Visitor>
 void visit(Visitor& v, InjectConfig& c) {
-  v("slow_rank", c.slow_rank, "this rank computes slowly; -1: none", at_least(-1));
+  v("slow_rank", c.slow_rank, "this rank computes slowly, of ranks that share replicas this group; -1: none",
+    at_least(-1));
   v("slow_factor", c.slow_factor, "factor by which that rank's computation takes longer", at_least(1));
   v("compute_us", c.compute_us, "least time that a step's computation takes on every rank, in microseconds",
     at_least(0));
