@@ -144,6 +144,7 @@ class Circle {
   }
   static void end_exchange(HaloTransport& transport, const std::vector<Way>& ways, std::int64_t version) {
     std::vector<HaloTransport::Counter> counters;
+    counters.reserve(ways.size());
     for (const Way& way : ways) counters.push_back({way.to, way.inbox * inbox_bytes, version});
     transport.announce(counters);
     for (const Way& way : ways) {

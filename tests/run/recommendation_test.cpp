@@ -144,6 +144,7 @@ TEST(Recommendation, AllReduceWhereTheNetworkIsFastAndTheRanksAreEven) {
 
 TEST(Recommendation, AFreePaceWhereTheRanksAreUneven) {
   PlannedJob uneven = job_of(8, 1);
+  uneven.machine.memory_bandwidth = 1e12;  // what a free pace copies and mixes in each step costs less than waiting
   for (const Unevenness& each : {Unevenness{0.2, 1}, {0, 4}}) {
     uneven.uneven = each;
     const Candidate pick = pick_of(uneven);
@@ -151,6 +152,9 @@ TEST(Recommendation, AFreePaceWhereTheRanksAreUneven) {
     EXPECT_EQ(pick.averager.staleness, -1);
   }
   uneven.uneven = {0.01, 1};
+  EXPECT_FALSE(pick_of(uneven).free);
+  uneven.uneven = {0.2, 1};
+  uneven.machine.memory_bandwidth = 50e9;  // 2 ms a model: more than waiting
   EXPECT_FALSE(pick_of(uneven).free);
 }
 

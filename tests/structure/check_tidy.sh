@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy finds nothing in the sources that a build folder compiles (headers are looked at through them).
 # Usage: check_tidy.sh [--since REVISION] [BUILD_FOLDER [PATH_REGEX]]
-# With --since only what has changed after REVISION (changed_sources.sh), each source alone, unless .clang-tidy has
-# changed as well.
+# With --since only what has changed after REVISION (changed_sources.sh), unless .clang-tidy has changed as well.
 # Defaults: build/tidy (preset tidy: sources of kernels, lib and app, eight at a time, which takes a third of the time), and
 # all that is compiled there. Those of tests: build/ci '^.*/tests/'.
 set -euo pipefail
@@ -29,19 +28,27 @@ if [[ -n $since ]] && sources=$(bash tests/structure/changed_sources.sh "$since"
   database=$build/changed
   mkdir -p "$database"
   # shellcheck disable=SC2086 # no path here has a blank
-  python3 - "$build/compile_commands.json" $sources >"$database/compile_commands.json" <<'END'
+  python3 - "$build/compile_commands.json" "$database" $sources <<'END'
 import json, os, sys
-alone = []
-for entry in json.load(open(sys.argv[1])):
+commands, folder, *sources = map(os.path.abspath, sys.argv[1:])
+changed, known = [], set()
+for entry in json.load(open(commands)):
     with open(entry["file"]) as file:
         text = file.read()
-    for source in map(os.path.abspath, sys.argv[2:]):
-        if source == entry["file"] or f'"{source}"' in text:  # one of those that are compiled together
-            alone.append(entry | {"file": source, "command": entry["command"].replace(entry["file"], source)})
-unknown = {*map(os.path.abspath, sys.argv[2:])} - {entry["file"] for entry in alone}
-if unknown:
-    sys.exit(f"tidy: {sys.argv[1]} does not compile {', '.join(sorted(unknown))}")
-json.dump(alone, sys.stdout)
+    found = [source for source in sources if source == entry["file"] or f'"{source}"' in text]
+    if not found:
+        continue
+    known |= {*found}
+    path = found[0]
+    if len(found) > 1:  # those of them that are compiled together
+        path = os.path.join(folder, f"{len(changed)}.cxx")
+        with open(path, "w") as file:
+            file.writelines(f'#include "{source}"\n' for source in found)
+    changed.append(entry | {"file": path, "command": entry["command"].replace(entry["file"], path)})
+if known != {*sources}:
+    sys.exit(f"tidy: {commands} does not compile {', '.join(sorted({*sources} - known))}")
+with open(os.path.join(folder, "compile_commands.json"), "w") as file:
+    json.dump(changed, file)
 END
 fi
 
