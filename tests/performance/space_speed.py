@@ -5,10 +5,11 @@ parallel.channels), beside one rank's.
     python3 tests/performance/space_speed.py --program build/openmp/halograd unet2d:512x512 cosmoflow:128x128x128 --blocks 1 2 4 8
     python3 tests/performance/space_speed.py --program build/openmp/halograd dense:4096 --batch 64 --blocks 1 2
 
-Each rank has one thread, and a batch is one image unless --batch says more. The last row is what the cores give: seconds
-per batch of as many ranks as there are cores, each with a replica of its own. Rounds alternate between the rows; printed are medians of the steps of all rounds (but the first two of each), and the largest peaks of a rank's memory: what is
-resident, and what is left of it where the ranks share the pages of libraries and windows, each counted once (the proportional
-set, looked at ten times a second). Where there are more ranks than cores only the memory means anything. Run it alone.
+Each rank has one thread, and a batch is one image unless --batch says more. The last row is what the cores give: seconds per
+batch of as many ranks as there are cores, each with a replica of its own. Rounds alternate between the rows; printed are
+medians of the steps of all rounds (but the first two of each), and the largest peaks of a rank's memory: what is resident, and
+what is left of it where the ranks share the pages of libraries and windows, each counted once (the proportional set, looked at
+ten times a second). Where there are more ranks than cores only the memory means anything. Run it alone.
 """
 
 import argparse

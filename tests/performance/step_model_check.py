@@ -12,10 +12,10 @@ predicted and measured steps: means over ranks and steps; with --rounds the medi
 
 With --plan the ways are all that halograd plan considers for these hosts and does not refuse, and the last line says
 how far its pick is from the fastest that was measured. With --run, the steps of a run file on synthetic data, --batch
-images for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there are
-hosts measure at the same time, and the prediction is their mean. What the transport takes of a rank's computing is
-measured too, five times, and counts as often as hosts share a core. So replicas of several ranks are held against the model (--set
-parallel.spatial=[2,1]). Takes root.
+images for each replica, are planned and run instead; they compute, and contend for the cores: as many plans as there
+are hosts measure at the same time, and the prediction is their mean. What the transport takes of a rank's computing is
+measured too, five times, and counts as often as hosts share a core. So replicas of several ranks are held against the
+model (--set parallel.spatial=[2,1]). Takes root.
 """
 
 import argparse
