@@ -144,18 +144,18 @@ TEST(Recommendation, AllReduceWhereTheNetworkIsFastAndTheRanksAreEven) {
 
 TEST(Recommendation, AFreePaceWhereTheRanksAreUneven) {
   PlannedJob uneven = job_of(8, 1);
-  uneven.machine.memory_bandwidth = 1e12;  // what a free pace copies and mixes in each step costs less than waiting
-  for (const Unevenness& each : {Unevenness{0.2, 1}, {0, 4}}) {
+  const auto expect = [&](const Unevenness& each, double memory_bandwidth, bool free) {
     uneven.uneven = each;
+    uneven.machine.memory_bandwidth = memory_bandwidth;
     const Candidate pick = pick_of(uneven);
-    EXPECT_TRUE(pick.free);
-    EXPECT_EQ(pick.averager.staleness, -1);
-  }
-  uneven.uneven = {0.01, 1};
-  EXPECT_FALSE(pick_of(uneven).free);
-  uneven.uneven = {0.2, 1};
-  uneven.machine.memory_bandwidth = 50e9;  // 2 ms a model: more than waiting
-  EXPECT_FALSE(pick_of(uneven).free);
+    EXPECT_EQ(pick.free, free);
+    EXPECT_EQ(pick.averager.staleness, free ? -1 : 0);
+  };
+  expect({0, 4}, 100e9, true);
+  expect({0.2, 1}, 1e12, true);
+  expect({0.2, 1}, 100e9, false);  // what a free pace copies and mixes in each step takes longer than the others wait
+  expect({0.01, 1}, 100e9, false);
+  expect({0.01, 1}, 1e12, false);
 }
 
 TEST(Recommendation, PushSumAtAFreePaceIsPlannedOnGraphsThatStay) {

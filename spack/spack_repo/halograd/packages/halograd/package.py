@@ -13,7 +13,7 @@ class Halograd(CMakePackage, CudaPackage, ROCmPackage):
     """Convolutional-network training for clusters: replicas are kept together by averaging weights with their
     neighbours on a graph, through MPI one-sided communication, on Kokkos."""
 
-    # Of the repository that this recipe lies in. A clone may lack the tags of releases, but has their commits.
+    # The repository that this recipe lies in. Releases are named by their commits, since a clone may have no tags.
     git = "file://" + os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 5))
     version("main", branch="main")
     version("0.1.0", commit="67deddf80cba409d46542a69e162b5dde7c99c73")
