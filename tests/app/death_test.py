@@ -57,12 +57,11 @@ class Death(ProgramTest):
             os.kill(process, its_fate)
         begin = time.monotonic()
         others = [rank for rank in range(RANKS) if rank != KILLED]
-        while time.monotonic() - begin < LIMIT and not all(os.path.exists(self.path(f"status.{r}")) for r in others):
+        while time.monotonic() - begin < LIMIT and not all(self.status(rank) for rank in others):
             time.sleep(0.1)
         for rank in others:
-            self.assertTrue(os.path.exists(self.path(f"status.{rank}")), f"rank {rank} lives on: {self.log()}")
-            with open(self.path(f"status.{rank}"), encoding="utf-8") as file:
-                self.assertEqual(int(file.read()), REQUEUE, self.log())
+            self.assertTrue(self.status(rank), f"rank {rank} lives on: {self.log()}")
+            self.assertEqual(int(self.status(rank)), REQUEUE, self.log())
         self.assertIn(f"halograd: rank {KILLED} has died", self.log())
         for rank in others:
             self.assertNotIn(f"halograd: rank {rank} has died", self.log())
@@ -71,6 +70,14 @@ class Death(ProgramTest):
         if fate == signal.SIGSTOP:
             os.kill(victims[0], signal.SIGKILL)
         job.wait(TIMEOUT)
+
+    def status(self, rank):
+        """What the rank's process ended with; nothing while the process runs, or its shell has yet to write it."""
+        path = self.path(f"status.{rank}")
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="utf-8") as file:
+            return file.read()
 
     def log(self):
         with open(self.path("log"), encoding="utf-8") as log:
