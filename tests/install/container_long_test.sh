@@ -8,22 +8,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tests/debian_root.sh
 . tests/debian_root.sh
+# shellcheck source=tests/install/outcomes.sh
+. tests/install/outcomes.sh
 
 definition=site/halograd.def
 host_mpi=$PWD/.deps/mpich5/lib
 work=${HALOGRAD_SUITES:-$PWD/build}/container
 # Programs of the image find themselves in a Slurm job, whose srun it lacks.
 job=(SLURM_JOB_ID=1 "SLURM_NODELIST=$(uname -n)" SLURM_NNODES=1 SLURM_TASKS_PER_NODE=2)
-
-say() { printf 'container: %s\n' "$*"; }
-skip() {
-  say "SKIPPED: $*"
-  exit 77
-}
-fail() {
-  say "FAILED: $*"
-  exit 1
-}
 
 # section STAGE NAME: the lines of a section of the definition, with its arguments filled in by their defaults.
 section() {

@@ -6,19 +6,11 @@
 # All of it lies in build/spack, or in HALOGRAD_SUITES/spack, and is removed at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=tests/install/outcomes.sh
+. tests/install/outcomes.sh
 
 work=${HALOGRAD_SUITES:-$PWD/build}/spack
 kokkos=$PWD/.deps/kokkos
-
-say() { printf 'spack: %s\n' "$*"; }
-skip() {
-  say "SKIPPED: $*"
-  exit 77
-}
-fail() {
-  say "FAILED: $*"
-  exit 1
-}
 
 # external SPEC PREFIX: an entry of packages.yaml.
 external() { printf '  %s:\n    buildable: false\n    externals: [{spec: "%s", prefix: "%s"}]\n' "${1%%@*}" "$1" "$2"; }
