@@ -14,6 +14,7 @@ SlurmctldHost={first}
 AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool_%n
+TmpFS={folder}/tmp_%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -46,7 +47,8 @@ class LabSlurm:
         self._wait(lambda: os.path.exists(socket), "munged")
         self._launch(0, "slurmctld", "-D")
         for host, name in enumerate(lab.names):
-            os.mkdir(os.path.join(self.folder, f"spool_{name}"))
+            for kind in ("spool", "tmp"):  # Slurm's PMIx plugin writes into the latter
+                os.mkdir(os.path.join(self.folder, f"{kind}_{name}"))
             self._launch(host, "slurmd", "-D", "-N", name)
         idle = lambda: self._do("sinfo", "-h", "-N", "-o", "%T").out.split() == ["idle"] * len(lab.names)
         self._wait(idle, "the nodes")
