@@ -23,8 +23,9 @@ import threading
 import time
 
 TOOLS = ["unshare", "nsenter", "ip", "tc"]
-# UCX looks for memory that ranks share in other places than /dev/shm and the host's name, and finds it between hosts.
-NETWORK = {"UCX_TLS": "tcp,self"}
+# UCX looks for memory that ranks share in other places than /dev/shm and the host's name, and finds it between hosts. Open
+# MPI does not know that hosts share cores.
+NETWORK = {"UCX_TLS": "tcp,self", "OMPI_MCA_mpi_yield_when_idle": "1"}
 GRACE = 10  # seconds for a launcher whose time is over to end its ranks
 
 # The first process of the cluster. It says its number while /proc is still the machine's. Nobody would wait for processes
