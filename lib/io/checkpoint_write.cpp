@@ -38,17 +38,19 @@ std::vector<std::vector<std::uint32_t>> checksums_on_root(const Communicator& co
   return all;
 }
 
-/// The mean of all rows' `values`, on rank 0.
-std::vector<float> mean_on_root(const Communicator& comm, std::span<const ReplicaState> rows,
-                                HostVector<float> ReplicaState::*values) {
+/// The mean of all rows' `values`, on rank 0: in `memory`, or the row itself where there is one.
+std::span<const float> mean_on_root(const Communicator& comm, std::span<const ReplicaState> rows,
+                                    HostVector<float> ReplicaState::*values, std::vector<float>& memory) {
+  const HostVector<float> first = rows.front().*values;
   const std::size_t all = comm.sum(rows.size());
-  if (all == static_cast<std::size_t>(comm.ranks())) return comm.mean_on_root(rows.front().*values);
+  if (all == 1) return {first.data(), first.size()};
+  if (all == static_cast<std::size_t>(comm.ranks())) return memory = comm.mean_on_root(first);
   const float share = static_cast<float>(comm.ranks()) / static_cast<float>(all);
-  std::vector<float> own((rows.front().*values).size());
+  std::vector<float> own(first.size());
   for (const ReplicaState& row : rows) {
     for (std::size_t i = 0; i < own.size(); ++i) own[i] += share * (row.*values)(i);
   }
-  return comm.mean_on_root(HostVector<const float>(own.data(), own.size()));
+  return memory = comm.mean_on_root(HostVector<const float>(own.data(), own.size()));
 }
 
 void require_same_lengths(const Communicator& comm, const CheckpointLayout& layout) {
@@ -99,7 +101,7 @@ void write_header(const Hdf5File& file, const CheckpointHeader& header, std::int
   write_attribute(file, "input", header.input, path);
 }
 
-void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors, const std::vector<float>& mean,
+void write_mean(const Hdf5Group& group, const std::vector<NamedTensor>& tensors, std::span<const float> mean,
                 const std::string& kind, const std::string& path) {
   for (const NamedTensor& tensor : tensors) {
     const std::string object = "/mean/" + tensor.layer + "/" + tensor.name;
@@ -153,7 +155,7 @@ struct RowsOnRoot {
   std::vector<RowChunkSize> chunks;                   ///< row by row; empty where they are not compressed
   std::vector<std::vector<std::uint32_t>> checksums;  ///< by dataset and row
   std::vector<EpochSums> sums;                        ///< by row
-  std::vector<float> mean_parameters, mean_statistics;
+  std::span<const float> mean_parameters, mean_statistics;
 };
 
 /// Makes /replica with room for all rows. Returns where in the file what the ranks write begins, chunks or whole parts:
@@ -254,12 +256,13 @@ void write_checkpoint(const Communicator& comm, const std::string& path, const C
   });
   std::vector<EpochSums> sums;
   for (const ReplicaState& row : rows) sums.push_back(row.sums);
+  std::vector<float> parameters_memory, statistics_memory;
   const RowsOnRoot on_root{.compress = compress,
                            .chunks = comm.join_on_root(sizes_of(chunks)),
                            .checksums = checksums_on_root(comm, buffers),
                            .sums = comm.join_on_root(sums),
-                           .mean_parameters = mean_on_root(comm, rows, &ReplicaState::parameters),
-                           .mean_statistics = mean_on_root(comm, rows, &ReplicaState::statistics)};
+                           .mean_parameters = mean_on_root(comm, rows, &ReplicaState::parameters, parameters_memory),
+                           .mean_statistics = mean_on_root(comm, rows, &ReplicaState::statistics, statistics_memory)};
 
   // Rank 0 makes the file; then all ranks write their rows at once. So what can go wrong goes wrong on one rank, and no
   // other waits for it in a collective call.
