@@ -90,7 +90,7 @@ def replicas_apart(ranks, batch):
 
 
 def run(arguments, folder, ranks, keys):
-    """(seconds of each batch but the first two, peak megabytes: resident, proportional)."""
+    """(seconds of each batch but the first two, or of the last; peak megabytes: resident, proportional)."""
     command = [arguments.mpiexec, "-n", str(ranks), arguments.program, "train", "run.toml", "--overwrite"]
     command += [word for key in keys for word in ("--set", key)]
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
@@ -106,7 +106,8 @@ def run(arguments, folder, ranks, keys):
         with open(os.path.join(folder, "log"), encoding="utf-8") as log:
             sys.exit(f"{command}\n{log.read()}")
     with h5py.File(os.path.join(folder, "runs/run/metrics.h5"), "r") as file:
-        return list(arguments.batch / file["step/images_per_second"][2:, 0]), peak  # of one replica
+        speeds = file["step/images_per_second"][:, 0]  # of one replica
+        return list(arguments.batch / speeds[min(2, len(speeds) - 1):]), peak
 
 
 def main():
