@@ -7,12 +7,13 @@
 namespace halograd::host {
 namespace {
 
-/// Pixels that the weight gradient takes at a time, at most: its tables and its block of dy stay in the second-level
-/// cache, a panel of it in the first one.
+/// Pixels that the weight gradient takes at a time, at most: its tables stay in the second-level cache, a panel of dy
+/// in the first one.
 constexpr int gradient_pixels = simd_registers >= 32 ? 128 : 192;
-/// Rows of the gradient from which on a copy of a block of dy, in one piece, pays: the pixels of dy lie so far apart
-/// that often few sets of the caches would hold them all.
-constexpr long many_rows = 48;
+/// Pixels of x and dy often lie so far apart that few sets of the caches would hold them all. From so many rows of the
+/// gradient on, a copy of dy in panels pays, and from so many blocks of columns on one of x, tile by tile, of at most
+/// packed_rows rows at a time, which stay in the second-level cache while they serve all columns.
+constexpr long many_rows = 48, many_blocks = 8, packed_rows = 256;
 /// Values of the partial gradients at most, and their number.
 constexpr long most_partial_values = 32768;
 constexpr long most_parts = 16;
@@ -31,13 +32,28 @@ int pixel_parts(const ConvShape& shape) {
       1, std::min({most_parts, most_partial_values / shape.weights(), stretches_of(shape.out_pixels())})));
 }
 
+long gradient_rows(const ConvShape& shape) {
+  return static_cast<long>(shape.taps()) * (shape.channels / shape.groups);
+}
+bool packs_dy(const ConvShape& shape) {
+  return gradient_rows(shape) >= many_rows;
+}
+/// Whether tiles are all of the widest kind, too.
+template <class T>
+bool packs_x(const ConvShape& shape) {
+  constexpr int columns = columns_of<T>({largest_tile_packs, false});
+  return shape.groups == 1 && shape.channels >= many_rows && shape.filters >= many_blocks * columns &&
+         shape.filters % columns == 0;
+}
+constexpr int packed_tile = outer_rows({largest_tile_packs, false});
+
 template <class T>
 struct GradientScratch {
   int parts, bias_length;
   T* zeros;
   const T** tables;
-  T* panels;        ///< of each task: (gradient_pixels, columns of a block), a copy of dy
-  T* last_dy;       ///< a task's copy of the last pixels of dy, readable beyond them
+  T* packed_x;      ///< of each task: (tiles of rows, gradient_pixels, packed_tile)
+  T* dy;            ///< a task's copy: panels, or the last pixels, readable beyond them
   T* partial;       ///< (parts, weights), where there is more than one part
   T* partial_bias;  ///< (parts, groups, padded columns)
   Tap* taps;
@@ -46,14 +62,15 @@ struct GradientScratch {
         bias_length(shape.groups * ColumnBlocks<T>(shape.filters / shape.groups).padded()),
         zeros(scratch.take<T>(shape.channels)),
         tables(scratch.take<const T*>(static_cast<long>(concurrency()) * shape.taps() * gradient_pixels)),
-        panels(scratch.take<T>(concurrency() * panel_length)),
-        last_dy(scratch.take<T>(concurrency() * last_length(shape))),
+        packed_x(scratch.take<T>(packs_x<T>(shape) ? concurrency() * packed_length : 0)),
+        dy(scratch.take<T>(concurrency() * dy_length(shape))),
         partial(scratch.take<T>(parts > 1 ? parts * shape.weights() : 0)),
         partial_bias(scratch.take<T>(static_cast<long>(parts) * bias_length)),
         taps(scratch.take<Tap>(shape.taps())) {}
-  static constexpr long panel_length = static_cast<long>(gradient_pixels) * columns_of<T>({largest_tile_packs, true});
-  static long last_length(const ConvShape& shape) {
-    return static_cast<long>(gradient_pixels) * shape.filters + lanes<T>;
+  static constexpr long packed_length = gradient_pixels * (packed_rows + packed_tile - 1);
+  static long dy_length(const ConvShape& shape) {
+    const long columns = ColumnBlocks<T>(shape.filters / shape.groups).padded();
+    return packs_dy(shape) ? gradient_pixels * shape.groups * columns : gradient_pixels * shape.filters + lanes<T>;
   }
 };
 
@@ -87,12 +104,22 @@ class WeightGradient {
       const long first = part.pixels.begin + pixels.begin;
       const int count = static_cast<int>(pixels.end - pixels.begin);
       table.fill(lattice_, first, count, x_, shape_.channels, shape_.groups == 1, scratch_.zeros);
-      const T* const right = readable_dy(first, count, task);
+      const T* const right = packs_dy(shape_) ? panels_of_dy(first, count, task) : readable_dy(first, count, task);
       const bool accumulate = first > part.pixels.begin;
       Ahead next = ahead(part, first + count);
-      for (int group = 0; group < shape_.groups; ++group) {
-        for (int block = 0; block < blocks_.count(); ++block) {
-          add_block(part, table, right, count, group, block, accumulate, task, next);
+      GradientPart<T> rows = part;
+      for (; rows.first_row < part.last_row; rows.first_row = rows.last_row, rows.bias = nullptr) {
+        rows.last_row = part.last_row;
+        if (packs_x<T>(shape_)) {
+          const long slot = table.run() * static_cast<long>(shape_.channels);
+          const long end = std::min((rows.first_row / slot + 1) * slot, part.last_row);
+          rows.last_row = std::min(rows.first_row + packed_rows, end);
+          pack_x(rows, table, count, task);
+        }
+        for (int group = 0; group < shape_.groups; ++group) {
+          for (int block = 0; block < blocks_.count(); ++block) {
+            add_block(rows, table, right, count, group, block, accumulate, task, next);
+          }
         }
       }
     }
@@ -114,11 +141,49 @@ class WeightGradient {
   const T* readable_dy(long first, int count, int task) const {
     const T* const from = dy_ + first * shape_.filters;
     if (first + count < lattice_.pixels() || blocks_.padded() == blocks_.columns) return from;
-    T* const copy = scratch_.last_dy + task * GradientScratch<T>::last_length(shape_);
+    T* const copy = scratch_.dy + task * GradientScratch<T>::dy_length(shape_);
     const long length = static_cast<long>(count) * shape_.filters;
     std::copy(from, from + length, copy);
     std::fill(copy + length, copy + length + lanes<T>, T(0));
     return copy;
+  }
+
+  /// The same, block of columns by block: (count, columns of the block).
+  const T* panels_of_dy(long first, int count, int task) const {
+    T* const panels = scratch_.dy + task * GradientScratch<T>::dy_length(shape_);
+    for (int p = 0; p < count; ++p) {
+      const T* from = dy_ + (first + p) * shape_.filters;
+      for (int group = 0; group < shape_.groups; ++group, from += blocks_.columns) {
+        for (int block = 0; block < blocks_.count(); ++block) {
+          const int begin = blocks_.begin(block), columns = columns_of<T>(blocks_.width(block));
+          T* const to = panels + (static_cast<long>(group) * blocks_.padded() + begin) * count + p * columns;
+          const int valid = std::min(columns, blocks_.columns - begin);
+          std::fill(std::copy_n(from + begin, valid, to), to + columns, T(0));
+        }
+      }
+    }
+    return panels;
+  }
+
+  [[nodiscard]] T* packed_x(int task) const { return scratch_.packed_x + task * GradientScratch<T>::packed_length; }
+
+  /// Copies x for these rows, which are of one slot.
+  void pack_x(const GradientPart<T>& part, const TapTable<T>& table, int count, int task) const {
+    const long slot_rows = table.run() * static_cast<long>(shape_.channels), slot = part.first_row / slot_rows;
+    const long rows = part.last_row - part.first_row;
+    const int tiles = static_cast<int>((rows + packed_tile - 1) / packed_tile);
+    for (int p = 0; p < count; ++p) {
+      const T* const from = table.line(static_cast<int>(slot))[p] + part.first_row - slot * slot_rows;
+      T* to = packed_x(task) + p * packed_tile;
+      for (int i = 0; i < tiles; ++i, to += count * packed_tile) {
+        const Share share(rows, i, tiles);
+        if (share.end - share.begin == packed_tile) {  // a copy of a length that is known
+          std::copy_n(from + share.begin, packed_tile, to);
+        } else {
+          std::copy(from + share.begin, from + share.end, to);
+        }
+      }
+    }
   }
 
   void add_block(const GradientPart<T>& part, const TapTable<T>& table, const T* right, int count, int group, int block,
@@ -133,15 +198,9 @@ class WeightGradient {
     tile.out_pitch = shape_.filters;
     tile.accumulate = accumulate;
     tile.ahead_left = tile.ahead_right = Prefetch().over(1);
-    if (part.last_row - part.first_row >= many_rows) {
-      const int columns = columns_of<T>(width);
-      T* const panel = scratch_.panels + task * GradientScratch<T>::panel_length;
-      for (int p = 0; p < count; ++p) {
-        const T* const from = tile.right + p * tile.right_pitch;
-        std::copy(from, from + columns, panel + static_cast<long>(p) * columns);
-      }
-      tile.right = panel;
-      tile.right_pitch = columns;
+    if (packs_dy(shape_)) {
+      tile.right = right + (static_cast<long>(group) * blocks_.padded() + begin) * count;
+      tile.right_pitch = columns_of<T>(width);
     }
     if (part.bias != nullptr) {  // a row of weights whose input is one
       const T one(1);
@@ -155,15 +214,18 @@ class WeightGradient {
     tile.columns = static_cast<int>(blocks_.columns - begin);
     const long in_group = shape_.channels / shape_.groups;
     const long slot_rows = table.run() * in_group;
+    const T* packed_line[gradient_pixels];
+    for (int p = 0; packs_x<T>(shape_) && p < count; ++p) packed_line[p] = packed_x(task) + p * packed_tile;
     for (long row = part.first_row; row < part.last_row;) {
       // The rows of one slot, evenly in tiles: a tile reads through one line of the table.
       const long slot = row / slot_rows;
       const long rows = std::min((slot + 1) * slot_rows, part.last_row) - row;
       const int tiles = static_cast<int>((rows + outer_rows(width) - 1) / outer_rows(width));
-      tile.left = table.line(static_cast<int>(slot));
+      tile.left = packs_x<T>(shape_) ? packed_line : table.line(static_cast<int>(slot));
       for (int i = 0; i < tiles; ++i) {
         const Share share(rows, i, tiles);
-        tile.left_offset = row + share.begin - slot * slot_rows + group * in_group;
+        tile.left_offset = packs_x<T>(shape_) ? static_cast<long>(i) * count * packed_tile
+                                              : row + share.begin - slot * slot_rows + group * in_group;
         tile.out = part.gradient + (row + share.begin) * shape_.filters + column;
         tile.ahead_left = next.x.over(count);
         tile.ahead_right = next.dy.over(count);
@@ -198,7 +260,7 @@ void outer_backward_weights(const Exec& exec, const ConvShape& shape, const T* x
   const GradientScratch<T> scratch(pieces, shape);
   std::fill(scratch.zeros, scratch.zeros + shape.channels, T(0));
   const WeightGradient<T> gradient(shape, x, dy, scratch);
-  const long rows = static_cast<long>(shape.taps()) * (shape.channels / shape.groups);
+  const long rows = gradient_rows(shape);
   const int tasks = concurrency();
   // A task owns a contiguous share of all rows of all parts.
   parallel_tasks(exec, "halograd::conv_backward_weights", tasks, [&](int task) {

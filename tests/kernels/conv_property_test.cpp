@@ -78,6 +78,22 @@ ConvShape many_weights(Draw& generator) {
   return s;
 }
 
+/// Weight gradients that copy x tile by tile, in more than one stretch of pixels and piece of rows.
+ConvShape many_columns(Draw& generator, int kernel) {
+  ConvShape s;
+  s.batch = 2;
+  const int stride = kernel == 1 ? draw(generator, 1, 2) : 2;  // with 1, Winograd's way is taken
+  for (int axis = 1; axis < 3; ++axis) {
+    s.extent[axis] = stride * draw(generator, 11, 12);
+    s.stride[axis] = stride;
+    s.kernel[axis] = kernel;
+    s.padding[axis] = kernel / 2;
+  }
+  s.channels = kernel == 1 ? draw(generator, 258, 300) : draw(generator, 48, 70);
+  s.filters = 512;
+  return s;
+}
+
 ConvShape small_images(Draw& generator) {
   ConvShape s = general(generator);
   s.batch = draw(generator, 8, 19);
@@ -186,6 +202,11 @@ TEST(ConvProperty, DenseLayersMatchDefinition) {
 }
 TEST(ConvProperty, ManyWeightsMatchDefinition) {
   check_family(many_weights, 2);
+}
+TEST(ConvProperty, ManyColumnsMatchDefinition) {
+  for (const int kernel : {1, 3}) {
+    check_family([kernel](Draw& generator) { return many_columns(generator, kernel); }, 2);
+  }
 }
 TEST(ConvProperty, SmallImagesMatchDefinition) {
   check_family(small_images, 60);
