@@ -29,7 +29,7 @@ data = {{format = "hdf5", path = "data.h5"}}
 network = {network}
 loss.name = "{loss}"
 optimizer = {{name = "sgd", learning_rate = 1e-8, momentum = 0.9}}
-output = {{checkpoint_epochs = 0, print_steps = 0}}
+output = {{print_steps = 0}}
 """
 
 
