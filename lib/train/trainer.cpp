@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "averagers/averager.hpp"
+#include "graph/graphs.hpp"
 #include "graph/topology_table.hpp"
 #include "kernels/error.hpp"
 #include "mpi/node_group.hpp"
@@ -128,6 +129,9 @@ TrainingSetup::TrainingSetup(const RunConfig& run_file, const Communicator& comm
     make_model(*this);
     topology = std::make_unique<Topology>(of_nodes ? make_topology(config.topology, nodes)
                                                    : make_topology(config.topology, comm.ranks(), comm.node_of_rank()));
+    HALOGRAD_REQUIRE(row.graphs != Graphs::fixed_undirected || is_undirected(topology->graph()), "averager.name = \"",
+                     config.averager.name, "\" needs edges both ways, but topology.file = \"", config.topology.file,
+                     "\" has one in a single direction");
   });
   // A rank's share of a batch, and so the size and number of its test batches, may differ from its neighbour's.
   whole_batches = comm.largest(whole_test->steps());

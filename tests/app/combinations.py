@@ -131,7 +131,7 @@ REFUSALS = "|".join([
     r"averager\.staleness = \d is a bound, but",
     r"averager\.patience is how long a late neighbour is waited for, but",
     r"averager\.consensus_target chooses the steps between exchanges, averager\.every = 1 leaves no choice",
-    r"averager\.name = .* needs (neighbours that stay the same|another partner|a graph that does not change)",
+    r"averager\.name = .* needs (neighbours that stay the same|another partner|a graph that does not change|edges both ways)",
     r"topology\.weights = \"out_degree\" applies only to averager\.name = \"push_sum\"",
     r"graph_\d\.toml:.* topology\.weights asks for computed ones",
     r"comm\.inject\.drop_fraction loses halos",

@@ -10,6 +10,7 @@
 #include "kernels/error.hpp"
 #include "mpi/communicator.hpp"
 #include "run/read.hpp"
+#include "support/text_file.hpp"
 #include "tests/io/mpi_helpers.hpp"
 #include "tests/kernels/differences.hpp"
 
@@ -160,6 +161,31 @@ TEST(Trainer, DifferentRunFilesAreRefusedOnAllRanks) {
               std::string::npos)
         << error.what();
     EXPECT_NE(std::string(error.what()).find("seed = 5"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Trainer, PairsOfADirectedGraphAreRefusedOnAllRanks) {
+  const Communicator comm(MPI_COMM_WORLD);
+  if (comm.ranks() < 3) GTEST_SKIP() << "a cycle of two has edges both ways";
+  const test::Folder folder;
+  const std::string file = folder.path() + "/cycle.toml";
+  std::string text = "ranks = " + std::to_string(comm.ranks()) + "\n";
+  for (int rank = 0; rank < comm.ranks(); ++rank) {
+    text += "[[edge]]\nfrom = " + std::to_string(rank) + "\nto = " + std::to_string((rank + 1) % comm.ranks()) +
+            "\nweight = 0.5\n";
+  }
+  if (comm.rank() == 0) write_text(file, text);
+  comm.barrier();
+  const RunConfig config = small_run(folder.path(), "directed",
+                                     {"averager.name=ad_psgd", "topology.kind=file", "topology.file=\"" + file + "\""});
+  Report report(true, 0);
+  try {
+    const Trainer trainer(config, comm, report);
+    ADD_FAILURE() << "not refused";
+  } catch (const CollectiveError& error) {
+    EXPECT_NE(std::string(error.what()).find("averager.name = \"ad_psgd\" needs edges both ways, but topology.file"),
+              std::string::npos)
+        << error.what();
   }
 }
 
