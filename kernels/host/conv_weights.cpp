@@ -98,27 +98,28 @@ class WeightGradient {
   void compute(const GradientPart<T>& part, int task) const {
     TapTable<T> table(map_, scratch_.tables + static_cast<long>(task) * shape_.taps() * gradient_pixels,
                       gradient_pixels);
+    const T* packed[gradient_pixels];
+    for (int p = 0; packs_x<T>(shape_) && p < gradient_pixels; ++p) packed[p] = packed_x(task) + p * packed_tile;
     const int stretches = static_cast<int>(stretches_of(part.pixels.end - part.pixels.begin));
     for (int stretch = 0; stretch < stretches; ++stretch) {
       const Share pixels(part.pixels.end - part.pixels.begin, stretch, stretches);
       const long first = part.pixels.begin + pixels.begin;
       const int count = static_cast<int>(pixels.end - pixels.begin);
       table.fill(lattice_, first, count, x_, shape_.channels, shape_.groups == 1, scratch_.zeros);
-      const T* const right = packs_dy(shape_) ? panels_of_dy(first, count, task) : readable_dy(first, count, task);
-      const bool accumulate = first > part.pixels.begin;
+      const Stretch some{table, packs_x<T>(shape_) ? packed : nullptr,
+                         packs_dy(shape_) ? panels_of_dy(first, count, task) : readable_dy(first, count, task), count,
+                         first > part.pixels.begin};
       Ahead next = ahead(part, first + count);
       GradientPart<T> rows = part;
       for (; rows.first_row < part.last_row; rows.first_row = rows.last_row, rows.bias = nullptr) {
         rows.last_row = part.last_row;
         if (packs_x<T>(shape_)) {
-          const long slot = table.run() * static_cast<long>(shape_.channels);
-          const long end = std::min((rows.first_row / slot + 1) * slot, part.last_row);
-          rows.last_row = std::min(rows.first_row + packed_rows, end);
-          pack_x(rows, table, count, task);
+          rows.last_row = std::min({rows.first_row + packed_rows, end_of_slot(table, rows.first_row), part.last_row});
+          pack_x(rows, table, count, packed_x(task));
         }
         for (int group = 0; group < shape_.groups; ++group) {
           for (int block = 0; block < blocks_.count(); ++block) {
-            add_block(rows, table, right, count, group, block, accumulate, task, next);
+            add_block(rows, some, group, block, next);
           }
         }
       }
@@ -126,6 +127,22 @@ class WeightGradient {
   }
 
  private:
+  /// Some pixels, and what is there of them.
+  struct Stretch {
+    const TapTable<T>& table;
+    const T* const* packed;  ///< (count): where the copy of x has them; null: there is none
+    const T* right;          ///< dy, or the copy in panels
+    int count;
+    bool accumulate;
+  };
+  /// The rows of the gradient that one line of the table gives.
+  [[nodiscard]] long rows_of_slot(const TapTable<T>& table) const {
+    return table.run() * static_cast<long>(shape_.channels / shape_.groups);
+  }
+  [[nodiscard]] long end_of_slot(const TapTable<T>& table, long row) const {
+    return (row / rows_of_slot(table) + 1) * rows_of_slot(table);
+  }
+
   /// What the tiles read next, fetched while they work.
   struct Ahead {
     Prefetch x, dy;
@@ -168,13 +185,12 @@ class WeightGradient {
   [[nodiscard]] T* packed_x(int task) const { return scratch_.packed_x + task * GradientScratch<T>::packed_length; }
 
   /// Copies x for these rows, which are of one slot.
-  void pack_x(const GradientPart<T>& part, const TapTable<T>& table, int count, int task) const {
-    const long slot_rows = table.run() * static_cast<long>(shape_.channels), slot = part.first_row / slot_rows;
-    const long rows = part.last_row - part.first_row;
+  void pack_x(const GradientPart<T>& part, const TapTable<T>& table, int count, T* packed) const {
+    const long slot = part.first_row / rows_of_slot(table), rows = part.last_row - part.first_row;
     const int tiles = static_cast<int>((rows + packed_tile - 1) / packed_tile);
     for (int p = 0; p < count; ++p) {
-      const T* const from = table.line(static_cast<int>(slot))[p] + part.first_row - slot * slot_rows;
-      T* to = packed_x(task) + p * packed_tile;
+      const T* const from = table.line(static_cast<int>(slot))[p] + part.first_row - slot * rows_of_slot(table);
+      T* to = packed + p * packed_tile;
       for (int i = 0; i < tiles; ++i, to += count * packed_tile) {
         const Share share(rows, i, tiles);
         if (share.end - share.begin == packed_tile) {  // a copy of a length that is known
@@ -186,8 +202,8 @@ class WeightGradient {
     }
   }
 
-  void add_block(const GradientPart<T>& part, const TapTable<T>& table, const T* right, int count, int group, int block,
-                 bool accumulate, int task, Ahead& next) const {
+  void add_block(const GradientPart<T>& part, const Stretch& stretch, int group, int block, Ahead& next) const {
+    const auto& [table, packed, right, count, accumulate] = stretch;
     const TileWidth width = blocks_.width(block);
     const long begin = blocks_.begin(block);
     const long column = static_cast<long>(group) * blocks_.columns + begin;
@@ -213,19 +229,16 @@ class WeightGradient {
     }
     tile.columns = static_cast<int>(blocks_.columns - begin);
     const long in_group = shape_.channels / shape_.groups;
-    const long slot_rows = table.run() * in_group;
-    const T* packed_line[gradient_pixels];
-    for (int p = 0; packs_x<T>(shape_) && p < count; ++p) packed_line[p] = packed_x(task) + p * packed_tile;
     for (long row = part.first_row; row < part.last_row;) {
       // The rows of one slot, evenly in tiles: a tile reads through one line of the table.
-      const long slot = row / slot_rows;
-      const long rows = std::min((slot + 1) * slot_rows, part.last_row) - row;
+      const long slot = row / rows_of_slot(table);
+      const long rows = std::min(end_of_slot(table, row), part.last_row) - row;
       const int tiles = static_cast<int>((rows + outer_rows(width) - 1) / outer_rows(width));
-      tile.left = packs_x<T>(shape_) ? packed_line : table.line(static_cast<int>(slot));
+      tile.left = packed != nullptr ? packed : table.line(static_cast<int>(slot));
       for (int i = 0; i < tiles; ++i) {
         const Share share(rows, i, tiles);
-        tile.left_offset = packs_x<T>(shape_) ? static_cast<long>(i) * count * packed_tile
-                                              : row + share.begin - slot * slot_rows + group * in_group;
+        tile.left_offset = packed != nullptr ? static_cast<long>(i) * count * packed_tile
+                                             : row + share.begin - slot * rows_of_slot(table) + group * in_group;
         tile.out = part.gradient + (row + share.begin) * shape_.filters + column;
         tile.ahead_left = next.x.over(count);
         tile.ahead_right = next.dy.over(count);
