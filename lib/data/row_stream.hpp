@@ -27,7 +27,7 @@ class RowStream {
   /// One reader's place: rows in ascending order share the blocks they lie in.
   class Cursor {
    public:
-    explicit Cursor(RowStream& stream) : stream_(stream), row_(stream.layout_.row_bytes) {}
+    explicit Cursor(RowStream& stream) : stream_(stream) {}
     /// The bytes of a row, as they are stored, until the next call. Throws Error on a broken file.
     const std::uint8_t* row(long index) {
       const BlockLayout& layout = stream_.layout_;
@@ -39,6 +39,7 @@ class RowStream {
         if (current_ >= 0) block_ = stream_.cache_.get(current_);
       }
       if (current_ < 0) {  // far from the others and not to be kept: the row alone
+        row_.resize(layout.row_bytes);
         stream_.rows_->read(index, 1, row_.data());
         return row_.data();
       }
