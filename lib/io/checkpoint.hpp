@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,19 +40,39 @@ struct EpochSums {
   double wait_seconds = 0;      ///< of these, waiting for other ranks
 };
 
+/// A part of an averager's state, without its values.
+struct StateLayout {
+  std::string name;
+  NumberType type = NumberType::float32;
+  std::int64_t length = 0;
+  bool operator==(const StateLayout&) const = default;
+};
+
+/// What a rank has of a row that consecutive ranks share: each has a stretch of the parameters and of the optimizer's
+/// buffers, and what its averager keeps.
+struct RowShare {
+  int place = 0, ranks = 1;           ///< the rank's place among them
+  std::int64_t parameters = 0;        ///< of the row
+  std::int64_t begin = 0;             ///< of the rank's stretch of them
+  std::int64_t longest = 0;           ///< stretch: all but the last ones
+  std::vector<StateLayout> averager;  ///< what all of them keep
+};
+
 /// One rank's state in host memory; the buffers belong to the caller. Lengths are the same on all ranks.
 struct ReplicaState {
-  HostVector<float> parameters;              ///< (P)
-  std::vector<HostVector<float>> optimizer;  ///< each (P): momentum, second moment, ...
+  HostVector<float> parameters;              ///< (P), or a stretch of them
+  std::vector<HostVector<float>> optimizer;  ///< each as long: momentum, second moment, ...
   HostVector<float> statistics;              ///< (Q) batch-norm running mean and variance; may be empty
   EpochSums sums{};                          ///< kept where the header's step_in_epoch is not 0
   std::vector<SavedState> averager{};        ///< names without '/'
+  std::optional<RowShare> share{};           ///< none: the row is this rank's alone
 };
 
 /// Collective. Writes one parallel-HDF5 file (docs/file-formats.md): to `path`.partial, flushed, then renamed, so that
 /// `path` is always whole. /mean holds the mean of the replicas, tensor by tensor. `compress`: without loss, by HDF5's
 /// own filters. `rows`: the states that this rank has, usually its own; the file's rows are those of rank 0, then those
-/// of rank 1 and so on, at least one of each. Throws Error on all ranks, with `path` as it was.
+/// of rank 1 and so on, at least one of each. Where ranks share rows, each comes with its part of one, and writes that;
+/// statistics and sums are the first's. Throws Error on all ranks, with `path` as it was.
 void write_checkpoint(const Communicator& comm, const std::string& path, const CheckpointHeader& header,
                       std::span<const ReplicaState> rows, const std::vector<NamedTensor>& parameters,
                       const std::vector<NamedTensor>& statistics, bool compress = false);
@@ -71,7 +92,7 @@ EpochSums read_checkpoint(const Communicator& comm, const std::string& path, con
 
 /// Any number of ranks, each for itself: why the file's /replica/averager is not of these names, types and counts;
 /// empty where it is. Throws Error where the file is no checkpoint.
-std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state);
+std::string averager_state_difference(const std::string& path, const std::vector<StateLayout>& expected);
 
 /// Collective; `comm` has the checkpoint's number of ranks, and the file holds this state. Fills it with this rank's
 /// rows. Throws Error on all ranks where a checksum is wrong.

@@ -56,15 +56,19 @@ std::vector<hsize_t> ReplicaDataset::extents() const {
 }
 
 std::vector<hsize_t> ReplicaDataset::chunk() const {
+  const std::int64_t whole = stretch > 0 ? stretch : length;
+  const std::int64_t chunks = std::max<std::int64_t>(1, (whole + checkpoint_chunk - 1) / checkpoint_chunk);
   std::vector<hsize_t> extents(by_part ? 3 : 2, 1);
-  extents.back() = std::min(static_cast<hsize_t>(length), static_cast<hsize_t>(checkpoint_chunk));
+  extents.back() = static_cast<hsize_t>((whole + chunks - 1) / chunks);
   return extents;
 }
 
 std::vector<ReplicaDataset> replica_datasets(const CheckpointLayout& layout) {
-  std::vector<ReplicaDataset> datasets{{"/replica/parameters", layout.ranks, 1, layout.parameters, false}};
+  std::vector<ReplicaDataset> datasets{
+      {"/replica/parameters", layout.ranks, 1, layout.parameters, false, NumberType::float32, layout.stretch}};
   if (layout.optimizer_buffers > 0) {
-    datasets.push_back({"/replica/optimizer", layout.ranks, layout.optimizer_buffers, layout.parameters, true});
+    datasets.push_back({"/replica/optimizer", layout.ranks, layout.optimizer_buffers, layout.parameters, true,
+                        NumberType::float32, layout.stretch});
   }
   if (layout.statistics > 0) datasets.push_back({"/replica/statistics", layout.ranks, 1, layout.statistics, false});
   for (ReplicaDataset& each : state_datasets(layout.ranks, layout.averager)) datasets.push_back(std::move(each));
@@ -105,9 +109,16 @@ CheckpointLayout layout_of(const ReplicaState& state, int ranks) {
     HALOGRAD_REQUIRE(buffer.size() == state.parameters.size(), "an optimizer buffer has ", buffer.size(),
                      " values, the parameters ", state.parameters.size());
   }
-  HALOGRAD_REQUIRE(state.parameters.size() > 0, "a replica without parameters has no checkpoint");
-  return {ranks, static_cast<std::int64_t>(state.parameters.size()), static_cast<std::int64_t>(state.optimizer.size()),
-          static_cast<std::int64_t>(state.statistics.size()), state_layouts(state.averager)};
+  CheckpointLayout layout{ranks, static_cast<std::int64_t>(state.parameters.size()),
+                          static_cast<std::int64_t>(state.optimizer.size()),
+                          static_cast<std::int64_t>(state.statistics.size()), state_layouts(state.averager)};
+  if (state.share) {
+    layout.parameters = state.share->parameters;
+    layout.stretch = state.share->longest;
+    layout.averager = state.share->averager;
+  }
+  HALOGRAD_REQUIRE(layout.parameters > 0, "a replica without parameters has no checkpoint");
+  return layout;
 }
 
 CheckpointHeader read_header(const Hdf5File& file, const std::string& path) {

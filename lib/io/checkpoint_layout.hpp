@@ -17,18 +17,10 @@ namespace halograd {
 /// longer than for one for the HDF5 lock.
 inline constexpr std::size_t checkpoint_piece = std::size_t{1} << 22;
 
-/// Values of a chunk of a compressed row.
-inline constexpr std::size_t checkpoint_chunk = std::size_t{1} << 18;
+/// The most values of a chunk of a compressed row. A stretch of a row is cut into as few alike ones as can be.
+inline constexpr std::int64_t checkpoint_chunk = std::int64_t{1} << 18;
 
 inline constexpr const char* averager_group = "/replica/averager";
-
-/// One of its datasets.
-struct StateLayout {
-  std::string name;
-  NumberType type = NumberType::float32;
-  std::int64_t length = 0;
-  bool operator==(const StateLayout&) const = default;
-};
 
 /// Extents of the datasets of /replica.
 struct CheckpointLayout {
@@ -37,6 +29,7 @@ struct CheckpointLayout {
   std::int64_t optimizer_buffers = 0;  ///< S
   std::int64_t statistics = 0;         ///< Q
   std::vector<StateLayout> averager{};
+  std::int64_t stretch = 0;  ///< of the parameters, the longest that one rank writes; 0: all, or it does not matter
   bool operator==(const CheckpointLayout&) const = default;
 };
 
@@ -48,8 +41,9 @@ struct ReplicaDataset {
   std::int64_t length = 0;
   bool by_part = false;  ///< (R, parts, length) instead of (R, length)
   NumberType type = NumberType::float32;
+  std::int64_t stretch = 0;  ///< the most values of a part that one rank writes; 0: all
   [[nodiscard]] std::vector<hsize_t> extents() const;
-  [[nodiscard]] std::vector<hsize_t> chunk() const;  ///< where it is compressed: never of two rows
+  [[nodiscard]] std::vector<hsize_t> chunk() const;  ///< where it is compressed: never of two rows, or of two stretches
 };
 
 /// The datasets that a checkpoint of this layout has (those without values are left out), always in this order.
@@ -73,6 +67,9 @@ CheckpointLayout read_layout(const Hdf5File& file, const std::string& path);
 
 /// How a file holds them.
 hid_t file_type(NumberType type);
+inline std::size_t bytes_of_value(NumberType type) {
+  return type == NumberType::float32 ? sizeof(float) : sizeof(double);
+}
 
 /// A buffer of floats as such a range.
 Numbers numbers(HostVector<float> values);

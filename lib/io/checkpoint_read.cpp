@@ -101,10 +101,9 @@ EpochSums read_checkpoint(const Communicator& comm, const std::string& path, con
   return comm.broadcast(all_sums)[static_cast<std::size_t>(rank)];
 }
 
-std::string averager_state_difference(const std::string& path, const std::vector<SavedState>& state) {
+std::string averager_state_difference(const std::string& path, const std::vector<StateLayout>& expected) {
   const Hdf5Session session;
-  std::vector<StateLayout> found = read_layout(open_hdf5(path, H5F_ACC_RDONLY), path).averager;
-  std::vector<StateLayout> expected = state_layouts(state);
+  const std::vector<StateLayout> found = read_layout(open_hdf5(path, H5F_ACC_RDONLY), path).averager;
   if (found == expected) return "";
   const auto names_of = [](const std::vector<StateLayout>& states) {
     std::vector<std::string> names;

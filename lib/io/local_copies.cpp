@@ -29,27 +29,34 @@ namespace fs = std::filesystem;
 
 constexpr int steps_kept = 2;  // while the newest is made, the one before has to be whole
 
-/// A file of the folder: the state of one of `rows` ranks.
+/// A file of the folder: the state of one of `ranks` ranks.
 struct Copy {
   std::int64_t step = 0;
-  std::int32_t row = 0, rows = 0;
-  std::int32_t holder = 0;  ///< the rank that sees it
+  std::int32_t rank = 0, ranks = 0;
+  std::int32_t holder = 0;   ///< the rank that sees it
+  std::int32_t sharers = 1;  ///< consecutive ranks that share a row
+  [[nodiscard]] int row() const { return rank / sharers; }
+  [[nodiscard]] int rows() const { return ranks / sharers; }
   bool operator==(const Copy&) const = default;
 };
 
 std::string path_of(const std::string& folder, const Copy& copy) {
   std::ostringstream path;
-  path << folder << "/step_" << copy.step << "_rank_" << copy.row << "_of_" << copy.rows << ".h5";
+  path << folder << "/step_" << copy.step << "_rank_" << copy.rank << "_of_" << copy.ranks;
+  if (copy.sharers > 1) path << "_in_groups_of_" << copy.sharers;
+  path << ".h5";
   return path.str();
 }
 
 std::optional<Copy> copy_named(const std::string& name) {
   long long step = 0;
   Copy copy;
-  if (std::sscanf(name.c_str(), "step_%lld_rank_%d_of_%d.h5", &step, &copy.row, &copy.rows) != 3) return {};
+  std::sscanf(name.c_str(), "step_%lld_rank_%d_of_%d_in_groups_of_%d.h5", &step, &copy.rank, &copy.ranks,
+              &copy.sharers);
   copy.step = step;
   const bool same_name = fs::path(path_of("", copy)).filename() == name;
-  const bool valid = same_name && copy.step >= 0 && copy.row >= 0 && copy.row < copy.rows;
+  const bool valid = same_name && copy.step >= 0 && copy.rank >= 0 && copy.rank < copy.ranks && copy.sharers > 0 &&
+                     copy.ranks % copy.sharers == 0;
   return valid ? std::optional(copy) : std::nullopt;
 }
 
@@ -162,38 +169,40 @@ void send_to_keepers(const Communicator& comm, const std::string& own, const Use
   }
 }
 
-/// For one process of a node: leaves the copies of `rows` ranks of the newest steps up to `step`, and nothing else.
-void remove_old_copies(const std::string& folder, std::int64_t step, int rows) {
+/// For one process of a node: leaves the copies of `ranks` ranks of the newest steps up to `step`, and nothing else.
+void remove_old_copies(const std::string& folder, std::int64_t step, int ranks) {
   std::set<std::int64_t, std::greater<>> steps;
   const std::vector<Copy> copies = copies_in(folder, 0);
   for (const Copy& copy : copies) {
-    if (copy.step <= step && copy.rows == rows) steps.insert(copy.step);
+    if (copy.step <= step && copy.ranks == ranks) steps.insert(copy.step);
   }
   while (steps.size() > steps_kept) steps.erase(std::prev(steps.end()));
   for (const std::string& name : names_in(folder)) {
     const std::optional<Copy> copy = copy_named(name);
-    if (!copy || copy->rows != rows || steps.count(copy->step) == 0) clear_away(folder + "/" + name);
+    if (!copy || copy->ranks != ranks || steps.count(copy->step) == 0) clear_away(folder + "/" + name);
   }
 }
 
-/// The rank that writes a row to the checkpoint: as many consecutive rows each as can be.
-int writer_of(int row, int rows, int ranks) {
-  return ((row + 1) * std::min(rows, ranks) - 1) / rows;
+/// The one of `ranks` ranks that writes a copy's row to the checkpoint: consecutive rows each, alike in number as far
+/// as can be.
+int writer_of(const Copy& copy, int ranks) {
+  return ((copy.row() + 1) * std::min(copy.rows(), ranks) - 1) / copy.rows();
 }
 
-/// The newest step after `step` of which there are copies of all rows, by row. Where several ranks see one, the rank
-/// that is to write the row goes first.
+/// The newest step after `step` of which there are copies of all ranks, by rank. Where several ranks see one, the rank
+/// that is to write it goes first.
 std::vector<Copy> newest_whole_step(std::vector<Copy> copies, std::int64_t step, int ranks) {
   std::erase_if(copies, [&](const Copy& copy) { return copy.step <= step; });
   const auto order = [&](const Copy& copy) {
-    return std::tuple(-copy.step, copy.rows, copy.row, copy.holder != writer_of(copy.row, copy.rows, ranks));
+    return std::tuple(-copy.step, copy.ranks, copy.sharers, copy.rank, copy.holder != writer_of(copy, ranks));
   };
   std::sort(copies.begin(), copies.end(), [&](const Copy& a, const Copy& b) { return order(a) < order(b); });
   std::vector<Copy> whole;
   for (const Copy& copy : copies) {
-    if (!whole.empty() && (copy.step != whole.front().step || copy.rows != whole.front().rows)) whole.clear();
-    if (copy.row == static_cast<int>(whole.size())) whole.push_back(copy);
-    if (static_cast<int>(whole.size()) == copy.rows) return whole;
+    const auto job = [](const Copy& each) { return std::tuple(each.step, each.ranks, each.sharers); };
+    if (!whole.empty() && job(copy) != job(whole.front())) whole.clear();
+    if (copy.rank == static_cast<int>(whole.size())) whole.push_back(copy);
+    if (static_cast<int>(whole.size()) == copy.ranks) return whole;
   }
   return {};
 }
@@ -205,10 +214,10 @@ void make_folder(const std::string& folder) {
   HALOGRAD_REQUIRE(!error, "output.local_folder: ", folder, " cannot be made: ", system_reason(error.value()));
 }
 
-/// Collective: that each row's copy is where it is written from.
-void bring_to_writers(const Communicator& comm, const std::string& folder, const std::vector<Copy>& rows) {
-  for (const Copy& copy : rows) {
-    const int writer = writer_of(copy.row, copy.rows, comm.ranks());
+/// Collective: that each copy is where it is written from.
+void bring_to_writers(const Communicator& comm, const std::string& folder, const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    const int writer = writer_of(copy, comm.ranks());
     if (copy.holder == writer) continue;
     const bool sends = comm.rank() == copy.holder, receives = comm.rank() == writer;
     std::string bytes;
@@ -225,6 +234,30 @@ void bring_to_writers(const Communicator& comm, const std::string& folder, const
       write_file(path_of(folder, copy), bytes);
     });
   }
+}
+
+/// A row, of the copies of the ranks that share it.
+LocalCopy joined(std::vector<LocalCopy> parts) {
+  if (parts.size() == 1) return std::move(parts.front());
+  const ReplicaState& first = parts.front().memory.state;
+  std::size_t parameters = 0;
+  for (const LocalCopy& part : parts) parameters += part.memory.state.parameters.size();
+  LocalCopy row{parts.front().header, ReplicaMemory(parameters, first.statistics.size(), first.optimizer.size())};
+  ReplicaState& whole = row.memory.state;
+  whole.sums = first.sums;
+  Kokkos::deep_copy(whole.statistics, first.statistics);
+  std::size_t begin = 0;
+  for (const LocalCopy& part : parts) {
+    const ReplicaState& own = part.memory.state;
+    const std::size_t length = own.parameters.size();
+    Kokkos::deep_copy(slice(whole.parameters, begin, length), own.parameters);
+    for (std::size_t i = 0; i < whole.optimizer.size(); ++i) {
+      Kokkos::deep_copy(slice(whole.optimizer[i], begin, length), own.optimizer[i]);
+    }
+    for (const SavedState& state : own.averager) row.memory.add(state);
+    begin += length;
+  }
+  return row;
 }
 
 }  // namespace
@@ -295,13 +328,16 @@ std::string make_local_folder(const Communicator& comm, const std::string& place
 void write_local_copies(const Communicator& comm, const std::string& folder, const CheckpointHeader& header,
                         const ReplicaState& state) {
   const bool several_nodes = comm.nodes() > 1;
-  const auto path_of_rank = [&](int rank) { return path_of(folder, {header.step, rank, comm.ranks(), rank}); };
+  const int sharers = state.share ? state.share->ranks : 1;
+  const auto path_of_rank = [&](int rank) { return path_of(folder, {header.step, rank, comm.ranks(), rank, sharers}); };
+  ReplicaState alone = state;
+  alone.share.reset();
   try {
     std::string bytes;
     comm.together([&] {
       make_folder(folder);
       const std::string own = path_of_rank(comm.rank());
-      write_checkpoint(Communicator(MPI_COMM_SELF), own, header, state, {}, {});
+      write_checkpoint(Communicator(MPI_COMM_SELF), own, header, alone, {}, {});
       if (several_nodes) bytes = read_text(own);
     });
     if (several_nodes) {
@@ -320,37 +356,40 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
                                  const RunFolder& run, const std::vector<NamedTensor>& parameters,
                                  const std::vector<NamedTensor>& statistics, bool compress) {
   const Communicator self(MPI_COMM_SELF);
-  std::vector<Copy> copies = copies_in(folder, comm.rank()), rows;
+  std::vector<Copy> copies = copies_in(folder, comm.rank()), whole;
   for (bool damaged = true; damaged;) {
-    rows = comm.join_on_root(copies);
-    if (comm.rank() == 0) rows = newest_whole_step(std::move(rows), step, comm.ranks());
-    rows = comm.broadcast(rows);
+    whole = comm.join_on_root(copies);
+    if (comm.rank() == 0) whole = newest_whole_step(std::move(whole), step, comm.ranks());
+    whole = comm.broadcast(whole);
     const auto is_damaged = [&](const Copy& copy) {
-      const bool chosen = std::find(rows.begin(), rows.end(), copy) != rows.end();
+      const bool chosen = std::find(whole.begin(), whole.end(), copy) != whole.end();
       return chosen && !copy_damage(self, path_of(folder, copy)).empty();
     };
     damaged = comm.largest(static_cast<int>(std::erase_if(copies, is_damaged))) > 0;
   }
-  if (rows.empty()) return "";
-  bring_to_writers(comm, folder, rows);
+  if (whole.empty()) return "";
+  bring_to_writers(comm, folder, whole);
 
-  const int writers = std::min(rows.front().rows, comm.ranks());
-  std::string path = run.checkpoint(rows.front().step);
+  const int writers = std::min(whole.front().rows(), comm.ranks());
+  std::string path = run.checkpoint(whole.front().step);
   const OwnedComm writing = comm.split(comm.rank() < writers ? 0 : 1);
   comm.together([&] {
     if (comm.rank() == 0) prepare_checkpoints(run);
   });
   comm.together([&] {
     if (comm.rank() >= writers) return;
-    std::vector<LocalCopy> own;
+    std::vector<LocalCopy> rows;
     std::vector<ReplicaState> states;
     writing.together([&] {
-      for (const Copy& copy : rows) {
-        if (writer_of(copy.row, copy.rows, comm.ranks()) != comm.rank()) continue;
-        states.push_back(own.emplace_back(read_local_copy(path_of(folder, copy))).memory.state);
+      std::vector<LocalCopy> parts;
+      for (const Copy& copy : whole) {
+        if (writer_of(copy, comm.ranks()) != comm.rank()) continue;
+        parts.push_back(read_local_copy(path_of(folder, copy)));
+        if (static_cast<int>(parts.size()) < copy.sharers) continue;
+        states.push_back(rows.emplace_back(joined(std::exchange(parts, {}))).memory.state);
       }
     });
-    write_checkpoint(writing, path, own.front().header, states, parameters, statistics, compress);
+    write_checkpoint(writing, path, rows.front().header, states, parameters, statistics, compress);
   });
   return path;
 }

@@ -1,5 +1,8 @@
 #include "io/replica_memory.hpp"
 
+#include <algorithm>
+#include <span>
+
 namespace halograd {
 namespace {
 
@@ -37,6 +40,11 @@ Numbers ReplicaMemory::add(const std::string& name, NumberType type, std::size_t
   }
   state.averager.push_back({name, values});
   return values;
+}
+
+void ReplicaMemory::add(const SavedState& part) {
+  const std::span<const std::byte> from = bytes_of(part.values);
+  std::copy(from.begin(), from.end(), bytes_of(add(part.name, type_of(part.values), count_of(part.values))).begin());
 }
 
 double ReplicaMemory::bytes() const {

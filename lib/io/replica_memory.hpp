@@ -17,6 +17,7 @@ class ReplicaMemory {
 
   /// Room for a part of the averager's state, behind those that state.averager has.
   Numbers add(const std::string& name, NumberType type, std::size_t count);
+  void add(const SavedState& part);  ///< with its values
   [[nodiscard]] double bytes() const;
 
   ReplicaState state;  ///< refers to it

@@ -35,8 +35,8 @@ constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 ///
 /// Stopping. A rank that is to stop ends the deck; the others learn of it when they ask for their next lot.
 ///
-/// Groups. Ranks that share a replica are one trainer: the first of them draws the lots for all, and its thread writes
-/// the replica's files. What they compute together hangs on the lots, on what the first says, or on what any says.
+/// Groups. Ranks that share a replica are one trainer: the first of them draws the lots for all. What they compute
+/// together hangs on the lots, or on what any or all of them say.
 class FreeTraining final : public Training {
  public:
   FreeTraining(TrainingSetup& setup, Report& report, const TrainOptions& options)
@@ -64,7 +64,7 @@ class FreeTraining final : public Training {
   struct EpochEnd {
     std::int64_t epochs = 0;           ///< done with it
     std::int64_t optimizer_steps = 0;  ///< that its optimizer's state has made
-    std::shared_ptr<const StateCopy> state;
+    std::shared_ptr<const ReplicaMemory> state;
     std::vector<StepRow> steps;
     std::vector<EdgeRecord> edges;
     EpochSums sums;
@@ -89,13 +89,12 @@ class FreeTraining final : public Training {
   void end_epoch_at(std::int64_t lot);
   void evaluate_own(EpochMetrics& row);
   void save_at(std::int64_t lot, CheckpointPlace place);
-  [[nodiscard]] std::shared_ptr<StateCopy> copy_state();
+  [[nodiscard]] std::shared_ptr<ReplicaMemory> copy_state();
   // By the thread of the files, collective
   void conclude(EpochEnd& end);
   void evaluate_mean(EpochEnd& end);
-  ScoreSums score_mean_model();
   void hand_over(const EpochEnd& end);
-  /// Evaluates a mean model if the thread of the group's files asks for it.
+  /// Evaluates a mean model if the group's threads ask for it.
   void lend_kernels();
   /// Lends its kernels until no more than so many ends and checkpoints are not on the disk.
   void catch_up(std::size_t pending);
@@ -205,18 +204,18 @@ void FreeTraining::mark_overdue_checkpoint() {
 }
 
 void FreeTraining::lend_kernels() {
-  if (!setup_.group.as_first(kernels_.wanted())) return;
-  if (setup_.group.place() == 0) return kernels_.lend();
-  score_mean_model();
+  if (setup_.group.all(kernels_.wanted())) kernels_.lend();
 }
 
 void FreeTraining::catch_up(std::size_t pending) {
   const double begin = seconds_now();
   const auto is_behind = [this, pending] { return files_.pending() > pending; };
+  PolitePause pause;
   do {
-    for (PolitePause pause; is_behind() && !kernels_.wanted();) pause();
+    do pause();
+    while (is_behind() && !kernels_.wanted());
     lend_kernels();
-  } while (setup_.group.as_first(is_behind()));
+  } while (setup_.group.any(is_behind()));
   waited_ += seconds_now() - begin;
 }
 
@@ -232,8 +231,8 @@ void FreeTraining::save_at(std::int64_t lot, CheckpointPlace place) {
   copied_ += seconds_now() - begin;
 }
 
-std::shared_ptr<StateCopy> FreeTraining::copy_state() {
-  return files_.copy(replica_, optimizer_, shards_, shards_.gather_states(averager_->state()), sums_);
+std::shared_ptr<ReplicaMemory> FreeTraining::copy_state() {
+  return files_.copy(replica_, optimizer_, shards_, averager_->state(), sums_);
 }
 
 void FreeTraining::end_epoch_at(std::int64_t lot) {
@@ -288,7 +287,7 @@ void FreeTraining::evaluate_own(EpochMetrics& row) {
 /// All ranks have come to the end of this epoch, now or long ago.
 void FreeTraining::conclude(EpochEnd& end) {
   evaluate_mean(end);
-  end.row.seconds = files_.comm().largest(end.row.seconds);
+  end.row.seconds = files_.world().largest(end.row.seconds);
   hand_over(end);  // before the disk has its turn
   files_.write_epoch(end.steps, end.row, end.edges);
   if (end.saves) {
@@ -300,17 +299,16 @@ void FreeTraining::conclude(EpochEnd& end) {
 
 /// For report_epochs().
 void FreeTraining::hand_over(const EpochEnd& end) {
-  const EpochSummary summary = summarise(files_.comm(), end.epochs, end.sums, end.row);
+  const EpochSummary summary = summarise(files_.replicas(), end.epochs, end.sums, end.row);
   const std::lock_guard<std::mutex> lock(mutex_);
   ended_.push_back(summary);
 }
 
 void FreeTraining::evaluate_mean(EpochEnd& end) {
-  const Communicator& comm = files_.comm();
-  const auto mean_of = [&comm](HostVector<const float> own) {
+  const auto mean_of = [this](HostVector<const float> own) {
     std::vector<float> mean;
-    comm.together([&] { mean.assign(own.data(), own.data() + own.extent(0)); });
-    comm.mean(HostVector<float>(mean.data(), mean.size()));
+    files_.world().together([&] { mean.assign(own.data(), own.data() + own.extent(0)); });
+    files_.replicas().mean(HostVector<float>(mean.data(), mean.size()));
     return mean;
   };
   const std::vector<float> parameters = mean_of(end.state->state.parameters);
@@ -320,31 +318,25 @@ void FreeTraining::evaluate_mean(EpochEnd& end) {
     const double difference = static_cast<double>(end.state->state.parameters(i)) - parameters[i];
     squares += difference * difference;
   }
-  end.row.consensus_distance = std::sqrt(comm.sum(squares) / ranks_);
+  end.row.consensus_distance = std::sqrt(files_.world().sum(squares) / ranks_);
   Evaluation part{{}, metric_of(config_.loss.name)};
   const auto evaluate_part = [&] {
     const double begin = seconds_now();
     const Replica& mean = setup_.mean;
-    Kokkos::deep_copy(mean.parameters, HostVector<const float>(parameters.data(), parameters.size()));
+    Kokkos::deep_copy(shards_.of(mean.parameters), HostVector<const float>(parameters.data(), parameters.size()));
     Kokkos::deep_copy(mean.statistics, HostVector<const float>(statistics.data(), statistics.size()));
-    static_cast<ScoreSums&>(part) = score_mean_model();
+    shards_.gather(mean.parameters);
+    if (goes_on()) {
+      static_cast<ScoreSums&>(part) = evaluate(exec_, network_, mean, *setup_.shared_test, setup_.views.get(),
+                                               setup_.shared_test->steps(), [this] { return goes_on(); });
+    }
     end.row.evaluation_seconds += seconds_now() - begin;
   };
-  comm.together([&] { kernels_.borrow(evaluate_part); });
-  const Evaluation all = over_ranks(part, comm);
+  files_.world().together([&] { kernels_.borrow(evaluate_part); });
+  const Evaluation all = over_ranks(part, files_.replicas());
   const bool whole = all.images == static_cast<double>(setup_.test_set->size());
   end.row.mean_model_loss = whole ? all.loss() : unknown;
   end.row.mean_model_score = whole ? all.score() : unknown;
-}
-
-/// The mean model, which the group's first rank has, on the group's part of the test set, as far as no stop ends it.
-ScoreSums FreeTraining::score_mean_model() {
-  const Replica& mean = setup_.mean;
-  shards_.take_from_first(mean.parameters);
-  shards_.take_from_first(mean.statistics);
-  if (!goes_on()) return {};
-  return evaluate(exec_, network_, mean, *setup_.shared_test, setup_.views.get(), setup_.shared_test->steps(),
-                  [this] { return goes_on(); });
 }
 
 // All of it -----------------------------------------------------------------------------------------------------------

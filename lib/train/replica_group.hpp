@@ -35,10 +35,9 @@ class ReplicaGroup {
   /// Its ranks; null where it is this rank alone.
   [[nodiscard]] const Communicator* group() const { return comms_ ? &comms_->group : nullptr; }
   // What the group does together must not depend on what one of its ranks happens to see. Collective over the group.
-  /// What its first rank says.
-  [[nodiscard]] bool as_first(bool own) const { return comms_ ? comms_->group.broadcast(own) : own; }
-  /// Whether any of its ranks says so.
+  /// Whether any of its ranks says so, or all.
   [[nodiscard]] bool any(bool own) const { return comms_ ? comms_->group.largest(own ? 1 : 0) > 0 : own; }
+  [[nodiscard]] bool all(bool own) const { return comms_ ? comms_->group.smallest(own ? 1 : 0) > 0 : own; }
   /// The ranks with this one's place: one for each replica.
   [[nodiscard]] const Communicator& replicas() const { return comms_ ? comms_->replicas : world_; }
   /// Collective over the group; null where it is this rank alone.

@@ -110,48 +110,47 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
 }
 
 void take_up_local_copies(RunStart& start, const Communicator& comm, const RunConfig& config, const RunFolder& folder,
-                          const Network& network, const FileKeeper& keeper, Report& report) {
+                          const Network& network, Report& report) {
   if (config.output.local_steps == 0) return;
   std::string restored;
   try {
-    keeper.world.together([&] {
-      if (!keeper.keeps) return;
-      const std::string copies = local_folder(comm, config.output.local_folder, folder);
-      if (copies.empty()) return;
-      restored = restore_local_copies(comm, copies, start.header.step, folder, network.parameters(),
-                                      network.statistics(), config.output.compress);
-    });
+    const std::string copies = local_folder(comm, config.output.local_folder, folder);
+    if (copies.empty()) return;
+    restored = restore_local_copies(comm, copies, start.header.step, folder, network.parameters(), network.statistics(),
+                                    config.output.compress);
   } catch (const CollectiveError& error) {
     if (start.checkpoint.empty()) throw;  // rather than to begin again
     report.line(std::string("No checkpoint could be made of copies on the nodes: ") + error.what());
     return;
   }
-  restored = keeper.world.broadcast(restored);  // rank 0 keeps files
   if (restored.empty()) return;
   report.line("Made " + restored + " of copies on the nodes (output.local_steps), later than " +
               (start.checkpoint.empty() ? "any checkpoint" : start.checkpoint));
-  begin_with(restored, keeper.world, start);
+  begin_with(restored, comm, start);
   // what had this name is replaced
   std::erase_if(start.skipped, [&](const SkippedCheckpoint& each) { return each.path == restored; });
 }
 
-void StateCopy::take(const Replica& replica) {
-  Kokkos::deep_copy(state.parameters, replica.parameters);
+namespace {
+
+void fill(ReplicaMemory& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
+          const std::vector<SavedState>& averager, const EpochSums& sums) {
+  ReplicaState& state = copy.state;
+  Kokkos::deep_copy(state.parameters, shards.of(replica.parameters));
   Kokkos::deep_copy(state.statistics, replica.statistics);
+  for (std::size_t i = 0; i < state.optimizer.size(); ++i) Kokkos::deep_copy(state.optimizer[i], optimizer.state()[i]);
+  state.averager.clear();
+  for (const SavedState& part : shards.named(averager)) copy.add(part);
+  state.share = shards.share(averager);
+  state.sums = sums;
 }
 
-void StateCopy::take(const std::vector<SavedState>& averager) {
-  state.averager.clear();
-  for (const SavedState& part : averager) {
-    const std::span<const std::byte> from = bytes_of(part.values);
-    std::copy(from.begin(), from.end(), bytes_of(add(part.name, type_of(part.values), count_of(part.values))).begin());
-  }
-}
+}  // namespace
 
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
                      const Optimizer& optimizer, const Shards& shards) {
   const bool own_rows = start.header.ranks == comm.ranks();
-  const StateCopy copy(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
+  const ReplicaMemory copy(replica.parameters.extent(0), replica.statistics.extent(0), optimizer.state().size());
   const EpochSums sums = own_rows ? read_checkpoint(comm, start.checkpoint, copy.state)
                                   : read_checkpoint_as_mean(comm, start.checkpoint, copy.state);
   Kokkos::deep_copy(replica.parameters, copy.state.parameters);
@@ -166,52 +165,47 @@ EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset
   return sums;
 }
 
-RunFiles::RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-                   const Optimizer& optimizer, ExistingRun existing, const RunStart& start, const FileKeeper& keeper)
-    : world_(keeper.world),
-      comm_(comm),
-      keeps_(keeper.keeps),
+RunFiles::RunFiles(const Communicator& world, const ReplicaGroup& group, const RunConfig& config, ClaimedFolder& folder,
+                   const Network& network, const Optimizer& optimizer, ExistingRun existing, const RunStart& start)
+    : world_(world),
+      has_rows_(group.place() == 0),
       config_(config),
       folder_(folder.folder()),
       parameters_(network.parameters()),
       statistics_(network.statistics()),
-      copy_(trains_freely(config, comm) ? nullptr
-                                        : room(network.parameter_count(), network.statistic_count(), optimizer)),
-      worker_(comm) {
-  world_.together([&] {
-    if (!keeps_) return;
-    if (start.checkpoint.empty()) {
-      begin(folder, existing);
-    } else {
-      go_on(folder, start);
-    }
-  });
+      copy_(trains_freely(config, group.replicas())
+                ? nullptr
+                : std::make_unique<ReplicaMemory>(group.shard_of(network.parameter_count()).length,
+                                                  network.statistic_count(), optimizer.state().size())),
+      worker_(world),
+      replicas_(worker_.comm().split(group.place())) {
+  if (start.checkpoint.empty()) {
+    begin(folder, existing);
+  } else {
+    go_on(folder, start);
+  }
 }
 
-RunFiles::~RunFiles() = default;
-
 void RunFiles::begin(ClaimedFolder& folder, ExistingRun existing) {
-  comm_.together([&] {
-    if (comm_.rank() != 0) return;
+  world_.together([&] {
+    if (world_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), existing);
     prepare_checkpoints(folder_);
     folder.sign();
   });
-  if (config_.output.local_steps > 0) local_folder_ = make_local_folder(comm_, config_.output.local_folder, folder_);
-  metrics_ =
-      std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), -1, -1, metric_of(config_.loss.name).name);
+  if (config_.output.local_steps > 0) local_folder_ = make_local_folder(world_, config_.output.local_folder, folder_);
+  open_metrics(nullptr);
 }
 
 void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
-  comm_.together([&] {  // before anything is changed
-    if (comm_.rank() == 0) prepare_checkpoints(folder_);
+  world_.together([&] {  // before anything is changed
+    if (world_.rank() == 0) prepare_checkpoints(folder_);
   });
-  metrics_ = std::make_unique<MetricsFile>(worker_.comm(), folder_.metrics(), start.header.step, start.header.epoch,
-                                           metric_of(config_.loss.name).name);
+  open_metrics(&start.header);
   // Copies on nodes that this job has not may be of steps that it will make otherwise.
-  if (config_.output.local_steps > 0) local_folder_ = rename_local_folder(comm_, config_.output.local_folder, folder_);
-  comm_.together([&] {
-    if (comm_.rank() != 0) return;
+  if (config_.output.local_steps > 0) local_folder_ = rename_local_folder(world_, config_.output.local_folder, folder_);
+  world_.together([&] {
+    if (world_.rank() != 0) return;
     prepare_run_folder(folder_, to_toml(config_), ExistingRun::keep);
     for (const SkippedCheckpoint& each : start.skipped) {
       set_aside(each.path, each.damaged ? ".damaged" : ".unreadable");
@@ -231,8 +225,22 @@ void RunFiles::go_on(ClaimedFolder& folder, const RunStart& start) {
   });
 }
 
+/// `start`: the checkpoint's; null for a run that begins.
+void RunFiles::open_metrics(const CheckpointHeader* start) {
+  const std::int64_t steps = start == nullptr ? -1 : start->step, epochs = start == nullptr ? -1 : start->epoch;
+  on_metrics([&] {
+    metrics_ =
+        std::make_unique<MetricsFile>(replicas(), folder_.metrics(), steps, epochs, metric_of(config_.loss.name).name);
+  });
+}
+
+void RunFiles::on_metrics(const std::function<void()>& work) const {
+  world().together([&] {
+    if (has_rows_) work();
+  });
+}
+
 void RunFiles::add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges) {
-  if (!keeps_) return;
   post([this, steps = take_steps(), row, edges = std::move(edges)] { write_epoch(steps, row, edges); });
 }
 
@@ -247,77 +255,56 @@ void RunFiles::save(CheckpointPlace place, CheckpointHeader header, const Replic
   });
 }
 
-void RunFiles::finish() {
-  if (comm_.ranks() == world_.ranks()) return worker_.wait();
-  world_.together([this] { worker_.wait(); });  // the others would wait for ever for those that failed
-}
-
 void RunFiles::close() {
-  if (keeps_) post([this] { metrics_->close(); });
+  post([this] { on_metrics([this] { metrics_->close(); }); });
   finish();
-  if (!local_folder_.empty()) discard_local_copies(comm_, local_folder_, folder_);
+  if (!local_folder_.empty()) discard_local_copies(world_, local_folder_, folder_);
 }
 
-std::shared_ptr<StateCopy> RunFiles::copy(const Replica& replica, const Optimizer& optimizer, const Shards& shards,
-                                          const std::vector<SavedState>& averager, const EpochSums& sums) const {
+std::shared_ptr<ReplicaMemory> RunFiles::copy(const Replica& replica, const Optimizer& optimizer, const Shards& shards,
+                                              const std::vector<SavedState>& averager, const EpochSums& sums) const {
   const Region region("checkpoint");
-  std::shared_ptr<StateCopy> copy = room(replica.parameters.extent(0), replica.statistics.extent(0), optimizer);
+  auto copy = std::make_shared<ReplicaMemory>(shards.length(), replica.statistics.extent(0), optimizer.state().size());
   fill(*copy, replica, optimizer, shards, averager, sums);
   return copy;
-}
-
-std::shared_ptr<StateCopy> RunFiles::room(std::size_t parameters, std::size_t statistics,
-                                          const Optimizer& optimizer) const {
-  return std::make_shared<StateCopy>(keeps_ ? parameters : 0, keeps_ ? statistics : 0, optimizer.state().size());
-}
-
-void RunFiles::fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
-                    const std::vector<SavedState>& averager, const EpochSums& sums) const {
-  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
-    shards.gather_on_first(optimizer.state()[i], copy.state.optimizer[i]);
-  }
-  if (!keeps_) return;
-  copy.take(replica);
-  copy.take(averager);
-  copy.state.sums = sums;
 }
 
 void RunFiles::write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row,
                            const std::vector<EdgeRecord>& edges) {
   add_to_metrics(steps);
-  metrics_->add_epoch(row, edges);
+  on_metrics([&] { metrics_->add_epoch(row, edges); });
 }
 
 void RunFiles::add_to_metrics(const std::vector<StepRow>& steps) {
-  comm().together([&] {
+  on_metrics([&] {
     for (const StepRow& step : steps) metrics_->add_step(step.values, step.cell);
   });
 }
 
-void RunFiles::write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
+void RunFiles::write_checkpoint(CheckpointPlace place, CheckpointHeader header, const ReplicaMemory& copy,
                                 const std::vector<StepRow>& steps, const Failure& failure) {
   const Clock::time_point begin = Clock::now();
-  comm().fail_together(failure.message, failure.foreign);
+  world().fail_together(failure.message, failure.foreign);
   // The metrics first: whoever resumes needs the rows of all steps that the checkpoint has done.
   add_to_metrics(steps);
-  metrics_->flush(header.step);
-  header.ranks = comm().ranks();
-  header.optimizer_steps = comm().smallest(header.optimizer_steps);  // which differ at a free pace
+  on_metrics([&] { metrics_->flush(header.step); });
+  header.ranks = replicas().ranks();
+  header.optimizer_steps = world().smallest(header.optimizer_steps);  // which differ at a free pace
   header.config = to_toml(config_);
   if (place == CheckpointPlace::nodes) return write_on_nodes(header, copy);
   const std::string path = folder_.checkpoint(header.step);
-  halograd::write_checkpoint(comm(), path, header, copy.state, parameters_, statistics_, config_.output.compress);
-  comm().together([&] {
-    if (comm().rank() == 0) publish(path, header);
+  halograd::write_checkpoint(world(), path, header, copy.state, parameters_, statistics_, config_.output.compress);
+  world().together([&] {
+    if (world().rank() == 0) publish(path, header);
   });
-  const double bytes = copy.bytes() * comm().ranks();
+  const double bytes = world().sum(copy.bytes());
   const std::lock_guard<std::mutex> lock(mutex_);
   written_.push_back({path, header.step, bytes, std::chrono::duration<double>(Clock::now() - begin).count()});
 }
 
-void RunFiles::write_on_nodes(const CheckpointHeader& header, const StateCopy& copy) {
+void RunFiles::write_on_nodes(const CheckpointHeader& header, const ReplicaMemory& copy) {
   try {
-    write_local_copies(comm(), local_folder_, header, copy.state);
+    write_local_copies(world(), local_folder_, header, copy.state);
   } catch (const CollectiveError& error) {
     const std::lock_guard<std::mutex> lock(mutex_);
     local_failure_ = error.what();

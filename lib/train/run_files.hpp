@@ -76,54 +76,39 @@ RunStart find_start(const Communicator& comm, const RunFolder& folder, bool resu
 /// another one (io/local_copies.hpp).
 enum class CheckpointPlace { run_folder, nodes };
 
-/// Copies in host memory of one replica, its optimizer's state and its averager's, as checkpoints are written and read.
-class StateCopy : public ReplicaMemory {
- public:
-  using ReplicaMemory::ReplicaMemory;
-
-  void take(const Replica& replica);
-  void take(const std::vector<SavedState>& averager);
-};
-
 /// Collective. Fills the replica and its optimizer's state from the checkpoint: each rank from its own row, or, on
 /// another number of ranks, all from the mean of the rows (the optimizer's state from zero with `reset_optimizer`).
 /// Returns what was added up of the unfinished epoch. `shards`: this rank's, which the optimizer's state is of.
 EpochSums read_state(const Communicator& comm, const RunStart& start, bool reset_optimizer, const Replica& replica,
                      const Optimizer& optimizer, const Shards& shards);
 
-/// Which of a job's ranks keep files.
-struct FileKeeper {
-  const Communicator& world;  ///< all ranks
-  bool keeps;                 ///< whether this one does; on the others every call does nothing
-};
-
-/// Collective over keeper.world, with find_start()'s result; `comm` as for RunFiles: where the nodes have copies of a
-/// later step, they become a checkpoint of the run folder, and the start. Where that fails, the start is left as it is,
-/// which is reported; throws CollectiveError where it has no checkpoint either.
+/// Collective, with find_start()'s result: where the nodes have copies of a later step, they become a checkpoint of the
+/// run folder, and the start. Where that fails, the start is left as it is, which is reported; throws CollectiveError
+/// where it has no checkpoint either.
 void take_up_local_copies(RunStart& start, const Communicator& comm, const RunConfig& config, const RunFolder& folder,
-                          const Network& network, const FileKeeper& keeper, Report& report);
+                          const Network& network, Report& report);
 
 /// What a training leaves in its run folder: metrics, and the newest and the best checkpoints. All of it is written by
 /// a thread in the order in which it was asked for (io/file_worker.hpp): the training only waits while its state is
-/// copied, or where the checkpoint before is not done. Calls are made by all ranks alike.
+/// copied, or where the checkpoint before is not done. Calls are made by all ranks alike. Where a group shares a
+/// replica, its first rank writes the metrics' rows, and each its shard of a checkpoint's.
 class RunFiles {
  public:
-  /// Collective over keeper.world. Begins a run's files (`existing`: what becomes of a run that the folder holds), or
-  /// goes on with those of the checkpoint, with the metrics cut back to its steps and epochs. `comm`: the ranks whose
-  /// rows the files have.
-  RunFiles(const Communicator& comm, const RunConfig& config, ClaimedFolder& folder, const Network& network,
-           const Optimizer& optimizer, ExistingRun existing, const RunStart& start, const FileKeeper& keeper);
-  ~RunFiles();
+  /// Collective over all ranks, `world`. Begins a run's files (`existing`: what becomes of a run that the folder
+  /// holds), or goes on with those of the checkpoint, with the metrics cut back to its steps and epochs.
+  RunFiles(const Communicator& world, const ReplicaGroup& group, const RunConfig& config, ClaimedFolder& folder,
+           const Network& network, const Optimizer& optimizer, ExistingRun existing, const RunStart& start);
+  ~RunFiles() { stop(); }  // the thread, before what it uses
   RunFiles(const RunFiles&) = delete;
   RunFiles& operator=(const RunFiles&) = delete;
 
   /// Local; the rows come to the disk with the next of the following.
   void add_step(const StepMetrics& row, const StepCell& cell) {
-    if (keeps_) rows_.push_back({row, cell});
+    if (has_rows_) rows_.push_back({row, cell});
   }
   void add_epoch(const EpochMetrics& row, std::vector<EdgeRecord> edges);
-  /// Copies the state, for which the ranks of a group bring the optimizer's together, and returns. `failure`: why this
-  /// rank's state must not be kept, if so; the checkpoint then fails on all ranks.
+  /// Copies the state, and returns. `failure`: why this rank's state must not be kept, if so; the checkpoint then fails
+  /// on all ranks.
   void save(CheckpointPlace place, CheckpointHeader header, const Replica& replica, const Optimizer& optimizer,
             const Shards& shards, const std::vector<SavedState>& averager, const EpochSums& sums,
             const Failure& failure);
@@ -134,31 +119,30 @@ class RunFiles {
   std::vector<WrittenCheckpoint> written();
   /// Why copies on the nodes could not be made since the last call, if so. The run can do without them.
   std::string local_failure();
-  /// Waits for all that was asked for. Throws the first failure, on ranks that keep no files too.
-  void finish();
+  /// Waits for all that was asked for. Throws the first failure.
+  void finish() { worker_.wait(); }
   /// The same, closes the metrics and removes the copies on the nodes: the last call that writes. Throws as finish().
   void close();
 
   // For a training whose ranks come to an epoch's end at different times: it posts, on all ranks in the same order,
   // what is to be done when all have come, and goes on.
-  /// A copy of the state that nobody else uses, empty on ranks that keep no files; the ranks of a group bring the
-  /// optimizer's together.
-  [[nodiscard]] std::shared_ptr<StateCopy> copy(const Replica& replica, const Optimizer& optimizer,
-                                                const Shards& shards, const std::vector<SavedState>& averager,
-                                                const EpochSums& sums) const;
+  /// A copy of the state that nobody else uses. Collective over a group.
+  [[nodiscard]] std::shared_ptr<ReplicaMemory> copy(const Replica& replica, const Optimizer& optimizer,
+                                                    const Shards& shards, const std::vector<SavedState>& averager,
+                                                    const EpochSums& sums) const;
   /// The steps that were added since the last call.
   std::vector<StepRow> take_steps() { return std::exchange(rows_, {}); }
-  void post(std::function<void()> task) {
-    if (keeps_) worker_.post(std::move(task));
-  }
+  void post(std::function<void()> task) { worker_.post(std::move(task)); }
   /// Ends the thread, as FileWorker::stop().
   void stop() { worker_.stop(); }
   /// What was asked for and is not done.
   [[nodiscard]] std::size_t pending() const { return worker_.pending(); }
-  // By posted tasks alone, collective.
-  [[nodiscard]] const Communicator& comm() const { return worker_.comm(); }
+  // By posted tasks alone, collective over all ranks.
+  [[nodiscard]] const Communicator& world() const { return worker_.comm(); }
+  /// One rank of each replica: those with this one's place.
+  [[nodiscard]] const Communicator& replicas() const { return replicas_; }
   void write_epoch(const std::vector<StepRow>& steps, const EpochMetrics& row, const std::vector<EdgeRecord>& edges);
-  void write_checkpoint(CheckpointPlace place, CheckpointHeader header, const StateCopy& copy,
+  void write_checkpoint(CheckpointPlace place, CheckpointHeader header, const ReplicaMemory& copy,
                         const std::vector<StepRow>& steps, const Failure& failure);
 
  private:
@@ -167,31 +151,30 @@ class RunFiles {
     double score = -std::numeric_limits<double>::infinity(), loss = 0;  ///< the larger the score the better
   };
 
-  /// For a copy; empty on ranks that keep no files.
-  [[nodiscard]] std::shared_ptr<StateCopy> room(std::size_t parameters, std::size_t statistics,
-                                                const Optimizer& optimizer) const;
-  void fill(StateCopy& copy, const Replica& replica, const Optimizer& optimizer, const Shards& shards,
-            const std::vector<SavedState>& averager, const EpochSums& sums) const;
   void begin(ClaimedFolder& folder, ExistingRun existing);
   void go_on(ClaimedFolder& folder, const RunStart& start);
+  void open_metrics(const CheckpointHeader* start);
+  /// By the constructor and the thread: what the ranks that have rows of the metrics do together.
+  void on_metrics(const std::function<void()>& work) const;
   void add_to_metrics(const std::vector<StepRow>& steps);
-  void write_on_nodes(const CheckpointHeader& header, const StateCopy& copy);
+  void write_on_nodes(const CheckpointHeader& header, const ReplicaMemory& copy);
   void publish(const std::string& path, const CheckpointHeader& header);
 
-  const Communicator &world_, &comm_;
-  bool keeps_;  ///< whether this rank has files
+  const Communicator& world_;
+  bool has_rows_;  ///< whether this rank has rows of the metrics
   const RunConfig& config_;
   RunFolder folder_;
   std::vector<NamedTensor> parameters_, statistics_;
-  std::shared_ptr<StateCopy> copy_;  ///< what save() has written; null at a free pace, which has copy()
+  std::unique_ptr<ReplicaMemory> copy_;  ///< what save() has written; null at a free pace, which has copy()
   std::vector<StepRow> rows_;
   Best best_;                 // rank 0
   std::string local_folder_;  ///< of copies on this node; empty where there are none
   std::mutex mutex_;          // guards written_ and local_failure_
   std::vector<WrittenCheckpoint> written_;
   std::string local_failure_;
-  std::unique_ptr<MetricsFile> metrics_;  ///< opened by the constructor
-  FileWorker worker_;                     // last: its thread ends before what it uses
+  std::unique_ptr<MetricsFile> metrics_;  ///< null on ranks without rows
+  FileWorker worker_;
+  OwnedComm replicas_;  ///< for its tasks
 };
 
 }  // namespace halograd

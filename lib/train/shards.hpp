@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "io/checkpoint.hpp"
 #include "kernels/types.hpp"
 #include "support/numbers.hpp"
 #include "train/replica_group.hpp"
@@ -23,27 +26,21 @@ class Shards {
 
   /// Collective over the group: every rank gets the values that others keep.
   void gather(const Vector<float>& all) const;
-  /// Collective over the group: every rank gets all of what the first has.
-  void take_from_first(const Vector<float>& all) const;
-  /// Collective over the group: its first rank gets all ranks' stretches, one after the other, in host memory; on the
-  /// others `all` is not touched.
-  void gather_on_first(const Vector<float>& own, HostVector<float> all) const;
 
   // What an averager keeps of each shard, in a checkpoint's row of the replica: the names tell them apart.
-  /// Collective over the group: on its first rank the states of all, valid until the next call; elsewhere this rank's.
-  [[nodiscard]] std::vector<SavedState> gather_states(const std::vector<SavedState>& own);
-  /// This rank's, as they are called there.
+  /// This rank's states, as they are called there.
   [[nodiscard]] std::vector<SavedState> named(const std::vector<SavedState>& own) const;
-  /// Collective over the group: names, types and lengths of all, without values.
-  [[nodiscard]] std::vector<SavedState> layout(const std::vector<SavedState>& own) const;
+  /// Collective over the group: those of all its ranks.
+  [[nodiscard]] std::vector<StateLayout> layout(const std::vector<SavedState>& own) const;
+  /// Collective over the group: what this rank has of the row; none where the group is a rank.
+  [[nodiscard]] std::optional<RowShare> share(const std::vector<SavedState>& own) const;
 
  private:
-  [[nodiscard]] std::string name_of(const std::string& name, int place) const;
+  [[nodiscard]] static std::string name_of(const std::string& name, int place);
 
   const Communicator* group_;  ///< null: this rank alone
   const Space* space_;         ///< the same
-  std::size_t begin_, length_;
-  std::vector<std::byte> states_;
+  std::size_t parameters_, begin_, length_;
 };
 
 }  // namespace halograd

@@ -25,16 +25,11 @@
 namespace halograd {
 namespace {
 
-/// Where ranks share a replica, the first of each group writes its row.
-FileKeeper keeper(const TrainingSetup& setup) {
-  return {setup.world, setup.group.place() == 0};
-}
-
 /// Collective.
 RunStart start_of(const TrainingSetup& setup, const RunFolder& folder, const TrainOptions& options, Report& report) {
   RunStart start = find_start(setup.world, folder, options.resume, report);
   if (options.resume) {
-    take_up_local_copies(start, setup.comm, setup.config, folder, *setup.network, keeper(setup), report);
+    take_up_local_copies(start, setup.world, setup.config, folder, *setup.network, report);
   }
   return start;
 }
@@ -104,7 +99,7 @@ Training::Training(TrainingSetup& setup, Report& report, const TrainOptions& opt
       progress_(row_of(config_.averager).exchanges == Exchange::nothing
                     ? nullptr
                     : make_progress_thread(config_.comm, comm_, comm_.nodes(), setup.halos.memory)),
-      files_(comm_, config_, folder_, network_, optimizer_, existing_run(options), start_, keeper(setup)),
+      files_(world_, setup.group, config_, folder_, network_, optimizer_, existing_run(options), start_),
       stop_(config_.training.time_limit,
             4 * static_cast<double>(network_.parameter_count() * (1 + optimizer_.state().size())) * comm_.ranks() /
                 slow_disk),
@@ -188,7 +183,8 @@ std::unique_ptr<Averager> Training::start_averager() {
 
 /// Collective. Why the checkpoint's state of the averager is not taken over; empty where it is, or where there is none.
 std::string Training::restore_averager(Averager& averager) {
-  const std::vector<SavedState> state = shards_.named(averager.state()), all = shards_.layout(averager.state());
+  const std::vector<SavedState> state = shards_.named(averager.state());
+  const std::vector<StateLayout> all = shards_.layout(averager.state());
   std::string difference;
   comm_.together([&] {
     if (comm_.rank() == 0) difference = averager_state_difference(start_.checkpoint, all);
@@ -348,8 +344,7 @@ void Training::settle() {
 void Training::save_state(CheckpointPlace place, const CheckpointHeader& header) {
   checkpoint_begins(place);
   settle();
-  files_.save(place, header, replica_, optimizer_, shards_, shards_.gather_states(averager_->state()), sums_,
-              stop_.failure());
+  files_.save(place, header, replica_, optimizer_, shards_, averager_->state(), sums_, stop_.failure());
 }
 
 std::optional<CheckpointPlace> Training::due_after(std::int64_t steps, std::int64_t epochs) const {

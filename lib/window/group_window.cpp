@@ -163,9 +163,9 @@ void GroupWindow::sum(HostVector<double> numbers) {
 }
 
 GroupWindow::Shard GroupWindow::shard(std::size_t count, int rank, int ranks) {
-  const auto number = static_cast<std::size_t>(ranks);
-  const std::size_t most = (count + number - 1) / number,
-                    begin = std::min(count, most * static_cast<std::size_t>(rank));
+  const auto up = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
+  const std::size_t share = up(count, static_cast<std::size_t>(ranks)), cuts = std::max<std::size_t>(1, up(share, cut)),
+                    most = cuts * up(share, cuts), begin = std::min(count, most * static_cast<std::size_t>(rank));
   return {begin, std::min(most, count - begin)};
 }
 

@@ -55,8 +55,10 @@ class GroupWindow {
   void sum_shards(HostVector<float> values);
   /// Every rank gets the shards of the others, shard r from rank r.
   void gather(HostVector<float> values);
-  static constexpr std::size_t piece = std::size_t{1} << 18;  ///< floats
-  /// The values of a rank's shard among `count`: shards are alike but for the last ones, which may have fewer.
+  static constexpr std::size_t piece = std::size_t{1} << 16;  ///< floats
+  /// The values of a rank's shard among `count`: shards are alike but for the last ones, which may have fewer. As few
+  /// stretches of at most `cut` values as one takes are alike, too.
+  static constexpr std::size_t cut = std::size_t{1} << 18;
   struct Shard {
     std::size_t begin, length;
   };

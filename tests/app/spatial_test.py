@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """[parallel]: groups of ranks that share a replica train as single ranks do, and go on from each other's checkpoints."""
 
+import glob
 import os
 import re
 import shutil
+import subprocess
+import time
 
 import h5py
 import numpy as np
 
-from program import PROGRAM, ProgramTest, execute, launched, main, read_metrics, read_replicas, sets
+from program import PROGRAM, ProgramTest, execute, kill_ranks, launched, main, read_metrics, read_replicas, sets
 
 RUN_FILE = """
 [training]
@@ -181,6 +184,28 @@ class Spatial(ProgramTest):
         """What codecs have sent so far."""
         kept = self.check_resuming(*sets(averager__codec="int8"), spatial=[1, 1, 2])
         self.assertTrue(any("_of_shard_1" in name for name in kept))
+
+    def test_goes_on_from_copies_of_shards(self):
+        """A run that was killed before its first checkpoint ends with the bits of one that was not; each rank's copy is of its
+        shard."""
+        words = [*NEIGHBOURS, *sets(output__local_steps=1, output__local_folder=self.path("disk"))]
+        straight = self.train(4, *words, spatial=[2, 1, 1], name="straight")
+        slow = sets(parallel__spatial=[2, 1, 1], name="killed", output__checkpoint_epochs=0, comm__inject__compute_us=500000)
+        with subprocess.Popen(launched(["train", self.run_file, *words, *slow], 4), cwd=self.folder, start_new_session=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 60
+            while len(glob.glob(self.path("disk/*/step_3_rank_*_of_4_in_groups_of_2.h5"))) < 4:
+                self.assertLess(time.monotonic(), end, "no copies")
+                time.sleep(0.01)
+            kill_ranks(process.pid)
+            process.wait(60)
+        self.assertFalse(os.path.exists(self.path("runs/killed/checkpoint.h5")))
+        resumed = self.train(4, *words, "--resume", spatial=[2, 1, 1], name="killed")
+        for name in SAME_TO_ROUNDING:
+            np.testing.assert_array_equal(resumed[name], straight[name], err_msg=name)
+        replicas = [read_replicas(self.path(f"runs/{name}/checkpoint.h5")) for name in ("straight", "killed")]
+        for name, (values, _) in replicas[0].items():
+            np.testing.assert_array_equal(values, replicas[1][name][0], err_msg=name)
 
     def test_divides_channels(self):
         """Of the last convolution of undivided volumes, which may be shifted; and beside blocks, of what these leave whole."""

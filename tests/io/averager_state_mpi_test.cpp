@@ -38,7 +38,7 @@ TEST(AveragerState, ComesBackBitwiseOnEachRank) {
   const Folder folder;
   State written(rank_of()), read(99);
   write(folder.file("c.h5"), written);
-  EXPECT_EQ(averager_state_difference(folder.file("c.h5"), read.spans()), "");
+  EXPECT_EQ(averager_state_difference(folder.file("c.h5"), state_layouts(read.spans())), "");
   read_averager_state(MPI_COMM_WORLD, folder.file("c.h5"), read.spans());
   EXPECT_TRUE(same_bits(read.estimate, written.estimate));
   EXPECT_EQ(read.weight, written.weight);
@@ -69,7 +69,7 @@ TEST(AveragerState, OfOtherNamesTypesOrCountsIsTold) {
   State state(rank_of());
   write(folder.file("c.h5"), state);
   const auto difference = [&](const std::vector<SavedState>& spans) {
-    return averager_state_difference(folder.file("c.h5"), spans);
+    return averager_state_difference(folder.file("c.h5"), state_layouts(spans));
   };
   EXPECT_EQ(difference({}), "the checkpoint holds estimate (37), weight (3), period (2), but this averager keeps none");
   std::vector<SavedState> other = state.spans();
@@ -81,7 +81,7 @@ TEST(AveragerState, OfOtherNamesTypesOrCountsIsTold) {
   Replica replica(rank_of());
   write(folder.file("without.h5"), replica);
   EXPECT_EQ(averager_state_difference(folder.file("without.h5"), {}), "");
-  EXPECT_NE(averager_state_difference(folder.file("without.h5"), state.spans()), "");
+  EXPECT_NE(averager_state_difference(folder.file("without.h5"), state_layouts(state.spans())), "");
 }
 
 TEST(AveragerState, DamageIsFound) {

@@ -181,6 +181,43 @@ TEST_F(LocalCopies, AreRestoredByFewerRanksAndByMore) {
   EXPECT_EQ(checkpoint_damage(world, run.checkpoint(30)), "");
 }
 
+// Pairs of ranks share a row: each keeps its own part, and one rank writes the row that they come to.
+TEST_F(LocalCopies, OfRanksThatShareARowBecomeOne) {
+  if (world.ranks() % 2 != 0) GTEST_SKIP() << "pairs of ranks share rows";
+  const int place = world.rank() % 2, row = world.rank() / 2;
+  Replica own = replica(20, row);
+  std::vector<double> weight{1.5 + world.rank()};
+  constexpr std::size_t half = Replica::parameter_count / 2;
+  const auto part = [&](std::vector<float>& values) {
+    return slice(range(values), half * static_cast<std::size_t>(place), half);
+  };
+  const std::vector<StateLayout> states{{"weight", NumberType::float64, 1}, {"other_weight", NumberType::float64, 1}};
+  const ReplicaState state{
+      .parameters = part(own.parameters),
+      .optimizer = {part(own.first), part(own.second)},
+      .statistics = range(own.statistics),
+      .sums = {1, 2, 3, 4},
+      .averager = {{states[static_cast<std::size_t>(place)].name, std::span(weight)}},
+      .share = RowShare{place, 2, 2 * half, static_cast<std::int64_t>(half) * place, half, states}};
+  write_local_copies(world, copies, header(20), state);
+  EXPECT_TRUE(fs::exists(copies + "/step_20_rank_" + std::to_string(world.rank()) + "_of_" +
+                         std::to_string(world.ranks()) + "_in_groups_of_2.h5"));
+  const std::string path = restore(0, world);
+  ASSERT_EQ(path, run.checkpoint(20));
+  ASSERT_EQ(checkpoint_damage(world, path), "");
+
+  const OwnedComm same_place = world.split(place);
+  Replica read(0);
+  EXPECT_EQ(read_checkpoint(same_place, path, read.state()).images, 2);
+  EXPECT_TRUE(same_bits(read.parameters, own.parameters) && same_bits(read.first, own.first) &&
+              same_bits(read.second, own.second) && same_bits(read.statistics, own.statistics));
+  EXPECT_EQ(averager_state_difference(path, states), "");
+  std::vector<double> weights(2);
+  read_averager_state(same_place, path,
+                      {{"weight", std::span(weights).first(1)}, {"other_weight", std::span(weights).last(1)}});
+  EXPECT_EQ(weights, (std::vector<double>{1.5 + 2 * row, 2.5 + 2 * row}));
+}
+
 TEST_F(LocalCopies, BelongToTheRunThatMadeThem) {
   write(20);
   const std::string again = make_local_folder(world, disk(), run);

@@ -90,13 +90,13 @@ inline std::string python_with_h5py() {
   return "";
 }
 
-/// Collective. Has tests/io/read_with_h5py.py check a file on rank 0; skips where there is no h5py.
-inline void check_with_h5py(const std::string& arguments) {
+/// Collective. Has tests/io/read_with_h5py.py check a file of so many rows on rank 0; skips where there is no h5py.
+inline void check_with_h5py(const std::string& arguments, int rows = ranks_of()) {
   const std::string script = std::string(HALOGRAD_SOURCE_DIR "/tests/io/read_with_h5py.py");
   on_root([&] {
     const std::string python = python_with_h5py();
     if (python.empty()) GTEST_SKIP() << "no Python with h5py";
-    const std::string command = python + " " + script + " " + arguments + " --ranks " + std::to_string(ranks_of());
+    const std::string command = python + " " + script + " " + arguments + " --ranks " + std::to_string(rows);
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   });
 }

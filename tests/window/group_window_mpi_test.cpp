@@ -116,6 +116,24 @@ TEST_P(GroupWindowTest, SumsAreTheSameOnAllRanks) {
   }
 }
 
+TEST(Shards, CoverAllOnceAndCanBeCutAlike) {
+  for (const int ranks : {2, 3, 7, 8}) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{5}, GroupWindow::cut + 1, GroupWindow::cut * 13 + 7}) {
+      std::size_t end = 0;
+      const std::size_t most = GroupWindow::shard(count, 0, ranks).length,
+                        cuts = std::max<std::size_t>(1, (most + GroupWindow::cut - 1) / GroupWindow::cut);
+      EXPECT_EQ(most % cuts, 0U) << count << " of " << ranks << " ranks";
+      for (int rank = 0; rank < ranks; ++rank) {
+        const GroupWindow::Shard shard = GroupWindow::shard(count, rank, ranks);
+        EXPECT_EQ(shard.begin, end);
+        EXPECT_TRUE(shard.length == most || shard.begin + shard.length == count);
+        end += shard.length;
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
+}
+
 // In pieces: fewer floats than ranks, and several pieces with a rest.
 TEST_P(GroupWindowTest, ManyFloatsAreSummedAndGathered) {
   const int ranks = all_ranks();
