@@ -59,7 +59,7 @@ class HierarchicalAverager final : public WeightAverager {
     // A slice after the other: Open MPI 4.1 names what the windows of a node share by the number of the communicator
     // alone, which all slices have in common.
     for (int slice = 0; slice < group.ranks_per_node; ++slice) {
-      context.comm.together([&] {
+      context.comm.together_in_parts([&] {
         if (slice != group.rank) return;
         window_ = std::make_unique<HaloWindow>(slice_comm_, context.topology, slice_,
                                                HaloWindow::Options{transport_options(context.transport)});

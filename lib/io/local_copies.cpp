@@ -376,7 +376,7 @@ std::string restore_local_copies(const Communicator& comm, const std::string& fo
   comm.together([&] {
     if (comm.rank() == 0) prepare_checkpoints(run);
   });
-  comm.together([&] {
+  comm.together_in_parts([&] {
     if (comm.rank() >= writers) return;
     std::vector<LocalCopy> rows;
     std::vector<ReplicaState> states;

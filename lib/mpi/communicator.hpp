@@ -180,7 +180,8 @@ class Communicator {
   /// rank. A rank that threw alone would leave the others waiting for it.
   /// `foreign`: where the message comes from.
   void fail_together(const std::string& message, Foreign foreign = Foreign::no_rank) const;
-  /// Runs `work` on every rank; where it throws on any, throws CollectiveError with that message on all.
+  /// Runs `work`, which is not collective, on every rank; where it throws on any, throws CollectiveError with that
+  /// message on all.
   template <class Work>
   void together(const Work& work) const {
     std::string message;
@@ -190,6 +191,20 @@ class Communicator {
     } catch (const std::exception& exception) {
       message = message_of(exception);
       foreign = foreign_of(exception);
+    }
+    fail_together(message, foreign);
+  }
+  /// Runs `work`, which is collective over parts of these ranks, on every rank; where it throws CollectiveError on any,
+  /// throws that on all. Other exceptions are thrown on: the rank's part waits for it, and only an abort ends that.
+  template <class Work>
+  void together_in_parts(const Work& work) const {
+    std::string message;
+    Foreign foreign = Foreign::no_rank;
+    try {
+      work();
+    } catch (const CollectiveError& error) {
+      message = error.what();
+      foreign = error.foreign();
     }
     fail_together(message, foreign);
   }

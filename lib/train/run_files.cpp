@@ -235,7 +235,7 @@ void RunFiles::open_metrics(const CheckpointHeader* start) {
 }
 
 void RunFiles::on_metrics(const std::function<void()>& work) const {
-  world().together([&] {
+  world().together_in_parts([&] {
     if (has_rows_) work();
   });
 }

@@ -191,6 +191,28 @@ TEST(Communicator, ErrorsOfAPartOfTheRanksAreNotOfAll) {
   }
 }
 
+TEST(Communicator, WhatAPartThrowsTogetherIsThrownOnAllRanks) {
+  const Communicator comm(MPI_COMM_WORLD);
+  const bool in_part = comm.rank() % 2 == 0;
+  const OwnedComm part = comm.split(in_part ? 0 : 1);
+  try {
+    comm.together_in_parts([&] {
+      if (in_part) part.fail_together(part.rank() == part.ranks() - 1 ? "failed" : "", Foreign::this_rank);
+    });
+    ADD_FAILURE() << "no exception";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.what(), std::string("failed"));
+    EXPECT_TRUE(error.of_all_ranks());
+    EXPECT_NE(error.foreign(), Foreign::no_rank);
+  }
+}
+
+/// The others of its part may wait in another call, which this rank would answer wrongly.
+TEST(Communicator, WhatARankOfAPartThrowsAloneEndsItAlone) {
+  const Communicator comm(MPI_COMM_WORLD);
+  EXPECT_THROW(comm.together_in_parts([] { throw std::bad_alloc(); }), std::bad_alloc);
+}
+
 TEST(Communicator, SplitsByColorInTheOrderOfTheKeys) {
   const Communicator comm(MPI_COMM_WORLD);
   const OwnedComm part = comm.split(comm.rank() % 2, -comm.rank());
