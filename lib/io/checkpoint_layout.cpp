@@ -248,7 +248,7 @@ std::vector<std::string> read_every_row(const Hdf5File& file, const CheckpointLa
     const Hdf5Dataset dataset = open_hdf5_dataset(file, shape.path, path);
     const auto expected = read_row_checksums(dataset, shape.path, shape.ranks, path);
     const auto length = static_cast<std::size_t>(shape.length);
-    std::vector<std::byte> room(length * sizeof(std::int64_t));  // the largest numbers there are
+    std::vector<std::byte> room(length * bytes_of_value(shape.type));
     Numbers values = std::span(reinterpret_cast<float*>(room.data()), length);
     if (shape.type == NumberType::float64) values = std::span(reinterpret_cast<double*>(room.data()), length);
     if (shape.type == NumberType::int64) values = std::span(reinterpret_cast<std::int64_t*>(room.data()), length);

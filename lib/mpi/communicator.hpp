@@ -184,29 +184,13 @@ class Communicator {
   /// message on all.
   template <class Work>
   void together(const Work& work) const {
-    std::string message;
-    Foreign foreign = Foreign::no_rank;
-    try {
-      work();
-    } catch (const std::exception& exception) {
-      message = message_of(exception);
-      foreign = foreign_of(exception);
-    }
-    fail_together(message, foreign);
+    pass_on<std::exception>(work);
   }
   /// Runs `work`, which is collective over parts of these ranks, on every rank; where it throws CollectiveError on any,
   /// throws that on all. Other exceptions are thrown on: the rank's part waits for it, and only an abort ends that.
   template <class Work>
   void together_in_parts(const Work& work) const {
-    std::string message;
-    Foreign foreign = Foreign::no_rank;
-    try {
-      work();
-    } catch (const CollectiveError& error) {
-      message = error.what();
-      foreign = error.foreign();
-    }
-    fail_together(message, foreign);
+    pass_on<CollectiveError>(work);
   }
   /// Throws CollectiveError, naming the first rank and line that differ, unless all ranks have rank 0's text.
   void require_same(const std::string& text, const std::string& what) const;
@@ -216,6 +200,19 @@ class Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 
  private:
+  /// Runs `work`, and throws on all ranks where it throws this on any.
+  template <class Thrown, class Work>
+  void pass_on(const Work& work) const {
+    std::string message;
+    Foreign foreign = Foreign::no_rank;
+    try {
+      work();
+    } catch (const Thrown& exception) {
+      message = message_of(exception);
+      foreign = foreign_of(exception);
+    }
+    fail_together(message, foreign);
+  }
   void reduce(void* values, std::size_t count, MPI_Datatype type, MPI_Op operation) const;
   void gather_bytes(const void* values, std::size_t count, std::size_t bytes, void* all) const;
   void gather_bytes_on_root(const void* values, std::size_t count, std::size_t bytes, void* all) const;
