@@ -26,10 +26,10 @@ namespace {
 /// Values of a dataset that one rank writes in one go: a part of a row, a stretch of one, or a chunk.
 struct Piece {
   std::int64_t dataset, row, part, begin;  ///< where they belong; datasets as CheckpointPlan counts them
-  std::uint64_t bytes;                     ///< of the values
-  std::uint64_t stored;                    ///< of these in the file, where they may be compressed
-  std::uint32_t checksum;                  ///< of the values
-  std::uint32_t skipped;                   ///< bit i: filter i was not applied
+  std::uint64_t bytes = 0;                 ///< of the values
+  std::uint64_t stored = 0;                ///< of these in the file, where they may be compressed
+  std::uint32_t checksum = 0;              ///< of the values
+  std::uint32_t skipped = 0;               ///< bit i: filter i was not applied
 };
 
 /// The pieces of one rank, and what is to be stored of each.
@@ -129,7 +129,7 @@ void add_row(OwnPieces& own, const CheckpointPlan& plan, const ReplicaState& sta
         std::find_if(plan.rows.begin(), plan.rows.end(), [&](const auto& each) { return each.path == name; });
     const auto chunk = static_cast<std::int64_t>(dataset->chunk().back());
     const std::int64_t begin = dataset->stretch > 0 ? state.share->begin : 0;
-    Piece piece{dataset - plan.rows.begin(), row, 0, begin, 0, 0, 0, 0};
+    Piece piece{dataset - plan.rows.begin(), row, 0, begin};
     for (const Numbers& part : buffers[i]) {
       const std::span<const std::byte> bytes = bytes_of(part);
       const std::size_t size = bytes_of_value(dataset->type),
@@ -150,7 +150,7 @@ void add_row(OwnPieces& own, const CheckpointPlan& plan, const ReplicaState& sta
   }
 }
 
-/// Of the tensors of one kind, what lies in a stretch of their mean from `begin` on.
+/// The parts of the tensors of this kind that a rank has the mean of. `begin`: of its stretch.
 void add_means(OwnPieces& own, const CheckpointPlan& plan, const std::string& kind, std::span<const float> mean,
                std::size_t begin) {
   for (std::size_t i = 0; i < plan.means.size(); ++i) {
@@ -159,7 +159,7 @@ void add_means(OwnPieces& own, const CheckpointPlan& plan, const std::string& ki
                       to = std::min(offset + each.count(), begin + mean.size());
     if (each.kind != kind || from >= to) continue;
     const auto dataset = static_cast<std::int64_t>(plan.rows.size() + i);
-    own.add({dataset, 0, 0, static_cast<std::int64_t>(from - offset), 0, 0, 0, 0},
+    own.add({dataset, 0, 0, static_cast<std::int64_t>(from - offset)},
             std::as_bytes(mean.subspan(from - begin, to - from)));
   }
 }

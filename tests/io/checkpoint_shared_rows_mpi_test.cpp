@@ -150,28 +150,22 @@ TEST(CheckpointOfSharedRows, IsRefusedWhereRanksLeaveAGap) {
   if (ranks_of() % 2 != 0) GTEST_SKIP() << "pairs of ranks share rows";
   Part part(2, Replica::parameter_count);
   ReplicaState state = part.state();
+  const auto write_state = [&] {
+    write_checkpoint(MPI_COMM_WORLD, folder.file("c.h5"), example_header(), state, parameter_tensors,
+                     statistic_tensors);
+  };
   if (rank_of() == 1) {
     for (HostVector<float>* values : {&state.parameters, &state.optimizer[0], &state.optimizer[1]}) {
       *values = slice(*values, 0, values->size() - 1);
     }
   }
-  expect_error(
-      [&] {
-        write_checkpoint(MPI_COMM_WORLD, folder.file("c.h5"), example_header(), state, parameter_tensors,
-                         statistic_tensors);
-      },
-      {"c.h5.partial: /replica/parameters: the ranks have", "bytes to write, expected"});
+  expect_error(write_state, {"c.h5.partial: /replica/parameters: the ranks have", "bytes to write, expected"});
   on_root([&] {
     EXPECT_FALSE(std::filesystem::exists(folder.file("c.h5")) || std::filesystem::exists(folder.file("c.h5.partial")));
   });
   state = part.state();
   if (rank_of() == 0) state.share->place = 1;
-  expect_error(
-      [&] {
-        write_checkpoint(MPI_COMM_WORLD, folder.file("c.h5"), example_header(), state, parameter_tensors,
-                         statistic_tensors);
-      },
-      {"2 ranks that share a row are not consecutive ones"});
+  expect_error(write_state, {"2 ranks that share a row are not consecutive ones"});
 }
 
 }  // namespace
