@@ -10,6 +10,10 @@ namespace {
 /// Where more of what the taps read is in the padding, tiles skip it (ordered).
 constexpr double least_inside_share = 0.95;
 
+/// A tile of less depth stores before what it fetches is there: it fetches for a later one.
+constexpr int short_depth = 64;
+constexpr int tiles_ahead = 3;
+
 /// Scratch of a gather product: the packed right operand, its bias, a row of zeros and a table a task.
 template <class T>
 struct GatherScratch {
@@ -109,6 +113,9 @@ struct GatherProduct {
     return Prefetch(in, in_values, stretches, stretch + 1, 1, pieces);
   }
 
+  /// From a pixel of a line to the next one in the target.
+  [[nodiscard]] long out_step() const { return lattice.line_step() * out_pitch; }
+
   /// Where pack_weights has put a tap of the map.
   [[nodiscard]] int pack_position(int tap) const {
     const int index = map->tap(tap).kernel_index;
@@ -131,6 +138,7 @@ template <class T>
 void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scratch, const ColumnBlocks<T>& blocks,
                     const GatherStretch<T>& stretch, int group, Prefetch& next) {
   const long taps = product.shape->taps();
+  const long out_step = product.out_step();
   const auto& [table, lists, out, valid, first_block, last_block] = stretch;
   for (int block = first_block; block < last_block; ++block) {
     const TileWidth width = blocks.width(block);
@@ -158,6 +166,7 @@ void gather_stretch(const GatherProduct<T>& product, const GatherScratch<T>& scr
       }
       tile.rows = table.line(0) + p;
       tile.out_offset = out + p;
+      tile.out_ahead = tile.slots * tile.depth < short_depth ? tiles_ahead * rows * out_step : 0;
       tile.valid_rows = std::min(rows, valid - p);
       tile.ahead = next.over(static_cast<long>(tile.slots) * tile.depth);
       run_tile(width, tile);
@@ -204,7 +213,7 @@ void gather_product(const Exec& exec, const char* label, const GatherProduct<T>&
       unit += last_block - first_block;
       const int valid = static_cast<int>(std::min<long>(table_pixels, pixels - first_pixel));
       const Lattice& lattice = product.lattice;
-      const long out_step = lattice.line_step() * product.out_pitch;
+      const long out_step = product.out_step();
       for_each_line(lattice, first_pixel, valid, [&](const Pixel& pixel, int at, int length) {
         const long start = pixel.position(lattice) * product.out_pitch;
         for (int i = 0; i < length; ++i) out[at + i] = start + i * out_step;

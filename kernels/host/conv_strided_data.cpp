@@ -139,7 +139,7 @@ void compute_tile(const StridedTile<T>& tile) {
   if (tile.target.reads()) {
     for (int m = 0; m < tile.valid; ++m) {
       for (int phase = 0; phase < phases; ++phase) {
-        if (tile.stored[m] >> phase & 1) tile.target.prefetch(tile.out[m] + tile.phase_offset[phase]);
+        if (tile.stored[m] >> phase & 1) tile.target.prefetch(tile.out[m] + tile.phase_offset[phase], lanes<T>);
       }
     }
   }

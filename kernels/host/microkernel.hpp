@@ -106,6 +106,7 @@ struct GatherTile {
   const T* bias;  ///< readable for all columns of the tile
   Target<T> target;
   const long* out_offset;  ///< (valid_rows): where row m is in the target
+  long out_ahead;          ///< from there to what is fetched for writing
   int valid_rows;
   int columns;           ///< valid ones
   Prefetch::Pace ahead;  ///< fetched meanwhile, a step for each value of the depth
@@ -117,8 +118,10 @@ void compute_tile(const GatherTile<T>& tile) {
   TileSums<T, rows, V, half> sum;
   sum.start(tile.bias, 0);
   if (tile.slots > 0) {
-    for (int m = 0; m < tile.valid_rows; ++m) {
-      for (int v = 0; v < V + (half ? 1 : 0); ++v) tile.target.prefetch(tile.out_offset[m] + v * lanes<T>);
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; ++m) {
+      if (m >= tile.valid_rows) break;
+      tile.target.prefetch(tile.out_offset[m] + tile.out_ahead, columns_of<T>({V, half}));
     }
   }
   const long pitch = tile.b_pitch;

@@ -39,10 +39,15 @@ struct Target {
 
   /// Whether a store reads something first.
   [[nodiscard]] bool reads() const { return accumulate || relu_output != nullptr; }
-  /// Fetches what a store of one pack at out + at, some time later, would wait for: to write is to read the line first.
-  inline void prefetch(long at) const {
-    __builtin_prefetch(out + at, 1, 3);
-    if (relu_output != nullptr) __builtin_prefetch(relu_output + at, 0, 3);
+  /// Fetches what stores of `count` values at out + at, some time later, would wait for: to write is to read the line
+  /// first.
+  inline void prefetch(long at, int count) const {
+    constexpr int line = 64 / static_cast<int>(sizeof(T));
+#pragma GCC unroll 8
+    for (int i = 0; i < count; i += line) {
+      __builtin_prefetch(out + at + i, 1, 3);
+      if (relu_output != nullptr) __builtin_prefetch(relu_output + at + i, 0, 3);
+    }
   }
 
   /// The same from column `column` on.
