@@ -12,10 +12,8 @@ template <int r, class T>
 void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int column, const Wide<T>* products,
                 long pitch, const Wide<T>* bias) {
   constexpr int m = winograd_outputs;
-  const auto product = [&](int plane) {
-    const Pack<T> value = load(products + plane * pitch);
-    return plane == winograd_sum_plane(r) ? value + load(bias) : value;
-  };
+  const auto product = [&](int plane) { return load(products + plane * pitch); };
+  const Pack<T> added = load(bias);
   const long pixel = pass.columns, row = pass.out_width * pixel;
   const long offset =
       ((static_cast<long>(at.n) * pass.out_height + at.i * m) * pass.out_width + at.j * m) * pixel + column;
@@ -25,12 +23,12 @@ void store_tile(const TilePass& pass, const Target<T>& to, const TileAt& at, int
   if (valid_rows >= m && valid_columns >= m && count >= lanes<T>) {
     target.store_whole([&](const auto& store_pack) {
       transform_points<OutputMap, r, T>(
-          product, [&](int i, int j, const Pack<T>& value) { store_pack(value, i * row + j * pixel); });
+          product, [&](int i, int j, const Pack<T>& value) { store_pack(value + added, i * row + j * pixel); });
     });
     return;
   }
   Pack<T> tile[m][m];
-  transform_points<OutputMap, r, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value; });
+  transform_points<OutputMap, r, T>(product, [&](int i, int j, const Pack<T>& value) { tile[i][j] = value + added; });
   for (int i = 0; i < std::min(m, valid_rows); ++i) {
     for (int j = 0; j < std::min(m, valid_columns); ++j) target.store(tile[i][j], i * row + j * pixel, count);
   }
@@ -60,25 +58,58 @@ struct WinogradProduct {
   Target<T> target;
   WinogradScratch<T> scratch;
 
-  /// Into (piece of the depth, plane, row, column).
-  void transform_inputs(const TileBlock& block, Wide<T>* to) const {
-    const long pitch = cut.input_pitch();
-    for (int begin = 0; begin < pass.depth; begin += cut.piece, to += planes * pitch) {
-      const PatchSource<T> source{
-          in + begin, pass.height,      pass.width,      std::min(cut.piece, pass.depth - begin),
-          pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros};
+  /// Transformed tiles, planes apart: floats, or integers with the scales of their rows.
+  struct Inputs {
+    Wide<T>* values;
+    std::int16_t* integers;
+    float* scales;
+  };
+  /// From row `row` of the matrix that is the first plane of a piece of the depth, or of a task's tiles.
+  [[nodiscard]] Inputs inputs_at(long matrix, long row) const {
+    const long at = matrix * cut.input_pitch() + row * cut.input_columns;
+    if (!cut.integers) return {scratch.inputs + at, nullptr, nullptr};
+    return {nullptr, scratch.integers + at, scratch.row_scales + matrix * cut.input_rows() + row};
+  }
+
+  /// Into (piece of the depth, plane, row, column), from there on.
+  void transform_inputs(const TileBlock& block, int task, long matrix, long first_row) const {
+    for (int begin = 0; begin < pass.depth; begin += cut.piece, matrix += planes) {
+      const int depth = std::min(cut.piece, pass.depth - begin);
+      const PatchSource<T> source{in + begin, pass.height,      pass.width,      depth,
+                                  pass.depth, -pass.pad_height, -pass.pad_width, scratch.zeros};
+      const Inputs to = inputs_at(matrix, first_row);
+      const auto transform = [&](long tile, int tiles, Wide<T>* values, long pitch) {
+        transform_patches<winograd_points(r)>(source, pass, tile, tiles, values, cut.input_columns,
+                                              [&](const auto& pixels, Wide<T>* at) {
+                                                transform_planes<InputMap, r, false>(pixels, at, pitch);
+                                                transform_planes<InputMap, r, true>(pixels, at, pitch);
+                                              });
+      };
       block.for_read(
           pass, 0, block.rows_read(pass),
           [&](long tile, int tiles, long row) {
-            transform_patches<winograd_points(r)>(source, pass, tile, tiles, to + row * cut.input_columns,
-                                                  cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
-                                                    transform_planes<InputMap, r, false>(pixels, at, pitch);
-                                                    transform_planes<InputMap, r, true>(pixels, at, pitch);
-                                                  });
+            if (!cut.integers) return transform(tile, tiles, to.values + row * cut.input_columns, cut.input_pitch());
+            if constexpr (may_be_integers<T>) {
+              float* const values = scratch.inputs + task * planes * cut.tile_pitch();
+              for (const long end = row + tiles; row < end; ++row) {
+                transform(tile++, 1, values, cut.tile_pitch());
+                for (int plane = 0; plane < planes; ++plane) {
+                  to.scales[plane * cut.input_rows() + row] =
+                      round_to_row(values + plane * cut.tile_pitch(), whole_packs<T>(depth), integer_limit(depth),
+                                   to.integers + plane * cut.input_pitch() + row * cut.input_columns);
+                }
+              }
+            }
           },
           [&](int tiles, long row) {
             for (int plane = 0; plane < planes; ++plane) {
-              std::fill_n(to + plane * pitch + row * cut.input_columns, tiles * cut.input_columns, Wide<T>(0));
+              const long at = plane * cut.input_pitch() + row * cut.input_columns, count = tiles * cut.input_columns;
+              if (!cut.integers) {
+                std::fill_n(to.values + at, count, Wide<T>(0));
+              } else {
+                std::fill_n(to.integers + at, count, std::int16_t{0});
+                std::fill_n(to.scales + plane * cut.input_rows() + row, tiles, 0.0F);
+              }
             }
           });
     }
@@ -86,28 +117,47 @@ struct WinogradProduct {
 
   /// The products of tiles in a block of columns, over `depth` channels, added to what there is or not. `next_inputs`
   /// is fetched in the meantime, as is what the first block's outputs overwrite.
-  void multiply(const TileBlock& tiles, int block, int depth, bool accumulate, const Wide<T>* inputs,
-                const Wide<T>* kernels, Wide<T>* products, Prefetch& next_inputs) const {
-    const int packs = cut.blocks.packs(block);
+  void multiply(const TileBlock& tiles, int block, int depth, bool accumulate, const Inputs& inputs,
+                const Wide<T>* kernels, const float* kernel_scales, Wide<T>* products, Prefetch& next_inputs) const {
+    const int packs = cut.blocks.packs(block), rows = static_cast<int>(tiles.rows());
     const int width = packs * lanes<T>;
-    const long input_pitch = cut.input_pitch(), kernel_pitch = cut.kernel_pitch(), product_pitch = cut.product_pitch();
     Prefetch outputs, masks;
     if (cut.keeps_kernels && block == 0) {
       outputs = fetched(target.out, pass.out_values(), tiles, products_in_block(tiles, packs));
       masks = fetched(target.relu_output, pass.out_values(), tiles, products_in_block(tiles, packs));
     }
+    const auto fetch = [&] {
+      outputs.write();
+      masks.read();
+    };
     for (int plane = 0; plane < planes; ++plane) {
-      for (int tap = 0; tap < pass.taps; ++tap) {
-        multiply_panel<false>(
-            packs, static_cast<int>(tiles.rows()), panel_rows(packs),
-            PanelTile<Wide<T>>{
-                depth, inputs + plane * input_pitch + static_cast<long>(tap) * tiles.count * cut.input_columns,
-                cut.input_columns, kernels + plane * kernel_pitch + static_cast<long>(tap) * depth * width, width,
-                products + plane * product_pitch, width, accumulate || tap > 0},
-            next_inputs, [&] {
-              outputs.write();
-              masks.read();
-            });
+      for (int tap = 0; tap < pass.taps; ++tap, kernel_scales += cut.blocks.width) {
+        const long row = static_cast<long>(tap) * tiles.count;
+        const long left = plane * cut.input_pitch() + row * cut.input_columns;
+        const Wide<T>* const right = kernels + plane * cut.kernel_pitch() + static_cast<long>(tap) * depth * width;
+        Wide<T>* const out = products + plane * cut.product_pitch();
+        if constexpr (may_be_integers<T>) {
+          if (cut.integers) {
+            multiply_integer_panel(packs, rows,
+                                   {.pairs = (depth + 1) / 2,
+                                    .left = inputs.integers + left,
+                                    .left_step = cut.input_columns,
+                                    .left_pair = 2,
+                                    .right = reinterpret_cast<const std::int16_t*>(right),
+                                    .right_pair = 2L * width,
+                                    .row_scales = inputs.scales + plane * cut.input_rows() + row,
+                                    .column_scales = kernel_scales,
+                                    .out = out,
+                                    .out_pitch = width,
+                                    .accumulate = accumulate || tap > 0},
+                                   next_inputs, fetch);
+            continue;
+          }
+        }
+        multiply_panel<false>(packs, rows, panel_rows(packs),
+                              PanelTile<Wide<T>>{depth, inputs.values + left, cut.input_columns, right, width, out,
+                                                 width, accumulate || tap > 0},
+                              next_inputs, fetch);
       }
     }
   }
@@ -160,6 +210,17 @@ struct WinogradProduct {
                          cut.kernel_pitch());
   }
 
+  /// The transformed kernels of a block of columns at a plane and a tap, in their place. Without integers nothing.
+  void round_kernels(int block, int depth, Wide<T>* kernels, float* scales) const {
+    if constexpr (may_be_integers<T>) {
+      const int width = cut.blocks.packs(block) * lanes<T>;
+      for (int column = 0; column < width; column += lanes<T>) {
+        round_to_columns(kernels + column, width, depth, integer_limit(depth), kernels + column, width,
+                         scales + column);
+      }
+    }
+  }
+
   void run_by_tiles(const Exec& exec, const char* label) const {
     const int tasks = concurrency();
     const long block_values = planes * cut.kernel_pitch();
@@ -174,17 +235,32 @@ struct WinogradProduct {
             scratch.kernels + block * block_values + unit % cut.depth * cut.blocks.packs(block) * lanes<T>);
       }
     });
+    // (block, plane, tap, column)
+    const long block_scales = static_cast<long>(planes) * cut.taps * cut.blocks.width;
+    if (cut.integers) {
+      parallel_tasks(exec, "halograd::winograd_round", tasks, [&](int task) {
+        const Share share(static_cast<long>(cut.blocks.count()) * planes * cut.taps, task, tasks);
+        for (long unit = share.begin; unit < share.end; ++unit) {
+          const int block = static_cast<int>(unit / cut.taps / planes);
+          const long plane = unit / cut.taps % planes, depths = unit % cut.taps * pass.depth;
+          round_kernels(block, pass.depth,
+                        scratch.kernels + block * block_values + plane * cut.kernel_pitch() +
+                            depths * cut.blocks.packs(block) * lanes<T>,
+                        scratch.kernel_scales + unit * cut.blocks.width);
+        }
+      });
+    }
     parallel_tasks(exec, label, tasks, [&](int task) {
-      Wide<T>* inputs = scratch.inputs + task * planes * cut.input_pitch();
+      const long matrix = static_cast<long>(task) * planes;
       for_blocks(task, tasks, [&](const TileBlock& tiles) {
-        transform_inputs(tiles, inputs);
+        transform_inputs(tiles, task, matrix, 0);
         TileBlock after = tiles;
         after.first += tiles.count;
         Prefetch next =
             fetched(in, pass.in_values(), after, cut.blocks.count() * products_in_block(tiles, cut.blocks.packs(0)));
         for (int block = 0; block < cut.blocks.count(); ++block) {
-          multiply(tiles, block, pass.depth, false, inputs, scratch.kernels + block * block_values, products_of(task),
-                   next);
+          multiply(tiles, block, pass.depth, false, inputs_at(matrix, 0), scratch.kernels + block * block_values,
+                   scratch.kernel_scales + block * block_scales, products_of(task), next);
           store_outputs(tiles, block, products_of(task));
         }
       });
@@ -197,25 +273,31 @@ struct WinogradProduct {
       const long tiles = std::min<long>(cut.tiles, pass.tiles() - kept);
       parallel_tasks(exec, "halograd::winograd_inputs", tasks, [&](int task) {
         const Share share(tiles, task, tasks);
-        transform_inputs(tiles_of_images(kept + share.begin, share.end - share.begin),
-                         scratch.inputs + share.begin * cut.input_columns);
+        transform_inputs(tiles_of_images(kept + share.begin, share.end - share.begin), task, 0, share.begin);
       });
       parallel_tasks(exec, label, tasks, [&](int task) {
         const Share share(cut.blocks.count() * tiles, task, tasks);
-        Wide<T>* kernels = scratch.kernels + task * planes * cut.kernel_pitch();
+        Wide<T>* const kernels = scratch.kernels + task * planes * cut.kernel_pitch();
+        float* const scales = scratch.kernel_scales + static_cast<long>(task) * planes * cut.blocks.width;
         for (long unit = share.begin, count = 0; unit < share.end; unit += count) {
           const int block = static_cast<int>(unit / tiles);
           const long first = unit % tiles;
           count = std::min(tiles - first, share.end - unit);
           const TileBlock block_tiles = tiles_of_images(kept + first, count);
-          const Wide<T>* inputs = scratch.inputs + first * cut.input_columns;
-          for (int begin = 0; begin < pass.depth; begin += cut.piece, inputs += planes * cut.input_pitch()) {
-            const int end = std::min(begin + cut.piece, pass.depth);
-            transform_kernels_of(block, 0, begin, end, kernels);
-            const long values = planes * cut.input_pitch();
-            Prefetch next(inputs, values, values, panel_rows(2) * cut.input_columns, values,
-                          products_in_block(block_tiles, cut.blocks.packs(block)));
-            multiply(block_tiles, block, end - begin, begin > 0, inputs, kernels, products_of(task), next);
+          for (int begin = 0; begin < pass.depth; begin += cut.piece) {
+            const int depth = std::min(cut.piece, pass.depth - begin);
+            const Inputs inputs = inputs_at(static_cast<long>(begin / cut.piece) * planes, first);
+            transform_kernels_of(block, 0, begin, begin + depth, kernels);
+            for (int plane = 0; cut.integers && plane < planes; ++plane) {
+              round_kernels(block, depth, kernels + plane * cut.kernel_pitch(), scales + plane * cut.blocks.width);
+            }
+            const auto ahead = [&](const auto* from) {
+              const long values = planes * cut.input_pitch();
+              return Prefetch(from, values, values, panel_rows(2) * cut.input_columns, values,
+                              products_in_block(block_tiles, cut.blocks.packs(block)));
+            };
+            Prefetch next = cut.integers ? ahead(inputs.integers) : ahead(inputs.values);
+            multiply(block_tiles, block, depth, begin > 0, inputs, kernels, scales, products_of(task), next);
           }
           store_outputs(block_tiles, block, products_of(task));
         }

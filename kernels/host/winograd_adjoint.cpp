@@ -7,15 +7,16 @@ namespace {
 /// Values 0, 2, ... (odd false) or 1, 3, ... of B p.
 template <bool odd, class P>
 [[gnu::always_inline]] inline void adjoint_half(const P (&p)[6], P (&to)[3]) {
+  using At = SixPointsOf<P>;
   if constexpr (!odd) {
-    const P one = p[1] + p[2], two = p[3] + p[4];
-    to[0] = 4 * p[0];
-    to[1] = -5 * p[0] - (4 * one + two);
-    to[2] = p[0] + (one + two);
+    const P low = p[1] + p[2], high = p[3] + p[4];
+    to[0] = p[0];
+    to[1] = -At::squares * p[0] - (At::high_square * low + At::low_square * high);
+    to[2] = p[0] + (low + high);
   } else {
-    const P one = p[1] - p[2], two = p[3] - p[4];
-    to[0] = 4 * (p[5] - one) - 2 * two;
-    to[1] = (one - 5 * p[5]) + 2 * two;
+    const P low = p[1] - p[2], high = p[3] - p[4];
+    to[0] = p[5] - (At::high * low + At::low * high);
+    to[1] = (At::low * low + At::high * high) - At::squares * p[5];
     to[2] = p[5];
   }
 }

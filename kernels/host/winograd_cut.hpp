@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernels/host/integer_panel.hpp"
 #include "kernels/host/panel.hpp"
 #include "kernels/host/winograd_tiles.hpp"
 
@@ -52,12 +53,29 @@ constexpr long most_kernel_bytes = 12L << 20;
 /// Transformed tiles that are kept at a time where kernels are not.
 constexpr long kept_tile_bytes = 16L << 20;
 
+/// Whether transformed values of a convolution in bf16 can be rounded to integers: their products then cost half, and
+/// outputs keep bf16's accuracy (docs/kernels.md). bf16 itself would not keep it.
+template <class T>
+constexpr bool may_be_integers = has_integer_panels&& std::is_same_v<T, Bfloat16>;
+/// Whether they are: of few values rounding takes longer than it saves.
+template <class T>
+bool are_integers(const TilePass& pass) {
+  constexpr int fewest = 32, least_products = 24;  // for each value that is rounded
+  if constexpr (may_be_integers<T>) {
+    return pass.kernel == 3 && std::min(pass.depth, pass.columns) >= fewest &&
+           static_cast<long>(pass.taps) * pass.depth * pass.columns >= least_products * (pass.depth + pass.columns) &&
+           multiplies_integers();
+  }
+  return false;
+}
+
 /// How a pass is cut. Either the kernels are transformed once for all columns, and a task takes tiles in blocks of
 /// `tiles` (of each of `slices` slices); or the tiles are transformed once, `tiles` at a time, and a task takes blocks
 /// of columns, transforming a piece of the kernels of a block as it comes to it. The second is for many channels and
 /// few pixels, and not for volumes.
 template <class T>
 struct WinogradCut {
+  bool integers;
   bool keeps_kernels;
   int tiles, slices = 1;
   int taps;
@@ -67,13 +85,17 @@ struct WinogradCut {
   PanelBlocks<T> blocks;
 
   explicit WinogradCut(const TilePass& pass)
-      : taps(pass.taps), depth(static_cast<long>(pass.taps) * pass.depth), piece(pass.depth), blocks{pass.columns} {
+      : integers(are_integers<T>(pass)),
+        taps(pass.taps),
+        depth(static_cast<long>(pass.taps) * pass.depth),
+        piece(pass.depth),
+        blocks{pass.columns} {
     const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
     const long kernel_bytes = plane * depth * blocks.count() * blocks.width;
     keeps_kernels = pass.in_volumes || kernel_bytes <= kept_kernel_bytes;
     if (!keeps_kernels) piece = std::min(piece, piece_depth);
     input_columns = whole_packs<T>(piece);
-    const long row_bytes = plane * (keeps_kernels ? input_columns + blocks.width : blocks.width);
+    const long row_bytes = plane * (keeps_kernels ? input_columns / (integers ? 2 : 1) + blocks.width : blocks.width);
     const long block = (kernel_bytes > large_kernel_bytes ? large_task_bytes : task_bytes) / row_bytes;
     tiles = static_cast<int>(std::min(std::clamp<long>(block / 8 * 8, 16, 512), (pass.tiles() + 7) / 8 * 8));
     if (pass.in_volumes) {
@@ -88,9 +110,16 @@ struct WinogradCut {
   }
   [[nodiscard]] int pieces(const TilePass& pass) const { return (pass.depth + piece - 1) / piece; }
   [[nodiscard]] long kernel_pitch() const { return plane_pitch<T>(keeps_kernels ? depth : piece, blocks.width); }
-  [[nodiscard]] long input_pitch() const {
-    return plane_pitch<T>((slices + taps - 1L) * tiles + panel_rows(1), input_columns);
+  /// Matrices of transformed tiles and kernels, of a plane each.
+  [[nodiscard]] long input_matrices(const TilePass& pass) const {
+    return static_cast<long>(keeps_kernels ? concurrency() : pieces(pass)) * pass.planes();
   }
+  [[nodiscard]] long kernel_matrices(const TilePass& pass) const {
+    return static_cast<long>(keeps_kernels ? blocks.count() : concurrency()) * pass.planes();
+  }
+  [[nodiscard]] long input_rows() const { return (slices + taps - 1L) * tiles + panel_rows(1); }
+  [[nodiscard]] long input_pitch() const { return plane_pitch<T>(input_rows(), input_columns); }
+  [[nodiscard]] long tile_pitch() const { return plane_pitch<T>(1, input_columns); }
   [[nodiscard]] long product_pitch() const {
     return plane_pitch<T>(static_cast<long>(slices) * tiles + panel_rows(1), blocks.width);
   }
@@ -101,16 +130,22 @@ struct WinogradScratch {
   T* zeros;
   Wide<T>* bias;
   Wide<T>* kernels;
-  Wide<T>* inputs;
+  Wide<T>* inputs;  ///< of integers: a tile of each task
   Wide<T>* products;
+  std::int16_t* integers;  ///< the inputs
+  float* row_scales;       ///< of each plane of them
+  float* kernel_scales;
   WinogradScratch(Scratch& scratch, const TilePass& pass, const WinogradCut<T>& cut)
       : zeros(scratch.take<T>(static_cast<long>(winograd_points(pass.kernel)) * whole_packs<T>(pass.depth))),
         bias(scratch.take<Wide<T>>(static_cast<long>(cut.blocks.count()) * cut.blocks.width)),
-        kernels(scratch.take<Wide<T>>((cut.keeps_kernels ? cut.blocks.count() : concurrency()) * pass.planes() *
-                                      cut.kernel_pitch())),
-        inputs(scratch.take<Wide<T>>((cut.keeps_kernels ? concurrency() : cut.pieces(pass)) * pass.planes() *
-                                     cut.input_pitch())),
-        products(scratch.take<Wide<T>>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())) {}
+        kernels(scratch.take<Wide<T>>(cut.kernel_matrices(pass) * cut.kernel_pitch())),
+        inputs(scratch.take<Wide<T>>(cut.integers ? concurrency() * pass.planes() * cut.tile_pitch()
+                                                  : cut.input_matrices(pass) * cut.input_pitch())),
+        products(scratch.take<Wide<T>>(static_cast<long>(concurrency()) * pass.planes() * cut.product_pitch())),
+        integers(scratch.take<std::int16_t>(cut.integers ? cut.input_matrices(pass) * cut.input_pitch() : 0)),
+        row_scales(scratch.take<float>(cut.integers ? cut.input_matrices(pass) * cut.input_rows() : 0)),
+        kernel_scales(scratch.take<float>(cut.integers ? cut.kernel_matrices(pass) * cut.taps * cut.blocks.width : 0)) {
+  }
 };
 
 /// Transformed tiles of x and dy that a team keeps at a time: in the second-level cache of its only task, or so many
@@ -122,6 +157,9 @@ constexpr long kept_volume_bytes = 1280L << 10;
 /// Tiles that a register tile sums at a time, at least, and bytes of them: they stay in the first-level cache.
 constexpr int least_summed_tiles = 32;
 constexpr long summed_bytes = 12L << 10;
+/// Tiles whose values in a plane of a channel are rounded to integers with one scale; in volumes a block's are.
+constexpr int rounded_tiles = 32;
+static_assert(least_summed_tiles % rounded_tiles == 0);  // so a stretch begins with its own
 /// Rows (input channels) of a unit of the sums.
 constexpr int unit_rows = 64;
 /// Larger sums are kept only where they are not more than twice the transformed tiles: of many channels and few tiles,
@@ -144,6 +182,7 @@ struct GradientCut {
   int channels, filters, taps;
   long input_columns, gradient_columns;
   PanelBlocks<T> blocks;
+  bool integers;
   bool keeps_sums;
   int parts;
   int teams;
@@ -158,9 +197,11 @@ struct GradientCut {
         taps(pass.taps),
         input_columns(whole_packs<T>(shape.channels)),
         gradient_columns(whole_packs<T>(shape.filters)),
-        blocks{shape.filters} {
+        blocks{shape.filters},
+        // Pairs of tiles must not lie in two slices: what another tap reads starts at another slice.
+        integers(are_integers<T>(pass) && (!pass.in_volumes || pass.slice_tiles() % 2 == 0)) {
     const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
-    const long tile_bytes = plane * (input_columns + gradient_columns);
+    const long tile_bytes = plane * (input_columns + gradient_columns) / (integers ? 2 : 1);
     const long sum_bytes = plane * taps * input_columns * blocks.count() * blocks.width;
     keeps_sums = pass.in_volumes || sum_bytes <= always_kept_sum_bytes || sum_bytes <= 2 * pass.tiles() * tile_bytes;
     if (pass.in_volumes) {
@@ -197,6 +238,14 @@ struct GradientCut {
     const long tile_bytes = static_cast<long>(sizeof(Wide<T>)) * (input_columns + gradient_columns);
     return std::max<long>(least_summed_tiles, summed_bytes / tile_bytes);
   }
+  /// Rows of a matrix of transformed tiles that are rounded to integers with one scale for each column, and how many
+  /// times a stretch has these.
+  [[nodiscard]] long rounded_rows(const TilePass& pass) const {
+    return pass.in_volumes ? (slices + taps - 1L) * tiles : rounded_tiles;
+  }
+  [[nodiscard]] long roundings(const TilePass& pass) const {
+    return pass.in_volumes ? 1 : (tiles + rounded_tiles - 1) / rounded_tiles;
+  }
   [[nodiscard]] int team_size() const { return concurrency() / teams; }
   [[nodiscard]] int row_units() const { return (channels + unit_rows - 1) / unit_rows; }
   [[nodiscard]] int units() const { return taps * blocks.count() * row_units(); }
@@ -204,8 +253,16 @@ struct GradientCut {
   [[nodiscard]] int first_row(int unit) const { return unit % row_units() * unit_rows; }
   [[nodiscard]] int block(int unit) const { return unit / row_units() % blocks.count(); }
   [[nodiscard]] int tap(int unit) const { return unit / row_units() / blocks.count(); }
-  [[nodiscard]] long input_pitch() const { return plane_pitch<T>((slices + taps - 1) * tiles + 1, input_columns); }
-  [[nodiscard]] long gradient_pitch() const { return plane_pitch<T>(slices * tiles + 1, gradient_columns); }
+  /// Of integers a pair of rows takes one.
+  [[nodiscard]] long input_pitch() const {
+    return plane_pitch<T>((slices + taps - 1) * tiles / (integers ? 2 : 1) + 1, input_columns);
+  }
+  [[nodiscard]] long gradient_pitch() const {
+    return plane_pitch<T>(slices * tiles / (integers ? 2 : 1) + 1, gradient_columns);
+  }
+  [[nodiscard]] long rounded_pitch(const TilePass& pass) const {
+    return plane_pitch<T>(rounded_rows(pass), blocks.width);
+  }
   /// How many blocks a volume is cut into along its slices, and its slices along their tiles.
   [[nodiscard]] long runs(const TilePass& pass) const { return (pass.out_slices + slices - 1) / slices; }
   [[nodiscard]] long ranges(const TilePass& pass) const { return (pass.slice_tiles() + tiles - 1) / tiles; }
@@ -222,13 +279,22 @@ struct GradientPieces {
   Wide<T>* gradients;
   Wide<T>* sums;
   Wide<T>* bias_sums;
+  Wide<T>* rounded;     ///< a task's tiles in a block of columns, before they are rounded to integers
+  float* input_scales;  ///< a team's (plane, rounding, column), of integers
+  float* gradient_scales;
   GradientPieces(Scratch& scratch, const TilePass& pass, const GradientCut<T>& cut)
       : zeros(scratch.take<T>(winograd_points(pass.kernel) * std::max(cut.input_columns, cut.gradient_columns))),
         inputs(scratch.take<Wide<T>>(cut.teams * pass.planes() * cut.input_pitch())),
-        gradients(scratch.take<Wide<T>>(cut.teams * pass.planes() * cut.gradient_pitch())),
+        gradients(scratch.take<Wide<T>>(cut.teams * (pass.planes() + 1) * cut.gradient_pitch())),
         sums(scratch.take<Wide<T>>((cut.keeps_sums ? cut.parts * cut.units() : concurrency()) * pass.planes() *
                                    cut.sum_pitch())),
-        bias_sums(scratch.take<Wide<T>>(static_cast<long>(cut.parts) * cut.filters)) {}
+        bias_sums(scratch.take<Wide<T>>(static_cast<long>(cut.parts) * cut.filters)),
+        rounded(
+            scratch.take<Wide<T>>(cut.integers ? concurrency() * (pass.planes() + 1) * cut.rounded_pitch(pass) : 0)),
+        input_scales(scratch.take<float>(
+            cut.integers ? cut.teams * pass.planes() * cut.roundings(pass) * cut.input_columns : 0)),
+        gradient_scales(scratch.take<float>(
+            cut.integers ? cut.teams * pass.planes() * cut.roundings(pass) * cut.gradient_columns : 0)) {}
 };
 
 }  // namespace halograd::host

@@ -4,10 +4,11 @@
 
 /// The linear maps of Winograd's minimal filtering, y = A^T [(G g G^T) . (B^T d B)] A (A. Lavin and S. Gray, "Fast
 /// Algorithms for Convolutional Neural Networks", 2016), for tiles of 4x4 outputs: under 3x3 kernels with the six
-/// points 0, 1, -1, 2, -2 and infinity; under 5x5 kernels with the eight points 0, 1, -1, infinity, 2, -2, 1/2 and
-/// -1/2. In these orders the rows of a half of B^T share their sums. Lanes are channels, so a transform is additions of
-/// whole packs. Each map is written for one axis and applied to the two axes in turn; the first axis is done in two
-/// halves, whose intermediate values then fit in the registers.
+/// points 0, 2/3, -2/3, 3/2, -3/2 and infinity, whose results lose half as many digits as those of the usual 1 and 2;
+/// under 5x5 kernels with the eight points 0, 1, -1, infinity, 2, -2, 1/2 and -1/2. In these orders the rows of a half
+/// of B^T share their sums. Lanes are channels, so a transform is additions of whole packs. Each map is written for one
+/// axis and applied to the two axes in turn; the first axis is done in two halves, whose intermediate values then fit
+/// in the registers.
 namespace halograd::host {
 
 constexpr int winograd_outputs = 4;  ///< of a tile, on an axis
@@ -19,11 +20,16 @@ constexpr int winograd_points(int r) {
 constexpr int winograd_planes(int r) {
   return winograd_points(r) * winograd_points(r);
 }
-/// The plane of points (1, 1): there A and A^T are ones, so what is added to it is added to every output of the tile,
-/// and what A y A^T puts into it is the sum of the tile's y.
-constexpr int winograd_sum_plane(int r) {
-  return winograd_points(r) + 1;
-}
+/// The six points but 0 and infinity, which are each other's inverses, and what a kernel is multiplied by at them.
+template <class T>
+struct SixPoints {
+  static constexpr T low = T(2) / 3, high = T(3) / 2;
+  static constexpr T low_square = low * low, high_square = high * high, squares = low_square + high_square;
+  static constexpr T at_low = 1 / (2 * low_square * (low_square - high_square));
+  static constexpr T at_high = 1 / (2 * high_square * (high_square - low_square));
+};
+template <class P>
+using SixPointsOf = SixPoints<std::remove_cvref_t<decltype(std::declval<P>()[0])>>;
 
 /// What the even and the odd powers give, joined at a point and at its negative.
 template <class P>
@@ -35,14 +41,13 @@ template <class P>
 /// The low or high half of the rows of B^T d.
 template <bool high, class P>
 [[gnu::always_inline]] inline void input_half(const P (&d)[6], P (&to)[3]) {
+  using At = SixPointsOf<P>;
   if constexpr (!high) {
-    const P even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1];
-    to[0] = (d[4] - d[2]) + 4 * (d[0] - d[2]);
-    at_both_signs(even, odd, to[1], to[2]);
+    to[0] = (d[0] + d[4]) - At::squares * d[2];
+    at_both_signs(P(d[4] - At::high_square * d[2]), P(At::low * d[3] - At::high * d[1]), to[1], to[2]);
   } else {
-    const P even = d[4] - d[2], odd = d[3] - d[1];
-    at_both_signs(even, P(2 * odd), to[0], to[1]);
-    to[2] = (d[5] - d[3]) - 4 * odd;
+    at_both_signs(P(d[4] - At::low_square * d[2]), P(At::high * d[3] - At::low * d[1]), to[0], to[1]);
+    to[2] = (d[1] + d[5]) - At::squares * d[3];
   }
 }
 template <bool high, class P>
@@ -64,14 +69,15 @@ template <bool high, class P>
 /// Outputs 0, 2 (odd false) or 1, 3 of A^T p.
 template <bool odd, class P>
 [[gnu::always_inline]] inline void output_half(const P (&p)[6], P (&to)[2]) {
+  using At = SixPointsOf<P>;
   if constexpr (!odd) {
-    const P one = p[1] + p[2], two = p[3] + p[4];
-    to[0] = p[0] + (one + two);
-    to[1] = one + 4 * two;
+    const P low = p[1] + p[2], high = p[3] + p[4];
+    to[0] = p[0] + (low + high);
+    to[1] = At::low_square * low + At::high_square * high;
   } else {
-    const P one = p[1] - p[2], two = p[3] - p[4];
-    to[0] = one + 2 * two;
-    to[1] = (one + 8 * two) + p[5];
+    const P low = p[1] - p[2], high = p[3] - p[4];
+    to[0] = At::low * low + At::high * high;
+    to[1] = (At::low * At::low_square * low + p[5]) + At::high * At::high_square * high;
   }
 }
 template <bool odd, class P>
@@ -91,13 +97,15 @@ template <bool odd, class P>
 /// The low or high half of the rows of A y.
 template <bool high, class P>
 [[gnu::always_inline]] inline void gradient_half(const P (&y)[4], P (&to)[3]) {
+  using At = SixPointsOf<P>;
+  const auto at = [&y](auto point, auto square, P& positive, P& negative) {
+    at_both_signs(P(y[0] + square * y[2]), P(point * y[1] + point * square * y[3]), positive, negative);
+  };
   if constexpr (!high) {
-    const P even = y[0] + y[2], odd = y[1] + y[3];
     to[0] = y[0];
-    at_both_signs(even, odd, to[1], to[2]);
+    at(At::low, At::low_square, to[1], to[2]);
   } else {
-    const P even = y[0] + 4 * y[2], odd = y[1] + 4 * y[3];
-    at_both_signs(even, P(2 * odd), to[0], to[1]);
+    at(At::high, At::high_square, to[0], to[1]);
     to[2] = y[3];
   }
 }
@@ -120,12 +128,13 @@ template <bool high, class P>
 /// G g.
 template <class T, class P>
 [[gnu::always_inline]] inline void kernel_points(const P (&g)[3], P (&to)[6]) {
-  const P even = g[0] + g[2], even_two = g[0] + 4 * g[2], odd_two = 2 * g[1];
-  to[0] = g[0] * (T(1) / 4);
-  to[1] = (even + g[1]) * (T(-1) / 6);
-  to[2] = (even - g[1]) * (T(-1) / 6);
-  to[3] = (even_two + odd_two) * (T(1) / 24);
-  to[4] = (even_two - odd_two) * (T(1) / 24);
+  using At = SixPointsOf<P>;
+  const auto at = [&g](auto point, auto factor, P& positive, P& negative) {
+    at_both_signs(P(factor * g[0] + factor * point * point * g[2]), P(factor * point * g[1]), positive, negative);
+  };
+  to[0] = g[0];
+  at(At::low, At::at_low, to[1], to[2]);
+  at(At::high, At::at_high, to[3], to[4]);
   to[5] = g[2];
 }
 template <class T, class P>
@@ -146,11 +155,11 @@ template <class T, class P>
 /// G^T p.
 template <class T, class P>
 [[gnu::always_inline]] inline void kernel_gradient(const P (&p)[6], P (&to)[3]) {
-  const P even = (p[1] + p[2]) * (T(-1) / 6), odd = (p[1] - p[2]) * (T(-1) / 6);
-  const P even_two = (p[3] + p[4]) * (T(1) / 24), odd_two = (p[3] - p[4]) * (T(1) / 24);
-  to[0] = p[0] * (T(1) / 4) + (even + even_two);
-  to[1] = odd + 2 * odd_two;
-  to[2] = even + 4 * even_two + p[5];
+  using At = SixPointsOf<P>;
+  const P low = At::at_low * (p[1] + p[2]), high = At::at_high * (p[3] + p[4]);
+  to[0] = p[0] + (low + high);
+  to[1] = At::at_low * At::low * (p[1] - p[2]) + At::at_high * At::high * (p[3] - p[4]);
+  to[2] = (At::low_square * low + p[5]) + At::high_square * high;
 }
 template <class T, class P>
 [[gnu::always_inline]] inline void kernel_gradient(const P (&p)[8], P (&to)[5]) {

@@ -56,7 +56,7 @@ struct WinogradGradient {
   }
   [[nodiscard]] Wide<T>* inputs_of(int team) const { return pieces.inputs + team * planes * cut.input_pitch(); }
   [[nodiscard]] Wide<T>* gradients_of(int team) const {
-    return pieces.gradients + team * planes * cut.gradient_pitch();
+    return pieces.gradients + team * (planes + 1) * cut.gradient_pitch();
   }
 
   /// Which half of the planes, or both.
@@ -64,57 +64,128 @@ struct WinogradGradient {
     bool low, high;
   };
 
-  /// Planes of B^T x B of the rows [begin, end) that a block reads.
-  void transform_inputs(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
-    const PatchSource<T> source{x,          pass.height,      pass.width,      pass.depth,
-                                pass.depth, -pass.pad_height, -pass.pad_width, pieces.zeros};
-    Wide<T>* const to = inputs_of(team);
-    const long pitch = cut.input_pitch();
+  /// Where transformed tiles go: a row's columns, rows and planes so far apart.
+  struct Place {
+    Wide<T>* at;
+    long row, plane;
+  };
+
+  /// Planes of B^T x B of some channels of the rows [begin, end) that a block reads.
+  void transform_inputs(const TileBlock& tiles, int channel, int channels, long begin, long end, Halves halves,
+                        const Place& to) const {
+    const PatchSource<T> source{x + channel, pass.height,      pass.width,      channels,
+                                pass.depth,  -pass.pad_height, -pass.pad_width, pieces.zeros};
+    const auto transform = [&](const auto& pixels, Wide<T>* at) {
+      if (halves.low) transform_planes<InputMap, r, false>(pixels, at, to.plane);
+      if (halves.high) transform_planes<InputMap, r, true>(pixels, at, to.plane);
+    };
     tiles.for_read(
         pass, begin, end,
         [&](long first, int count, long row) {
-          transform_patches<winograd_points(r)>(source, pass, first, count, to + row * cut.input_columns,
-                                                cut.input_columns, [&](const auto& pixels, Wide<T>* at) {
-                                                  if (halves.low)
-                                                    transform_planes<InputMap, r, false>(pixels, at, pitch);
-                                                  if (halves.high)
-                                                    transform_planes<InputMap, r, true>(pixels, at, pitch);
-                                                });
+          transform_patches<winograd_points(r)>(source, pass, first, count, to.at + (row - begin) * to.row, to.row,
+                                                transform);
         },
         [&](int count, long row) {
           for (int plane = halves.low ? 0 : planes / 2; plane < (halves.high ? planes : planes / 2); ++plane) {
-            std::fill_n(to + plane * pitch + row * cut.input_columns, count * cut.input_columns, Wide<T>(0));
+            std::fill_n(to.at + plane * to.plane + (row - begin) * to.row, count * to.row, Wide<T>(0));
           }
         });
   }
-  /// The same of A dy A^T.
-  void transform_gradients(int team, const TileBlock& tiles, long begin, long end, Halves halves) const {
-    const PatchSource<T> source{dy, pass.out_height, pass.out_width, pass.columns, pass.columns, 0, 0, pieces.zeros};
-    const long pitch = cut.gradient_pitch();
+  /// The same of A dy A^T; behind its planes the sum of each tile, where the bias gradient needs it.
+  void transform_gradients(const TileBlock& tiles, int filter, int filters, long begin, long end, Halves halves,
+                           const Place& to) const {
+    const PatchSource<T> source{dy + filter, pass.out_height, pass.out_width, filters, pass.columns, 0,
+                                0,           pieces.zeros};
+    const auto transform = [&](const auto& pixels, Wide<T>* at) {
+      if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, to.plane);
+      if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, to.plane);
+      if (halves.low && dbias != nullptr) store<Wide<T>>(sum_of(pixels), at + planes * to.plane);
+    };
     tiles.for_written(pass, begin, end, [&](long first, int count, long row) {
-      transform_patches<winograd_outputs>(source, pass, first, count, gradients_of(team) + row * cut.gradient_columns,
-                                          cut.gradient_columns, [&](const auto& pixels, Wide<T>* at) {
-                                            if (halves.low) transform_planes<GradientMap, r, false>(pixels, at, pitch);
-                                            if (halves.high) transform_planes<GradientMap, r, true>(pixels, at, pitch);
-                                          });
+      transform_patches<winograd_outputs>(source, pass, first, count, to.at + (row - begin) * to.row, to.row,
+                                          transform);
     });
+  }
+  template <class Pixels>
+  static Pack<T> sum_of(const Pixels& pixels) {
+    Pack<T> sum{};
+#pragma GCC unroll 4
+    for (int i = 0; i < winograd_outputs; ++i) sum += (pixels(i, 0) + pixels(i, 1)) + (pixels(i, 2) + pixels(i, 3));
+    return sum;
   }
 
   /// A task's share of the transforms of a stretch. In a team a half of the planes after the other, as in the sums: of
   /// two tasks each transforms the planes that it sums, and reads nothing that is in the cache of the other.
   void transform_share(int task, long round) const {
     const int team = task / cut.team_size(), member = task % cut.team_size();
-    const TileBlock tiles = stretch(team, round).tiles;
-    const long read = tiles.rows_read(pass), written = tiles.rows();
-    if (cut.team_size() == 1) {
-      transform_inputs(team, tiles, 0, read, {true, true});
-      return transform_gradients(team, tiles, 0, written, {true, true});
-    }
+    const Stretch now = stretch(team, round);
+    if (cut.integers) return round_share(task, now);
+    const auto transform = [&](long x_begin, long x_end, long dy_begin, long dy_end, Halves halves) {
+      transform_inputs(now.tiles, 0, pass.depth, x_begin, x_end, halves,
+                       {inputs_of(team) + x_begin * cut.input_columns, cut.input_columns, cut.input_pitch()});
+      transform_gradients(
+          now.tiles, 0, pass.columns, dy_begin, dy_end, halves,
+          {gradients_of(team) + dy_begin * cut.gradient_columns, cut.gradient_columns, cut.gradient_pitch()});
+    };
+    const long read = now.tiles.rows_read(pass), written = now.tiles.rows();
+    if (cut.team_size() == 1) return transform(0, read, 0, written, {true, true});
     const Share x_rows(2 * read, member, cut.team_size()), dy_rows(2 * written, member, cut.team_size());
-    transform_inputs(team, tiles, x_rows.begin, std::min(x_rows.end, read), {true, false});
-    transform_gradients(team, tiles, dy_rows.begin, std::min(dy_rows.end, written), {true, false});
-    transform_inputs(team, tiles, std::max(x_rows.begin - read, 0L), x_rows.end - read, {false, true});
-    transform_gradients(team, tiles, std::max(dy_rows.begin - written, 0L), dy_rows.end - written, {false, true});
+    transform(x_rows.begin, std::min(x_rows.end, read), dy_rows.begin, std::min(dy_rows.end, written), {true, false});
+    transform(std::max(x_rows.begin - read, 0L), x_rows.end - read, std::max(dy_rows.begin - written, 0L),
+              dy_rows.end - written, {false, true});
+  }
+
+  [[nodiscard]] float* input_scales(int team, int plane) const {
+    return pieces.input_scales + (static_cast<long>(team) * planes + plane) * cut.roundings(pass) * cut.input_columns;
+  }
+  [[nodiscard]] float* gradient_scales(int team, int plane) const {
+    return pieces.gradient_scales +
+           (static_cast<long>(team) * planes + plane) * cut.roundings(pass) * cut.gradient_columns;
+  }
+
+  /// A task's share of a stretch, transformed and rounded to integers, a block of columns after the other.
+  void round_share(int task, const Stretch& now) const {
+    const PanelBlocks<T> channels{shape.channels};
+    const Share share(channels.count() + cut.blocks.count(), task % cut.team_size(), cut.team_size());
+    for (int i = static_cast<int>(share.begin); i < share.end; ++i) {
+      const bool inputs = i < channels.count();
+      const PanelBlocks<T>& blocks = inputs ? channels : cut.blocks;
+      const int block = inputs ? i : i - channels.count();
+      round_block(task, now, inputs, blocks.begin(block), blocks.packs(block) * lanes<T>);
+    }
+  }
+  /// Columns of x or dy; of dy with what the bias gradient takes of them, which is not rounded.
+  void round_block(int task, const Stretch& now, bool inputs, int column, int width) const {
+    if constexpr (may_be_integers<T>) {
+      const int team = task / cut.team_size(), columns = std::min(width, (inputs ? pass.depth : pass.columns) - column);
+      const long rows = inputs ? now.tiles.rows_read(pass) : now.tiles.rows(), step = cut.rounded_rows(pass);
+      const long to_columns = inputs ? cut.input_columns : cut.gradient_columns;
+      const float limit = integer_limit(static_cast<int>(step));
+      const Place values{pieces.rounded + task * (planes + 1) * cut.rounded_pitch(pass), width,
+                         cut.rounded_pitch(pass)};
+      for (long begin = 0; begin < rows; begin += step) {
+        const long end = std::min(begin + step, rows);
+        if (inputs) {
+          transform_inputs(now.tiles, column, columns, begin, end, {true, true}, values);
+        } else {
+          transform_gradients(now.tiles, column, columns, begin, end, {true, true}, values);
+          if (dbias != nullptr) {
+            sum_bias(now, begin == 0, values.at + planes * values.plane, width, end - begin, column, column + columns);
+          }
+        }
+        for (int plane = 0; plane < planes; ++plane) {
+          Wide<T>* const to = (inputs ? inputs_of(team) + plane * cut.input_pitch()
+                                      : gradients_of(team) + plane * cut.gradient_pitch()) +
+                              begin / 2 * to_columns + column;
+          float* const scales =
+              (inputs ? input_scales(team, plane) : gradient_scales(team, plane)) + begin / step * to_columns + column;
+          for (int c = 0; c < width; c += lanes<T>) {
+            round_to_columns(values.at + plane * values.plane + c, width, static_cast<int>(end - begin), limit, to + c,
+                             to_columns, scales + c);
+          }
+        }
+      }
+    }
   }
 
   /// What the transforms read next, fetched while the sums are computed.
@@ -129,9 +200,39 @@ struct WinogradGradient {
             Prefetch(dy, pass.out_values(), pass.tiles(), tiles.first, tiles.count, products)};
   }
 
+  /// As sum_tiles, of integers.
+  void sum_integers(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, Wide<T>* sums,
+                    Ahead& next) const {
+    if constexpr (may_be_integers<T>) {
+      const int packs = cut.blocks.packs(cut.block(unit)), row = cut.first_row(unit);
+      const int column = cut.blocks.begin(cut.block(unit));
+      const long count = tiles.rows(), step = cut.rounded_rows(pass);
+      const Wide<T>* const left = inputs_of(team) + plane * cut.input_pitch() + row +
+                                  static_cast<long>(cut.tap(unit)) * tiles.count / 2 * cut.input_columns;
+      const Wide<T>* const right = gradients_of(team) + plane * cut.gradient_pitch() + column;
+      for (long begin = 0; begin < count; begin += step) {
+        multiply_integer_panel(
+            packs, cut.rows(unit),
+            {.pairs = static_cast<int>(std::min(step, count - begin) + 1) / 2,
+             .left = reinterpret_cast<const std::int16_t*>(left + begin / 2 * cut.input_columns),
+             .left_step = 2,
+             .left_pair = 2 * cut.input_columns,
+             .right = reinterpret_cast<const std::int16_t*>(right + begin / 2 * cut.gradient_columns),
+             .right_pair = 2 * cut.gradient_columns,
+             .row_scales = input_scales(team, plane) + begin / step * cut.input_columns + row,
+             .column_scales = gradient_scales(team, plane) + begin / step * cut.gradient_columns + column,
+             .out = sums + plane * cut.sum_pitch(),
+             .out_pitch = packs * lanes<T>,
+             .accumulate = accumulate || begin > 0},
+            next.x, [&next] { next.dy.read(); });
+      }
+    }
+  }
+
   /// Adds the products of a team's tiles to the sums of a unit in one plane.
   void sum_tiles(int team, int unit, int plane, const TileBlock& tiles, bool accumulate, Wide<T>* sums,
                  Ahead& next) const {
+    if (cut.integers) return sum_integers(team, unit, plane, tiles, accumulate, sums, next);
     const int packs = cut.blocks.packs(cut.block(unit)), rows = cut.rows(unit), step = fitting_rows[packs][rows];
     const long count = tiles.rows();
     const Wide<T>* left = inputs_of(team) + plane * cut.input_pitch() + cut.first_row(unit) +
@@ -172,27 +273,32 @@ struct WinogradGradient {
     }
   }
 
-  /// Adds a stretch to its part's bias gradient of filters [begin, end): one plane of A dy A^T holds the tiles' sums.
-  void sum_bias(int team, const Stretch& stretch, long begin, long end) const {
+  /// Adds rows of a stretch, its first ones or not, to its part's bias gradient of filters [begin, end).
+  void sum_bias(const Stretch& stretch, bool first, const Wide<T>* tile, long pitch, long rows, long begin,
+                long end) const {
     Wide<T>* const sums = pieces.bias_sums + stretch.part * shape.filters;
-    if (stretch.opens) std::fill(sums + begin, sums + end, Wide<T>(0));
-    const Wide<T>* tile = gradients_of(team) + winograd_sum_plane(r) * cut.gradient_pitch();
-    for (long t = 0; t < stretch.tiles.rows(); ++t, tile += cut.gradient_columns) {
-      for (long k = begin; k < end; ++k) sums[k] += tile[k];
+    if (first && stretch.opens) std::fill(sums + begin, sums + end, Wide<T>(0));
+    for (; rows > 0; --rows, tile += pitch) {
+      for (long k = begin; k < end; ++k) sums[k] += tile[k - begin];
     }
   }
+  /// A task's share of a stretch's, of tiles that are floats.
+  void sum_bias_share(int team, const Stretch& stretch, const Share& filters) const {
+    if (dbias == nullptr || cut.integers) return;
+    sum_bias(stretch, true, gradients_of(team) + planes * cut.gradient_pitch() + filters.begin, cut.gradient_columns,
+             stretch.tiles.rows(), filters.begin, filters.end);
+  }
 
-  [[nodiscard]] Wide<T>* sums_of(long index) const { return pieces.sums + index * planes * cut.sum_pitch(); }
+  [[nodiscard]] Wide<T>* sums_of(long index) const {
+    return pieces.sums + index * planes * cut.sum_pitch();
+  }
 
   /// A task's share of the sums over its team's stretch.
   void sum_share(int task, long round) const {
     const int team = task / cut.team_size(), member = task % cut.team_size();
     const Stretch now = stretch(team, round), then = stretch(team, round + 1);
     if (now.tiles.count == 0) return;
-    if (dbias != nullptr) {
-      const Share share(shape.filters, member, cut.team_size());
-      sum_bias(team, now, share.begin, share.end);
-    }
+    sum_bias_share(team, now, Share(shape.filters, member, cut.team_size()));
     const Share share(static_cast<long>(cut.units()) * planes, member, cut.team_size());
     Ahead next = ahead(then.tiles, share.end - share.begin);
     for (long i = share.begin; i < share.end; ++i) {
@@ -231,10 +337,7 @@ struct WinogradGradient {
     const int tasks = concurrency();
     parallel_tasks(exec, "halograd::winograd_tiles", tasks, [&](int task) { transform_share(task, 0); });
     parallel_tasks(exec, "halograd::winograd_backward_weights", tasks, [&](int task) {
-      if (dbias != nullptr) {
-        const Share filters(shape.filters, task, tasks);
-        sum_bias(0, stretch(0, 0), filters.begin, filters.end);
-      }
+      sum_bias_share(0, stretch(0, 0), Share(shape.filters, task, tasks));
       const Share share(cut.units(), task, tasks);
       Ahead none;
       for (int unit = static_cast<int>(share.begin); unit < share.end; ++unit) {

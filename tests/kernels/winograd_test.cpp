@@ -196,13 +196,13 @@ TEST(Winograd, SinglePrecisionStaysClose) {
     host::conv_backward_weights<double>(exec, s, x.data(), dy.data(), dweights.data(), dbias.data(), memory.data());
 
     Passes<float> passes(s);
-    EXPECT_LT(relative_error(y, passes.forward(floats(x), floats(weights), floats(bias), false)), 3e-5) << "y";
+    EXPECT_LT(relative_error(y, passes.forward(floats(x), floats(weights), floats(bias), false)), 1e-5) << "y";
     std::vector<float> found(dx.size()), found_dweights(weights.size()), found_dbias(bias.size());
     passes.data(floats(dy), floats(weights), nullptr, false, found);
-    EXPECT_LT(relative_error(dx, found), 3e-5) << "dx";
+    EXPECT_LT(relative_error(dx, found), 1e-5) << "dx";
     passes.weights(floats(x), floats(dy), found_dweights, found_dbias);
-    EXPECT_LT(relative_error(dweights, found_dweights), 3e-5) << "dweights";
-    EXPECT_LT(relative_error(dbias, found_dbias), 3e-5) << "dbias";
+    EXPECT_LT(relative_error(dweights, found_dweights), 1e-5) << "dweights";
+    EXPECT_LT(relative_error(dbias, found_dbias), 1e-5) << "dbias";
   }
 }
 

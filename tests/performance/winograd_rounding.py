@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""What Winograd's tiles would cost in accuracy if they multiplied bf16 values: the error of the outputs of a 3x3
-convolution of 64 channels, root mean square, in per cent of the outputs' own.
+"""What Winograd's tiles cost in accuracy if they multiply bf16 values, or integers with a scale for each row and column: the
+error of the outputs of a 3x3 convolution, root mean square, in per cent of the outputs' own.
 
-    winograd_rounding.py
+    winograd_rounding.py [channels]
 
 Inputs are bf16 values, as a network stores them; what is rounded is the weights (direct), or inputs and weights once they
-are transformed. A second figure is for inputs that went through a ReLU.
+are transformed. A second figure is for inputs that went through a ReLU, a third for inputs of which one in twenty is eight
+times as large.
 """
 
 import sys
 
 import numpy as np
 
-CHANNELS, FILTERS, TILES = 64, 16, 200
-TILE_POINTS = {"F(2x2, 3x3)": (0, 1, -1), "F(4x4, 3x3), as in fp32": (0, 1, -1, 2, -2),
+FILTERS, TILES = 16, 200
+TILE_POINTS = {"F(2x2, 3x3)": (0, 1, -1), "F(4x4, 3x3), points 1 and 2": (0, 1, -1, 2, -2),
                "F(4x4, 3x3), points 2/3 and 3/2": (0, 2 / 3, -2 / 3, 3 / 2, -3 / 2)}
+INTEGER_DEPTH = 128  # as in kernels/host/integer_panel.hpp
+INPUTS = {"normal": lambda values, generator: values, "after ReLU": lambda values, generator: np.maximum(values, 0),
+          "few large": lambda values, generator: np.where(generator.random(values.shape) < 0.05, 8, 1) * values}
 
 
 def rounded(values):
@@ -37,12 +41,20 @@ def transforms(points, kernel):
     return to_outputs, of_kernel, np.linalg.lstsq(products, wanted, rcond=None)[0]
 
 
-def errors(points, relu, kernel=3):
+def in_integers(values):
+    """Axis 1 is the depth."""
+    limit = np.floor(np.sqrt((2**31 - 1) / min(values.shape[1], INTEGER_DEPTH)))
+    scale = np.abs(values).max(axis=1, keepdims=True) / limit
+    return np.rint(values / scale) * scale
+
+
+def errors(points, channels, change, kernel=3):
+    """Of the direct sum, and of Winograd's with bf16 values and with integers."""
     to_outputs, of_kernel, of_inputs = transforms(points, kernel)
     size, outputs = of_inputs.shape[0], to_outputs.shape[0]
     generator = np.random.default_rng(1)
-    x = generator.standard_normal((TILES, CHANNELS, size, size))
-    x, weights = rounded(np.maximum(x, 0) if relu else x), generator.standard_normal((FILTERS, CHANNELS, kernel, kernel))
+    x = rounded(change(generator.standard_normal((TILES, channels, size, size)), generator))
+    weights = generator.standard_normal((FILTERS, channels, kernel, kernel))
     inputs = np.einsum("ai,tcij,bj->tcab", of_inputs, x, of_inputs)
     kernels = np.einsum("ai,kcij,bj->kcab", of_kernel, weights, of_kernel)
 
@@ -59,14 +71,17 @@ def errors(points, relu, kernel=3):
     def error(found):
         return 100 * np.sqrt(np.mean((found - exact)**2) / np.mean(exact**2))
 
-    return error(direct(rounded(weights))), error(winograd(rounded(inputs), rounded(kernels)))
+    return [error(found) for found in (direct(rounded(weights)), winograd(rounded(inputs), rounded(kernels)),
+                                       winograd(in_integers(inputs), in_integers(kernels)))]
 
 
 def main():
-    print("| tile | direct | | by its products | |\n|---|---|---|---|---|")
+    channels = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+    print("| tile | products | " + " | ".join(INPUTS) + " |\n|---|---|" + "---|" * len(INPUTS))
     for name, points in TILE_POINTS.items():
-        plain, after_relu = errors(points, False), errors(points, True)
-        print(f"| {name} | {plain[0]:.2f} % | {after_relu[0]:.2f} % | {plain[1]:.2f} % | {after_relu[1]:.2f} % |")
+        by_input = [errors(points, channels, change) for change in INPUTS.values()]
+        for which, products in enumerate(("direct, bf16", "bf16", "integers")):
+            print(f"| {name} | {products} | " + " | ".join(f"{each[which]:.2f} %" for each in by_input) + " |")
     return 0
 
 
