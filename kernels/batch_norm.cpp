@@ -19,7 +19,8 @@ struct MomentTerms {
   }
 };
 
-/// A block's mean and sum of squared deviations from it, for each channel, into the workspace (blocks, 2, C).
+/// A block's mean and sum of squared deviations from it, for each channel, into the workspace (blocks, 2, C),
+/// sums_pitch apart.
 template <class T>
 struct BlockMoments {
   Partition partition;
@@ -30,7 +31,7 @@ struct BlockMoments {
     const T* const origin = x + strip.begin * partition.channels;
     MomentTerms<T> terms{x, {}};
     strip.repeat([=](int c) { return origin[c]; }, terms.shift);
-    double* const means = workspace + strip.block * 2 * partition.channels + strip.channel;
+    double* const means = workspace + strip.block * sums_pitch(partition.channels) + strip.channel;
     double* const squares = means + partition.channels;
     const double count = static_cast<double>(strip.end - strip.begin);
     sum_strip<Wide<T>>(strip, terms, [&](int c, const Sums<double>& sums) {
@@ -72,7 +73,7 @@ struct JoinMoments {
     const Partition blocks = partition;
     const double* const means = workspace + c;
     const double* const squares = means + blocks.channels;
-    const long pitch = 2L * blocks.channels;
+    const long pitch = sums_pitch(blocks.channels);
     const double mean =
         sum([=](long block) { return static_cast<double>(blocks.rows_of(block)) * means[block * pitch]; }) /
         static_cast<double>(blocks.rows);
@@ -178,7 +179,7 @@ std::size_t batch_norm_workspace(long rows, int channels) {
   // A bound that grows with the rows, as the number of blocks itself does not: smaller batches fit as well.
   const long least = rows_in_block(1, channels);
   const long blocks = std::min((rows + least - 1) / least, most_blocks(channels));
-  return 2 * static_cast<std::size_t>(blocks) * static_cast<std::size_t>(channels);
+  return static_cast<std::size_t>(blocks * sums_pitch(channels));
 }
 
 template <class T>

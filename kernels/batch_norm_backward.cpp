@@ -70,7 +70,7 @@ struct SumGradients {
     GradientTerms<T, Ceiling> terms{from.x, from.dy, {}, {}};
     from.prepare(strip, terms.cut);
     strip.repeat([=](int c) { return means[c]; }, terms.mean);
-    double* const totals = workspace + strip.block * 2 * partition.channels + strip.channel;
+    double* const totals = workspace + strip.block * sums_pitch(partition.channels) + strip.channel;
     double* const products = totals + partition.channels;
     sum_strip<Wide<T>>(strip, terms, [=](int c, const Sums<double>& sums) {
       totals[c] = sums.first;
@@ -177,7 +177,7 @@ void batch_norm_backward(const ExecutionSpace& exec, const BatchNormBackward<T>&
   double* sums = call.workspace.data();
   ceiling ? launch_sums<true>(exec, given, sums) : launch_sums<false>(exec, given, sums);
   join_blocks(exec, "halograd::batch_norm_parameters", call.channels, given.partition.blocks,
-              JoinGradients<T>{{sums, call.channels},
+              JoinGradients<T>{{sums, call.channels, sums_pitch(call.channels)},
                                sums,
                                call.all.count(call.rows),
                                call.saved_inverse_std.data(),

@@ -5,6 +5,7 @@
 #include "kernels/batch_norm.hpp"
 #include "kernels/chunks.hpp"
 #include "kernels/error.hpp"
+#include "kernels/pack.hpp"
 
 /// How batch normalisation cuts (rows, channels) into work items, and walks one.
 namespace halograd {
@@ -23,6 +24,12 @@ inline long most_blocks(int channels) {
   if constexpr (runs_on_host) return 256;
   constexpr long wanted_threads = 262144;
   return std::clamp(wanted_threads / channels, 64L, 4096L);
+}
+
+/// Doubles from a block's two sums (2, C) to the next one's: on cores a line more, since blocks a power of two apart
+/// share a few sets of the caches.
+KOKKOS_INLINE_FUNCTION long sums_pitch(int channels) {
+  return 2L * channels + (runs_on_host ? 8 : 0);
 }
 
 /// Rows in blocks and channels in tiles; each pair is a work item. Depends on the shape alone, so that sums do not
@@ -134,8 +141,15 @@ KOKKOS_FORCEINLINE_FUNCTION void write_strip(const Strip& strip, T* to, const Fe
     strip.for_each_stretch([&](long offset, int count) {
       fetch_read(offset + ahead, count);
       fetch<true>(to + offset + ahead, count);
-      HALOGRAD_IVDEP
-      for (int i = 0; i < count; ++i) to[offset + i] = value(offset + i, i);
+      if constexpr (std::is_same_v<T, Bfloat16>) {  // g++ would round with integers where there is an instruction
+        float values[strip_width];
+        HALOGRAD_IVDEP
+        for (int i = 0; i < count; ++i) values[i] = value(offset + i, i);
+        copy_values(values, count, to + offset);
+      } else {
+        HALOGRAD_IVDEP
+        for (int i = 0; i < count; ++i) to[offset + i] = value(offset + i, i);
+      }
     });
   } else {
     const long first = strip.begin * strip.channels + strip.channel;

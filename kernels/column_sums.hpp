@@ -115,11 +115,13 @@ void join_blocks(const ExecutionSpace& exec, const char* name, long columns, lon
   }
 }
 
-/// The sums of column_sums, for join_blocks: finish(column, sums) is the rest of a Join.
+/// The sums of column_sums, or such whose blocks are so many doubles apart, for join_blocks: finish(column, sums) is
+/// the rest of a Join.
 template <int count>
 struct BlockSums {
   const double* workspace;
   int channels;
+  long pitch = static_cast<long>(count) * channels;
   struct Gathered {
     double sums[count];
   };
@@ -128,8 +130,8 @@ struct BlockSums {
     Gathered gathered;
     for (int i = 0; i < count; ++i) {
       const double* const from = workspace + i * channels + column;
-      const long pitch = static_cast<long>(count) * channels;
-      gathered.sums[i] = sum([=](long block) { return from[block * pitch]; });
+      const long apart = pitch;
+      gathered.sums[i] = sum([=](long block) { return from[block * apart]; });
     }
     return gathered;
   }
