@@ -34,6 +34,7 @@ void transform_kernels(const ConvShape& shape, const T* all_weights, KernelView 
       const LaneMask mask = first_lanes<T>(count);
       for (int d = begin; d < end; ++d) {
         const T* from = weights + static_cast<long>(d) * shape.filters + column;
+        for (int tap = 0; tap < taps; ++tap) __builtin_prefetch(from + tap * tap_pitch + 8L * shape.filters);
         transform_kernel<r, T>([&](int tap) { return load_lanes<T>(from + tap * tap_pitch, mask); },
                                to + static_cast<long>(d - begin) * width + v * lanes<T>, pitch);
       }
