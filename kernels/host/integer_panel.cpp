@@ -82,25 +82,29 @@ float integer_limit(int depth) {
   return static_cast<float>(std::min(largest, std::floor(std::sqrt(largest_sum / std::min(depth, integer_depth)))));
 }
 
-float round_to_row(const float* from, int count, float limit, std::int16_t* to) {
-  __m512i largest = _mm512_setzero_si512();
-  for (int c = 0; c < count; c += lanes<float>) largest = larger(largest, magnitudes(from + c));
-  const float scale = largest_lane(largest) / limit;
-  const __m512 factor = _mm512_set1_ps(1 / scale);
-  for (int c = 0; c < count; c += lanes<float>) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + c),
-                        _mm512_maskz_cvtepi32_epi16(0xffff, rounded(from + c, factor)));
+void round_to_rows(const float* from, long from_pitch, int rows, int count, float limit, std::int16_t* to,
+                   long to_pitch, float* scales, long scales_pitch) {
+  const float of_limit = 1 / limit;
+  for (int row = 0; row < rows; ++row, from += from_pitch, to += to_pitch, scales += scales_pitch) {
+    __m512i largest = _mm512_setzero_si512();
+    for (int c = 0; c < count; c += lanes<float>) largest = larger(largest, magnitudes(from + c));
+    const float value = largest_lane(largest);
+    *scales = value * of_limit;
+    const __m512 factor = _mm512_set1_ps(limit / value);
+    for (int c = 0; c < count; c += lanes<float>) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + c),
+                          _mm512_maskz_cvtepi32_epi16(0xffff, rounded(from + c, factor)));
+    }
   }
-  return scale;
 }
 
 void round_to_columns(const float* from, long from_pitch, int depth, float limit, void* to, long to_pitch,
                       float* scales) {
   __m512i largest = _mm512_setzero_si512();
   for (int d = 0; d < depth; ++d) largest = larger(largest, magnitudes(from + d * from_pitch));
-  const __m512 scale = _mm512_div_ps(_mm512_castsi512_ps(largest), _mm512_set1_ps(limit));
-  _mm512_storeu_ps(scales, scale);
-  const __m512 factor = _mm512_div_ps(_mm512_set1_ps(1), scale);
+  const __m512 values = _mm512_castsi512_ps(largest);
+  _mm512_storeu_ps(scales, _mm512_mul_ps(values, _mm512_set1_ps(1 / limit)));
+  const __m512 factor = _mm512_div_ps(_mm512_set1_ps(limit), values);
   auto* pairs = static_cast<std::int32_t*>(to);
   for (int d = 0; d < depth; d += 2, from += 2 * from_pitch, pairs += to_pitch) {
     const __m512i low = _mm512_maskz_mov_epi16(0x55555555, rounded(from, factor));

@@ -26,8 +26,9 @@ constexpr int integer_depth = 128;
 /// The integer that the largest value becomes, such that no sum over `depth` values overflows.
 float integer_limit(int depth);
 
-/// Rounds `count` values, whole packs, to a row of integers; returns its scale.
-float round_to_row(const float* from, int count, float limit, std::int16_t* to);
+/// Rounds rows of `count` values, whole packs, to rows of integers with a scale each; rows and scales are so far apart.
+void round_to_rows(const float* from, long from_pitch, int rows, int count, float limit, std::int16_t* to,
+                   long to_pitch, float* scales, long scales_pitch);
 /// Rounds a pack of columns, rows `from_pitch` apart, to pairs of integers along the depth, `to_pitch` pairs apart;
 /// beside the last row of an odd depth goes a zero. The result may be where the values are. Writes the scales of the
 /// pack.

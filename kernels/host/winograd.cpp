@@ -91,13 +91,12 @@ struct WinogradProduct {
             if (!cut.integers) return transform(tile, tiles, to.values + row * cut.input_columns, cut.input_pitch());
             if constexpr (may_be_integers<T>) {
               float* const values = scratch.inputs + task * planes * cut.tile_pitch();
+              const float limit = integer_limit(depth);
               for (const long end = row + tiles; row < end; ++row) {
                 transform(tile++, 1, values, cut.tile_pitch());
-                for (int plane = 0; plane < planes; ++plane) {
-                  to.scales[plane * cut.input_rows() + row] =
-                      round_to_row(values + plane * cut.tile_pitch(), whole_packs<T>(depth), integer_limit(depth),
-                                   to.integers + plane * cut.input_pitch() + row * cut.input_columns);
-                }
+                round_to_rows(values, cut.tile_pitch(), planes, whole_packs<T>(depth), limit,
+                              to.integers + row * cut.input_columns, cut.input_pitch(), to.scales + row,
+                              cut.input_rows());
               }
             }
           },

@@ -32,9 +32,8 @@ struct Panels {
     std::vector<std::int16_t> integers(left.size());
     std::vector<float> row_scales(static_cast<std::size_t>(whole_rows())), column_scales(columns), pairs = right;
     const float limit = integer_limit(depth);
-    for (int m = 0; m < rows; ++m) {
-      row_scales[m] = round_to_row(&left_at(m, 0), whole_depth(), limit, integers.data() + m * whole_depth());
-    }
+    round_to_rows(left.data(), whole_depth(), rows, whole_depth(), limit, integers.data(), whole_depth(),
+                  row_scales.data(), 1);
     for (int c = 0; c < columns; c += lanes<float>) {
       round_to_columns(pairs.data() + c, columns, depth, limit, pairs.data() + c, columns, column_scales.data() + c);
     }
