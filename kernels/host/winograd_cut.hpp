@@ -57,13 +57,15 @@ constexpr long kept_tile_bytes = 16L << 20;
 /// outputs keep bf16's accuracy (docs/kernels.md). bf16 itself would not keep it.
 template <class T>
 constexpr bool may_be_integers = has_integer_panels&& std::is_same_v<T, Bfloat16>;
-/// Whether they are: of few values rounding takes longer than it saves.
+/// Products for each value that is rounded, at least: of fewer, rounding takes longer than it saves.
+constexpr int least_products = 16, least_gradient_products = 20;
+/// Whether they are.
 template <class T>
-bool are_integers(const TilePass& pass) {
-  constexpr int fewest = 32, least_products = 24;  // for each value that is rounded
+bool are_integers(const TilePass& pass, int least) {
+  constexpr int fewest = 32;
   if constexpr (may_be_integers<T>) {
     return pass.kernel == 3 && std::min(pass.depth, pass.columns) >= fewest &&
-           static_cast<long>(pass.taps) * pass.depth * pass.columns >= least_products * (pass.depth + pass.columns) &&
+           static_cast<long>(pass.taps) * pass.depth * pass.columns >= least * (pass.depth + pass.columns) &&
            multiplies_integers();
   }
   return false;
@@ -85,7 +87,7 @@ struct WinogradCut {
   PanelBlocks<T> blocks;
 
   explicit WinogradCut(const TilePass& pass)
-      : integers(are_integers<T>(pass)),
+      : integers(are_integers<T>(pass, least_products)),
         taps(pass.taps),
         depth(static_cast<long>(pass.taps) * pass.depth),
         piece(pass.depth),
@@ -199,7 +201,7 @@ struct GradientCut {
         gradient_columns(whole_packs<T>(shape.filters)),
         blocks{shape.filters},
         // Pairs of tiles must not lie in two slices: what another tap reads starts at another slice.
-        integers(are_integers<T>(pass) && (!pass.in_volumes || pass.slice_tiles() % 2 == 0)) {
+        integers(are_integers<T>(pass, least_gradient_products) && (!pass.in_volumes || pass.slice_tiles() % 2 == 0)) {
     const long plane = pass.planes() * static_cast<long>(sizeof(Wide<T>));
     const long tile_bytes = plane * (input_columns + gradient_columns) / (integers ? 2 : 1);
     const long sum_bytes = plane * taps * input_columns * blocks.count() * blocks.width;

@@ -136,7 +136,7 @@ void check_passes(const Way& way, const ConvShape& s, unsigned seed) {
   }
   rounded.compute(s);
   // Winograd's transforms cost half a digit; integers are rounded.
-  const bool integers = way.winograd && host::are_integers<Bfloat16>(host::TilePass::forward(s));
+  const bool integers = way.winograd && host::are_integers<Bfloat16>(host::TilePass::forward(s), host::least_products);
   const double tolerance = integers ? 2e-3 : way.winograd ? 1e-5 : 3e-6;
   p.run(way);
   expect_stored(rounded.y, p.y, tolerance, "y");
