@@ -12,18 +12,20 @@ struct OutputBlock {
 };
 
 /// The outputs of all images in blocks: some images, some planes of one, or some rows of one plane, always whole rows,
-/// such that what a block reads, in all its taps, stays in the second-level cache.
+/// such that what a block reads, in all its taps, stays in the second-level cache. It lies there by (image, phase,
+/// plane, row, column): a phase holds every phase_step-th position.
 struct OutputBlocks {
   int batch;
   ConvShape::Spatial count;              ///< outputs of an image
   ConvShape::Spatial step;               ///< positions that are read for one output and for the next, apart
   ConvShape::Spatial reach;              ///< from the first to the last position that an output reads
+  ConvShape::Spatial phase_step;         ///< step: what one output and the next one read is side by side; or 1
   int images = 1, planes = 1, rows = 1;  ///< of a block, at most
 
   /// `channels` of a position; at most `most_images` in a block.
   OutputBlocks(int images_of_all, const ConvShape::Spatial& outputs, const ConvShape::Spatial& apart,
-               const ConvShape::Spatial& reached, int channels, int most_images)
-      : batch(images_of_all), count(outputs), step(apart), reach(reached) {
+               const ConvShape::Spatial& reached, const ConvShape::Spatial& phases_apart, int channels, int most_images)
+      : batch(images_of_all), count(outputs), step(apart), reach(reached), phase_step(phases_apart) {
     constexpr long most_values = 256L * 1024, most_outputs = 2048;
     const auto fit = [&] {
       return positions() * channels <= most_values &&
@@ -41,11 +43,20 @@ struct OutputBlocks {
     if (grow(rows, count[1]) && grow(planes, count[0])) grow(images, std::min(batch, most_images));
   }
 
-  [[nodiscard]] int extent(int axis, int outputs) const { return (outputs - 1) * step[axis] + 1 + reach[axis]; }
-  /// That a whole block reads.
-  [[nodiscard]] long positions() const {
-    return static_cast<long>(images) * extent(0, planes) * extent(1, rows) * extent(2, count[2]);
+  /// Along an axis, those that taps read.
+  [[nodiscard]] int phases(int axis) const { return std::min(phase_step[axis], reach[axis] + 1); }
+  /// Positions of a phase along an axis, for so many outputs.
+  [[nodiscard]] int extent(int axis, int outputs) const {
+    return ((outputs - 1) * step[axis] + reach[axis]) / phase_step[axis] + 1;
   }
+  [[nodiscard]] long phase_positions() const {
+    return static_cast<long>(extent(0, planes)) * extent(1, rows) * extent(2, count[2]);
+  }
+  [[nodiscard]] long image_positions() const {
+    return static_cast<long>(phases(0)) * phases(1) * phases(2) * phase_positions();
+  }
+  /// That a whole block reads.
+  [[nodiscard]] long positions() const { return images * image_positions(); }
   [[nodiscard]] long number() const {
     return static_cast<long>(pieces(batch, images)) * pieces(count[0], planes) * pieces(count[1], rows);
   }
@@ -57,9 +68,12 @@ struct OutputBlocks {
     return {image, std::min(images, batch - image), plane, std::min(planes, count[0] - plane),
             row,   std::min(rows, count[1] - row)};
   }
-  /// Where an output reads first, counted from the first position that a whole block reads.
+  /// Where in a block's image this place is, counted from the first one that the block reads.
   [[nodiscard]] long position(int plane, int row, int column) const {
-    return (static_cast<long>(plane) * extent(1, rows) + row) * extent(2, count[2]) + column;
+    const auto& by = phase_step;
+    const int phase = (plane % by[0] * phases(1) + row % by[1]) * phases(2) + column % by[2];
+    return phase * phase_positions() +
+           (static_cast<long>(plane / by[0]) * extent(1, rows) + row / by[1]) * extent(2, count[2]) + column / by[2];
   }
   /// Calls visit(position, image, plane, row) for each row of a block's outputs: where its first output reads first.
   template <class Visit>
@@ -67,7 +81,7 @@ struct OutputBlocks {
     for (int n = 0; n < block.images; ++n) {
       for (int d = 0; d < block.planes; ++d) {
         for (int h = 0; h < block.rows; ++h) {
-          visit(position(n * extent(0, planes) + d * step[0], h * step[1], 0), block.image + n, block.plane + d,
+          visit(n * image_positions() + position(d * step[0], h * step[1], 0), block.image + n, block.plane + d,
                 block.row + h);
         }
       }

@@ -55,10 +55,20 @@ struct BlockProduct {
   Target<Bfloat16> target;
 };
 
+/// Few channels are steps of depth together with those of the next taps, which must lie side by side.
+bool by_phases(int channels) {
+  return channels % tile_depth == 0;
+}
+
 OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
   const int most_images = channels >= 256 ? lattice.batch : std::max(1, lattice.batch / (4 * concurrency()));
   return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, reads.step, reads.reach,
-                      channels, most_images);
+                      by_phases(channels) ? reads.step : ConvShape::Spatial{1, 1, 1}, channels, most_images);
+}
+
+/// Positions of a block from what one output reads to what the next one does.
+long distance(const OutputBlocks& blocks) {
+  return blocks.step[2] / blocks.phase_step[2];
 }
 
 /// Scratch of a product.
@@ -74,8 +84,7 @@ struct BlockScratch {
   long strips;
   BlockScratch(Scratch& scratch, const OutputBlocks& blocks, int taps, int channels, int columns) {
     const long steps_most = taps * whole_steps(channels);
-    slab_values =
-        blocks.positions() * channels + tile_width * (static_cast<long>(blocks.step[2]) * channels) + tile_depth;
+    slab_values = (blocks.positions() + tile_width * distance(blocks)) * channels + tile_depth;
     slab_values = whole_steps(slab_values) * tile_depth;
     strips = blocks.strips(tile_width);
     right = scratch.take<std::uint16_t>(steps_most * tile_depth * whole_widths(columns));
@@ -100,7 +109,7 @@ int list_steps(const BlockProduct& product, const OutputBlocks& blocks, const Bl
     scratch.left_steps[count++] =
         blocks.position(offset[0] - lowest[0], offset[1] - lowest[1], offset[2] - lowest[2]) * channels + first;
   };
-  if (channels % tile_depth == 0) {
+  if (by_phases(channels)) {
     // Some channels in all taps, then the next: what the taps read of a strip overlaps, and stays in the cache.
     for (int first = 0; first < channels; first += tile_depth) {
       for (int tap = 0; tap < map.taps(); ++tap) add(tap, first, channels);
@@ -183,32 +192,48 @@ void pack_weights(const Exec& exec, const BlockProduct& product, int steps, cons
   });
 }
 
-/// What a block reads, with zeros around the image: (images, planes, rows, width, channels), laid out as for a
-/// whole block.
+/// What a block reads, with zeros around the image, laid out as for a whole block.
 void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const OutputBlock& block,
                const ConvShape::Spatial& image, std::uint16_t* slab) {
-  const ConvShape::Spatial& lowest = product.reads.lowest;
-  const int width = blocks.extent(2, blocks.count[2]), height = blocks.extent(1, blocks.rows),
-            depth = blocks.extent(0, blocks.planes);
+  const ConvShape::Spatial &lowest = product.reads.lowest, &step = blocks.phase_step;
   const ConvShape::Spatial scaled = product.map.scaled(Pixel(product.lattice, 0));
   const int first_plane = scaled[0] + block.plane * blocks.step[0] + lowest[0];
   const int first_row = scaled[1] + block.row * blocks.step[1] + lowest[1];
-  const int first = scaled[2] + lowest[2];
-  const int begin = std::clamp(-first, 0, width), end = std::clamp(image[2] - first, begin, width);
+  const int first_column = scaled[2] + lowest[2];
+  const int width = blocks.extent(2, blocks.count[2]);
   const long channels = product.channels;
-  for (int n = 0; n < block.images; ++n) {
-    for (int d = 0; d < depth; ++d) {
-      for (int h = 0; h < height; ++h, slab += width * channels) {
-        const int plane = first_plane + d, row = first_row + h;
-        if (plane < 0 || plane >= image[0] || row < 0 || row >= image[1]) {
-          std::fill_n(slab, width * channels, std::uint16_t{0});
-          continue;
+  const auto zero = [&](long count) {
+    std::fill_n(slab, count * channels, std::uint16_t{0});
+    slab += count * channels;
+  };
+  const auto copy = [&](long from, long count) {
+    std::memcpy(slab, product.in + from * channels, sizeof(Bfloat16) * static_cast<std::size_t>(count * channels));
+    slab += count * channels;
+  };
+  // Positions column, column + step, ...
+  const auto pack_row = [&](int n, int plane, int row, int column) {
+    if (plane < 0 || plane >= image[0] || row < 0 || row >= image[1]) return zero(width);
+    const auto steps_to = [&](int at) { return std::clamp((at - column + step[2] - 1) / step[2], 0, width); };
+    const int begin = column < 0 ? steps_to(0) : 0, end = std::max(begin, column < image[2] ? steps_to(image[2]) : 0);
+    const long from = ((static_cast<long>(n) * image[0] + plane) * image[1] + row) * image[2] + column;
+    zero(begin);
+    if (step[2] == 1) {
+      copy(from + begin, end - begin);
+    } else {
+      for (int i = begin; i < end; ++i) copy(from + static_cast<long>(i) * step[2], 1);
+    }
+    zero(width - end);
+  };
+  const long phases = static_cast<long>(blocks.phases(0)) * blocks.phases(1) * blocks.phases(2);
+  for (int n = block.image; n < block.image + block.images; ++n) {
+    for (int phase = 0; phase < phases; ++phase) {
+      const int column = first_column + phase % blocks.phases(2);
+      const int row = first_row + phase / blocks.phases(2) % blocks.phases(1);
+      const int plane = first_plane + phase / blocks.phases(2) / blocks.phases(1);
+      for (int d = 0; d < blocks.extent(0, blocks.planes); ++d) {
+        for (int h = 0; h < blocks.extent(1, blocks.rows); ++h) {
+          pack_row(n, plane + d * step[0], row + h * step[1], column);
         }
-        const long from = ((static_cast<long>(block.image + n) * image[0] + plane) * image[1] + row) * image[2];
-        std::fill_n(slab, begin * channels, std::uint16_t{0});
-        std::memcpy(slab + begin * channels, product.in + (from + first + begin) * channels,
-                    sizeof(Bfloat16) * static_cast<std::size_t>((end - begin) * channels));
-        std::fill(slab + end * channels, slab + width * channels, std::uint16_t{0});
       }
     }
   }
@@ -281,8 +306,7 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
     for (long index = share.begin; index < share.end; ++index) {
       const OutputBlock block = blocks.block(index);
       pack_slab(product, blocks, block, image, slab);
-      Strips<tile_width> strips{static_cast<long>(blocks.step[2]) * product.channels,
-                                scratch.begins + task * scratch.strips,
+      Strips<tile_width> strips{distance(blocks) * product.channels, scratch.begins + task * scratch.strips,
                                 scratch.outs + task * scratch.strips * tile_width};
       list_strips(product, blocks, block, strips);
       const auto multiply = [&](long pair, int strip) {

@@ -43,7 +43,8 @@ struct ShiftedTap {
 /// A function of the shape alone, as are the parts.
 OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts) {
   const int most_images = shape.weights() * 2 <= most_partial_values ? std::max(1, shape.batch / 16) : shape.batch;
-  return OutputBlocks(shape.batch, shape.out_extent(), {1, 1, 1}, shifts.reach, channels_at_once, most_images);
+  return OutputBlocks(shape.batch, shape.out_extent(), {1, 1, 1}, shifts.reach, {1, 1, 1}, channels_at_once,
+                      most_images);
 }
 
 /// The gradient is (taps, channels, filters), the last two padded to whole tiles where they are none.
