@@ -12,7 +12,7 @@ struct OutputBlock {
 };
 
 /// The outputs of all images in blocks: some images, some planes of one, or some rows of one plane, always whole rows,
-/// such that what a block reads, in all its taps, stays in the second-level cache. It lies there by (image, phase,
+/// such that what a block reads, in all its taps, stays in the second-level cache. It lies there by (phase, image,
 /// plane, row, column): a phase holds every phase_step-th position.
 struct OutputBlocks {
   int batch;
@@ -52,11 +52,10 @@ struct OutputBlocks {
   [[nodiscard]] long phase_positions() const {
     return static_cast<long>(extent(0, planes)) * extent(1, rows) * extent(2, count[2]);
   }
-  [[nodiscard]] long image_positions() const {
-    return static_cast<long>(phases(0)) * phases(1) * phases(2) * phase_positions();
-  }
   /// That a whole block reads.
-  [[nodiscard]] long positions() const { return images * image_positions(); }
+  [[nodiscard]] long positions() const {
+    return static_cast<long>(images) * phases(0) * phases(1) * phases(2) * phase_positions();
+  }
   [[nodiscard]] long number() const {
     return static_cast<long>(pieces(batch, images)) * pieces(count[0], planes) * pieces(count[1], rows);
   }
@@ -68,11 +67,11 @@ struct OutputBlocks {
     return {image, std::min(images, batch - image), plane, std::min(planes, count[0] - plane),
             row,   std::min(rows, count[1] - row)};
   }
-  /// Where in a block's image this place is, counted from the first one that the block reads.
+  /// Where this place of a block's first image is, counted from the first one that the block reads.
   [[nodiscard]] long position(int plane, int row, int column) const {
     const auto& by = phase_step;
     const int phase = (plane % by[0] * phases(1) + row % by[1]) * phases(2) + column % by[2];
-    return phase * phase_positions() +
+    return phase * images * phase_positions() +
            (static_cast<long>(plane / by[0]) * extent(1, rows) + row / by[1]) * extent(2, count[2]) + column / by[2];
   }
   /// Calls visit(position, image, plane, row) for each row of a block's outputs: where its first output reads first.
@@ -81,7 +80,7 @@ struct OutputBlocks {
     for (int n = 0; n < block.images; ++n) {
       for (int d = 0; d < block.planes; ++d) {
         for (int h = 0; h < block.rows; ++h) {
-          visit(n * image_positions() + position(d * step[0], h * step[1], 0), block.image + n, block.plane + d,
+          visit(n * phase_positions() + position(d * step[0], h * step[1], 0), block.image + n, block.plane + d,
                 block.row + h);
         }
       }

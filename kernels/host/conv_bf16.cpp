@@ -55,15 +55,17 @@ struct BlockProduct {
   Target<Bfloat16> target;
 };
 
-/// Few channels are steps of depth together with those of the next taps, which must lie side by side.
-bool by_phases(int channels) {
+/// Whether a tap's channels are steps of depth of their own; fewer are together with those of the next taps.
+bool own_steps(int channels) {
   return channels % tile_depth == 0;
 }
 
 OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
   const int most_images = channels >= 256 ? lattice.batch : std::max(1, lattice.batch / (4 * concurrency()));
+  // Rows that fill their strips need no phases, and taps that share a step must lie side by side.
+  const bool by_phases = own_steps(channels) && lattice.count(2) % tile_width != 0;
   return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, reads.step, reads.reach,
-                      by_phases(channels) ? reads.step : ConvShape::Spatial{1, 1, 1}, channels, most_images);
+                      by_phases ? reads.step : ConvShape::Spatial{1, 1, 1}, channels, most_images);
 }
 
 /// Positions of a block from what one output reads to what the next one does.
@@ -109,7 +111,7 @@ int list_steps(const BlockProduct& product, const OutputBlocks& blocks, const Bl
     scratch.left_steps[count++] =
         blocks.position(offset[0] - lowest[0], offset[1] - lowest[1], offset[2] - lowest[2]) * channels + first;
   };
-  if (by_phases(channels)) {
+  if (own_steps(channels)) {
     // Some channels in all taps, then the next: what the taps read of a strip overlaps, and stays in the cache.
     for (int first = 0; first < channels; first += tile_depth) {
       for (int tap = 0; tap < map.taps(); ++tap) add(tap, first, channels);
@@ -206,10 +208,6 @@ void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const Ou
     std::fill_n(slab, count * channels, std::uint16_t{0});
     slab += count * channels;
   };
-  const auto copy = [&](long from, long count) {
-    std::memcpy(slab, product.in + from * channels, sizeof(Bfloat16) * static_cast<std::size_t>(count * channels));
-    slab += count * channels;
-  };
   // Positions column, column + step, ...
   const auto pack_row = [&](int n, int plane, int row, int column) {
     if (plane < 0 || plane >= image[0] || row < 0 || row >= image[1]) return zero(width);
@@ -218,24 +216,31 @@ void pack_slab(const BlockProduct& product, const OutputBlocks& blocks, const Ou
     const long from = ((static_cast<long>(n) * image[0] + plane) * image[1] + row) * image[2] + column;
     zero(begin);
     if (step[2] == 1) {
-      copy(from + begin, end - begin);
+      const long count = (end - begin) * channels;
+      std::memcpy(slab, product.in + (from + begin) * channels, sizeof(Bfloat16) * static_cast<std::size_t>(count));
+      slab += count;
     } else {
-      for (int i = begin; i < end; ++i) copy(from + static_cast<long>(i) * step[2], 1);
+      for (int i = begin; i < end; ++i) {  // whole steps of depth
+        const Bfloat16* const pixel = product.in + (from + static_cast<long>(i) * step[2]) * channels;
+        for (long c = 0; c < channels; c += tile_depth, slab += tile_depth) {
+          std::memcpy(slab, pixel + c, sizeof(Bfloat16) * tile_depth);
+        }
+      }
     }
     zero(width - end);
   };
-  const long phases = static_cast<long>(blocks.phases(0)) * blocks.phases(1) * blocks.phases(2);
-  for (int n = block.image; n < block.image + block.images; ++n) {
-    for (int phase = 0; phase < phases; ++phase) {
-      const int column = first_column + phase % blocks.phases(2);
-      const int row = first_row + phase / blocks.phases(2) % blocks.phases(1);
-      const int plane = first_plane + phase / blocks.phases(2) / blocks.phases(1);
+  for (int phase = 0; phase < blocks.phases(0) * blocks.phases(1) * blocks.phases(2); ++phase) {
+    const int column = first_column + phase % blocks.phases(2);
+    const int row = first_row + phase / blocks.phases(2) % blocks.phases(1);
+    const int plane = first_plane + phase / blocks.phases(2) / blocks.phases(1);
+    for (int n = block.image; n < block.image + block.images; ++n) {
       for (int d = 0; d < blocks.extent(0, blocks.planes); ++d) {
         for (int h = 0; h < blocks.extent(1, blocks.rows); ++h) {
           pack_row(n, plane + d * step[0], row + h * step[1], column);
         }
       }
     }
+    slab += (blocks.images - block.images) * blocks.phase_positions() * channels;
   }
 }
 
@@ -298,10 +303,7 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
     const Session session(unit);
     std::uint16_t* const slab = scratch.slabs + task * scratch.slab_values;
     // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
-    // The last block may have fewer images than the others, and be this task's first.
-    const int images = share.begin < share.end ? blocks.block(share.begin).images : 0;
-    const long used = blocks.positions() / blocks.images * images * product.channels;
-    std::fill(slab + used, slab + scratch.slab_values, std::uint16_t{0});
+    std::fill_n(slab, scratch.slab_values, std::uint16_t{0});
     alignas(64) float sums[strips_at_once * tile_width * two_blocks];
     for (long index = share.begin; index < share.end; ++index) {
       const OutputBlock block = blocks.block(index);
