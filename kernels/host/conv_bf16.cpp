@@ -303,7 +303,9 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
     const Session session(unit);
     std::uint16_t* const slab = scratch.slabs + task * scratch.slab_values;
     // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
-    std::fill_n(slab, scratch.slab_values, std::uint16_t{0});
+    // The last block may have fewer images than the others, and be this task's first.
+    const bool whole = share.begin < share.end && blocks.block(share.begin).images == blocks.images;
+    std::fill(slab + (whole ? blocks.positions() * product.channels : 0), slab + scratch.slab_values, std::uint16_t{0});
     alignas(64) float sums[strips_at_once * tile_width * two_blocks];
     for (long index = share.begin; index < share.end; ++index) {
       const OutputBlock block = blocks.block(index);

@@ -1,6 +1,6 @@
 #include "kernels/host/integer_panel.hpp"
 
-#if defined(HALOGRAD_AVX512)
+#if defined(HALOGRAD_INTEGER_PANELS)
 
 #include <bit>
 #include <cmath>

@@ -9,11 +9,12 @@
 /// Matrix products of floats that are rounded to 16-bit integers, with a scale for each row of the left operand and
 /// each column of the right one, and summed exactly in 32 bits: AVX512_VNNI does so at twice the speed of multiply-adds
 /// of floats. A value is rounded by at most half of what integer_limit of them makes the largest of its row or column.
-/// A row or column with a value that is not finite has a scale that is not, and so have its products. On builds for
-/// AVX-512.
+/// A row or column with a value that is not finite has a scale that is not, and so have its products. Defined on
+/// hosts' builds for AVX-512 alone.
 namespace halograd::host {
 
-#if defined(HALOGRAD_AVX512)
+#if defined(HALOGRAD_AVX512) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define HALOGRAD_INTEGER_PANELS
 constexpr bool has_integer_panels = true;
 #else
 constexpr bool has_integer_panels = false;

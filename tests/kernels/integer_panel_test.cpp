@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#if defined(HALOGRAD_AVX512)
+#if defined(HALOGRAD_INTEGER_PANELS)
 
 namespace halograd::host::integer_panel_test {
 namespace {
