@@ -9,8 +9,12 @@
 
 #if defined(HALOGRAD_INTEGER_PANELS)
 
-namespace halograd::host::integer_panel_test {
+namespace halograd::integer_panel_test {
 namespace {
+
+using host::integer_limit;
+using host::integer_rows;
+using host::lanes;
 
 constexpr int columns = 32;
 
@@ -32,32 +36,33 @@ struct Panels {
     std::vector<std::int16_t> integers(left.size());
     std::vector<float> row_scales(static_cast<std::size_t>(whole_rows())), column_scales(columns), pairs = right;
     const float limit = integer_limit(depth);
-    round_to_rows(left.data(), whole_depth(), rows, whole_depth(), limit, integers.data(), whole_depth(),
-                  row_scales.data(), 1);
+    host::round_to_rows(left.data(), whole_depth(), rows, whole_depth(), limit, integers.data(), whole_depth(),
+                        row_scales.data(), 1);
     for (int c = 0; c < columns; c += lanes<float>) {
-      round_to_columns(pairs.data() + c, columns, depth, limit, pairs.data() + c, columns, column_scales.data() + c);
+      host::round_to_columns(pairs.data() + c, columns, depth, limit, pairs.data() + c, columns,
+                             column_scales.data() + c);
     }
-    Prefetch none;
-    multiply_integer_panel(columns / lanes<float>, rows,
-                           {.pairs = (depth + 1) / 2,
-                            .left = integers.data(),
-                            .left_step = whole_depth(),
-                            .left_pair = 2,
-                            .right = reinterpret_cast<const std::int16_t*>(pairs.data()),
-                            .right_pair = 2L * columns,
-                            .row_scales = row_scales.data(),
-                            .column_scales = column_scales.data(),
-                            .out = out.data(),
-                            .out_pitch = columns,
-                            .accumulate = accumulate},
-                           none, [] {});
+    host::Prefetch none;
+    host::multiply_integer_panel(columns / lanes<float>, rows,
+                                 {.pairs = (depth + 1) / 2,
+                                  .left = integers.data(),
+                                  .left_step = whole_depth(),
+                                  .left_pair = 2,
+                                  .right = reinterpret_cast<const std::int16_t*>(pairs.data()),
+                                  .right_pair = 2L * columns,
+                                  .row_scales = row_scales.data(),
+                                  .column_scales = column_scales.data(),
+                                  .out = out.data(),
+                                  .out_pitch = columns,
+                                  .accumulate = accumulate},
+                                 none, [] {});
   }
 };
 
 class IntegerPanel : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!multiplies_integers()) GTEST_SKIP() << "this CPU has no AVX512_VNNI";
+    if (!host::multiplies_integers()) GTEST_SKIP() << "this CPU has no AVX512_VNNI";
   }
 };
 
@@ -128,6 +133,6 @@ TEST_F(IntegerPanel, WhatIsNotFiniteIsNotHidden) {
 }
 
 }  // namespace
-}  // namespace halograd::host::integer_panel_test
+}  // namespace halograd::integer_panel_test
 
 #endif
