@@ -255,7 +255,7 @@ struct GradientCut {
   [[nodiscard]] int first_row(int unit) const { return unit % row_units() * unit_rows; }
   [[nodiscard]] int block(int unit) const { return unit / row_units() % blocks.count(); }
   [[nodiscard]] int tap(int unit) const { return unit / row_units() / blocks.count(); }
-  /// Of integers a pair of rows takes one.
+  /// Two rows of integers, in pairs, take the place of one of floats.
   [[nodiscard]] long input_pitch() const {
     return plane_pitch<T>((slices + taps - 1) * tiles / (integers ? 2 : 1) + 1, input_columns);
   }
