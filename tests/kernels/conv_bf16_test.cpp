@@ -29,15 +29,6 @@ std::vector<T> as(const std::vector<double>& values) {
   return result;
 }
 
-/// A convolution of volumes by 3x3x3.
-ConvShape cubes(int batch, int depth, int height, int width, int channels, int filters) {
-  ConvShape s = image(batch, height, width, channels, filters, 3, 1, 1);
-  s.extent[0] = depth;
-  s.kernel[0] = 3;
-  s.padding[0] = 1;
-  return s;
-}
-
 /// Stored once, after sums in float whose error is below `tolerance` of the largest value.
 void expect_stored(const std::vector<double>& expected, const std::vector<Bfloat16>& found, double tolerance,
                    const char* what) {
@@ -185,8 +176,8 @@ TEST(ConvBf16, MatchesDefinitionForRandomShapes) {
 TEST(ConvBf16, MatchesDefinitionForManyPixels) {
   for (const ConvShape& s :
        {image(6, 19, 23, 16, 16, 3, 1, 1), image(5, 23, 19, 3, 20, 5, 2, 2), image(5, 11, 11, 80, 48, 3, 1, 1),
-        image(2, 9, 14, 50, 200, 5, 1, 2), cubes(2, 5, 13, 16, 33, 50), cubes(1, 4, 10, 10, 40, 40),
-        image(9, 160, 160, 4, 4, 3, 1, 1),
+        image(2, 9, 14, 50, 200, 5, 1, 2), volume(image(2, 13, 16, 33, 50, 3, 1, 1), 5, 3, 1),
+        volume(image(1, 10, 10, 40, 40, 3, 1, 1), 4, 3, 1), image(9, 160, 160, 4, 4, 3, 1, 1),
         image(3, 20, 20, 264, 8, 1) /* two images a block: a task of two threads has the odd one alone */}) {
     for (const Way& way : ways(s)) check_passes(way, s, 3);
   }
@@ -208,7 +199,7 @@ double root_mean_square_error(const std::vector<double>& expected, const std::ve
 TEST(ConvBf16, WinogradIsAsAccurateAsBf16) {
   if (!runs_on_host) GTEST_SKIP() << "of cores";
   for (const ConvShape& s : {image(3, 16, 16, 64, 64, 3, 1, 1), image(2, 13, 11, 256, 80, 3, 1, 1),
-                             image(2, 8, 8, 64, 48, 5, 1, 2), cubes(2, 6, 12, 16, 32, 48)}) {
+                             image(2, 8, 8, 64, 48, 5, 1, 2), volume(image(2, 12, 16, 32, 48, 3, 1, 1), 6, 3, 1)}) {
     for (const bool few_large : {false, true}) {
       SCOPED_TRACE(::testing::PrintToString(s));
       Passes p(s, 13);
@@ -258,7 +249,7 @@ TEST(ConvBf16, WhatIsNotFiniteIsNotHidden) {
 TEST(ConvBf16, DISABLED_WritesBits) {
   BitWriter out;
   for (const ConvShape& s : {image(7, 12, 12, 64, 96, 3, 1, 1), image(5, 9, 9, 32, 160, 3, 2, 1),
-                             image(2, 9, 9, 260, 200, 3, 1, 1), cubes(3, 6, 8, 8, 32, 64)}) {
+                             image(2, 9, 9, 260, 200, 3, 1, 1), volume(image(3, 8, 8, 32, 64, 3, 1, 1), 6, 3, 1)}) {
     for (const Way& way : ways(s)) {
       if (way.unit != nullptr && way.unit != &host::bf16::units().back()) continue;
       Passes passes(s, 2);

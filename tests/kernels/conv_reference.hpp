@@ -133,6 +133,13 @@ inline ConvShape image(int batch, int height, int width, int channels, int filte
   return s;
 }
 
+/// The same over volumes of `slices` slices, with a kernel of `taps` slices.
+inline ConvShape volume(ConvShape s, int slices, int taps, int padding) {
+  s.extent[0] = slices;
+  s.kernel[0] = taps;
+  s.padding[0] = padding;
+  return s;
+}
 inline ConvShape volume(int channels = 6, int filters = 9, int groups = 3) {
   ConvShape s;
   s.batch = 2;

@@ -77,13 +77,6 @@ ConvShape slices() {
 }
 
 /// Volumes of `slices` slices, with a kernel of `taps` slices.
-ConvShape volume(ConvShape s, int slices, int taps, int padding) {
-  s.extent[0] = slices;
-  s.kernel[0] = taps;
-  s.padding[0] = padding;
-  return s;
-}
-
 // Whole and partial tiles, none and more padding than the kernel needs, one channel, channels that fill no vector, many
 // channels on few pixels (kernels transformed block by block), slices of a volume, tiles enough for 4 and 24 parts of
 // the weight gradient; volumes that are one block, or cut along slices and tiles, and one of a single slice; data
