@@ -130,10 +130,10 @@ double measure_bf16_peak([[maybe_unused]] const ExecutionSpace& exec) {
   using namespace host::bf16;
   const Unit* const unit = fast_unit();
   if (unit == nullptr) return 0;
-  constexpr int blocks = 2, steps = 16, products = 1000;
+  constexpr int columns = 2, steps = 16, products = 1000;
   struct alignas(64) Operands {
-    std::uint16_t left[blocks * tile_values] = {}, right[steps * tile_values] = {};
-    float sums[blocks * tile_width * blocks * tile_width];
+    std::uint16_t left[tile_values] = {}, right[steps * tile_values] = {};
+    float sums[most_row_blocks * tile_width * columns * tile_width];
   };
   const int tasks = host::concurrency();
   std::vector<Operands> operands(static_cast<std::size_t>(tasks));
@@ -141,15 +141,16 @@ double measure_bf16_peak([[maybe_unused]] const ExecutionSpace& exec) {
   const double seconds = least_seconds(exec, [&] {
     host::parallel_tasks(exec, "halograd::bf16_products", tasks, [&](int task) {
       Operands& own = operands[task];
-      const std::uint16_t* const left[blocks] = {own.left, own.left + tile_values};
+      const std::uint16_t* left[most_row_blocks];
+      std::fill_n(left, most_row_blocks, own.left);
       const Session session(*unit);
       for (int i = 0; i < products; ++i) {
-        session.multiply(
-            {left, left_steps, tile_depth, blocks, own.right, 0, blocks, steps, own.sums, blocks * tile_width, false});
+        session.multiply({left, left_steps, tile_depth, unit->row_blocks, own.right, 0, columns, steps, own.sums,
+                          columns * tile_width, false});
       }
     });
   });
-  return 2.0 * blocks * blocks * tile_width * tile_values * steps * products * tasks / seconds;
+  return 2.0 * unit->row_blocks * columns * tile_width * tile_values * steps * products * tasks / seconds;
 #else
   return 0;
 #endif

@@ -22,11 +22,12 @@ struct OutputBlocks {
   ConvShape::Spatial phase_step;         ///< step: what one output and the next one read is side by side; or 1
   int images = 1, planes = 1, rows = 1;  ///< of a block, at most
 
-  /// `channels` of a position; at most `most_images` in a block.
+  /// `channels` of a position; at most `most_images` and about `most_outputs` in a block.
   OutputBlocks(int images_of_all, const ConvShape::Spatial& outputs, const ConvShape::Spatial& apart,
-               const ConvShape::Spatial& reached, const ConvShape::Spatial& phases_apart, int channels, int most_images)
+               const ConvShape::Spatial& reached, const ConvShape::Spatial& phases_apart, int channels, int most_images,
+               long most_outputs = 2048)
       : batch(images_of_all), count(outputs), step(apart), reach(reached), phase_step(phases_apart) {
-    constexpr long most_values = 256L * 1024, most_outputs = 2048;
+    constexpr long most_values = 256L * 1024;
     const auto fit = [&] {
       return positions() * channels <= most_values &&
              static_cast<long>(images) * planes * rows * count[2] <= most_outputs;

@@ -52,49 +52,98 @@ bool has_dot_products() {
   return __builtin_cpu_supports("avx512bf16") != 0;
 }
 
-/// Rows whose sums fill the registers.
-constexpr int dot_rows = 8;
+/// Fetches Lines in that many pieces: those to read into the second-level cache.
+class Fetch {
+ public:
+  Fetch(const Lines& lines, long pieces)
+      : next_(static_cast<const char*>(lines.first)),
+        pitch_(lines.pitch),
+        left_(lines.count),
+        piece_((lines.count + pieces - 1) / pieces),
+        to_write_(lines.to_write) {}
+  void piece() {
+    const long last = std::max(0L, left_ - piece_);
+    for (; left_ > last; --left_, next_ += pitch_) {
+      to_write_ ? __builtin_prefetch(next_, 1, 3) : __builtin_prefetch(next_, 0, 2);
+    }
+  }
 
-template <int columns>
-__attribute__((target("avx512f,avx512bf16"))) void dot_products(const Product& p, const std::uint16_t* rows,
-                                                                const std::uint16_t* right, float* to) {
-  __m512 sums[dot_rows][columns];
-#pragma GCC unroll 8
-  for (int m = 0; m < dot_rows; ++m) {
+ private:
+  const char* next_;
+  long pitch_, left_, piece_;
+  bool to_write_;
+};
+
+/// Rows are taken in groups, which lie within a block; the sums of three groups and 32 columns fill the registers.
+constexpr int group_rows = 4, most_groups = 3;
+
+template <int groups, int columns>
+__attribute__((target("avx512f,avx512bf16"))) void dot_products(const Product& p, int first_group, int column,
+                                                                Fetch (&ahead)[3]) {
+  constexpr int rows = groups * group_rows;
+  float* const to = p.sums + static_cast<long>(first_group) * group_rows * p.sums_pitch + column * tile_width;
+  constexpr int long_depth = 8;  // steps
+  const bool fetch_sums = !p.accumulate && p.steps >= long_depth;
+  __m512 sums[rows][columns];
+#pragma GCC unroll 12
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 2
     for (int c = 0; c < columns; ++c) {
       sums[m][c] = p.accumulate ? _mm512_loadu_ps(to + m * p.sums_pitch + c * tile_width) : _mm512_setzero_ps();
+      if (fetch_sums) __builtin_prefetch(to + m * p.sums_pitch + c * tile_width, 1);
     }
   }
-  for (int step = 0; step < p.steps; ++step, right += tile_values) {
-    const std::uint16_t* const left = rows + p.left_step[step];
-    for (int pair = 0; pair < tile_depth / 2; ++pair) {
+  const std::uint16_t* first[groups];
+#pragma GCC unroll 3
+  for (int g = 0; g < groups; ++g) {
+    const int row = (first_group + g) * group_rows;
+    first[g] = p.left[row / tile_width] + row % tile_width * p.left_line;
+  }
+  const std::uint16_t* right = p.right + column * p.right_pitch;
+  const long offsets[group_rows] = {0, p.left_line, 2 * p.left_line, 3 * p.left_line};
+  for (int step = 0; step < p.steps; ++step) {
+    const std::uint16_t* left[groups];
+#pragma GCC unroll 3
+    for (int g = 0; g < groups; ++g) left[g] = first[g] + p.left_step[step];
+    for (Fetch& lines : ahead) lines.piece();
+    for (int pair = 0; pair < tile_depth / 2; ++pair, right += 2 * tile_width) {
       __m512 b[columns];
 #pragma GCC unroll 2
-      for (int c = 0; c < columns; ++c) b[c] = _mm512_loadu_ps(right + c * p.right_pitch + pair * tile_depth);
-#pragma GCC unroll 8
-      for (int m = 0; m < dot_rows; ++m) {
+      for (int c = 0; c < columns; ++c) {
+        b[c] = _mm512_loadu_ps(right + c * p.right_pitch);
+        __builtin_prefetch(right + c * p.right_pitch + tile_values);  // the next step's
+      }
+#pragma GCC unroll 12
+      for (int m = 0; m < rows; ++m) {
         int both;
-        std::memcpy(&both, left + m * p.left_line + 2 * pair, sizeof(both));
+        std::memcpy(&both, left[m / group_rows] + offsets[m % group_rows] + 2 * pair, sizeof(both));
         const __m512 a = _mm512_castsi512_ps(_mm512_set1_epi32(both));
 #pragma GCC unroll 2
         for (int c = 0; c < columns; ++c) sums[m][c] = _mm512_dpbf16_ps(sums[m][c], (__m512bh)a, (__m512bh)b[c]);
       }
     }
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < dot_rows; ++m) {
+#pragma GCC unroll 12
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 2
     for (int c = 0; c < columns; ++c) _mm512_storeu_ps(to + m * p.sums_pitch + c * tile_width, sums[m][c]);
   }
 }
 
 void multiply_by_dot_products(const Product& p) {
-  for (int block = 0; block < p.column_blocks; block += 2) {
-    const auto pass = p.column_blocks - block > 1 ? dot_products<2> : dot_products<1>;
-    for (int row = 0; row < p.row_blocks * tile_width; row += dot_rows) {
-      pass(p, p.left[row / tile_width] + row % tile_width * p.left_line, p.right + block * p.right_pitch,
-           p.sums + row * p.sums_pitch + static_cast<long>(block) * tile_width);
+  const int groups = p.row_blocks * tile_width / group_rows;
+  const long pieces =
+      static_cast<long>(p.steps) * ((p.column_blocks + 1) / 2) * ((groups + most_groups - 1) / most_groups);
+  Fetch ahead[] = {{p.ahead[0], pieces}, {p.ahead[1], pieces}, {p.ahead[2], pieces}};
+  for (int column = 0; column < p.column_blocks; column += 2) {
+    const bool two_columns = p.column_blocks - column > 1;
+    const auto three_groups = two_columns ? dot_products<3, 2> : dot_products<3, 1>;
+    const auto two_groups = two_columns ? dot_products<2, 2> : dot_products<2, 1>;
+    for (int group = 0; group < groups;) {  // none is left alone
+      const int left = groups - group;
+      const bool three = left > 2 && left != 4;
+      (three ? three_groups : two_groups)(p, group, column, ahead);
+      group += three ? 3 : 2;
     }
   }
 }
@@ -191,12 +240,12 @@ void multiply_by_tiles(const Product& p) {
 const std::vector<Unit>& units() {
   static const std::vector<Unit> units{
 #ifdef HALOGRAD_BF16_INSTRUCTIONS
-      {"AMX", may_use_tiles, 12, configure_tiles, multiply_by_tiles, release_tiles},
+      {"AMX", may_use_tiles, 12, 4, configure_tiles, multiply_by_tiles, release_tiles},
       // Intel's cores have them at less than the speed of floats.
-      {"AVX512_BF16", has_dot_products, __builtin_cpu_is("amd") != 0 ? 2 : 0, nothing, multiply_by_dot_products,
+      {"AVX512_BF16", has_dot_products, __builtin_cpu_is("amd") != 0 ? 2 : 0, 3, nothing, multiply_by_dot_products,
        nothing},
 #endif
-      {"plain", always, 0, nothing, multiply_plainly, nothing}};
+      {"plain", always, 0, 4, nothing, multiply_plainly, nothing}};
   return units;
 }
 

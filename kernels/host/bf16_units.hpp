@@ -13,6 +13,22 @@ constexpr int tile_width = 16;
 constexpr int tile_depth = 32;
 constexpr int tile_values = tile_width * tile_depth;
 
+/// Lines of memory, `pitch` bytes apart.
+struct Lines {
+  const void* first = nullptr;
+  long pitch = 0, count = 0;
+  bool to_write = false;
+
+  /// The index-th of so many pieces.
+  [[nodiscard]] Lines piece(long index, long pieces) const {
+    const long begin = count * index / pieces, end = count * (index + 1) / pieces;
+    return {static_cast<const char*>(first) + begin * pitch, pitch, end - begin, to_write};
+  }
+};
+
+/// Blocks of rows of a Product at most.
+constexpr int most_row_blocks = 4;
+
 /// sums (+)= left right. A block of 16 rows of left has its tile of a step, 16 lines of 32 values `left_line` apart, at
 /// left[block] + left_step[step].
 struct Product {
@@ -27,6 +43,7 @@ struct Product {
   float* sums;  ///< (16 row_blocks, sums_pitch)
   long sums_pitch;
   bool accumulate;
+  Lines ahead[3]{};  ///< what is needed next: fetched meanwhile by units whose products take long enough
 };
 
 /// A way to multiply.
@@ -34,6 +51,7 @@ struct Unit {
   const char* name;
   bool (*present)();  ///< in this CPU, and allowed to this process
   int speed;          ///< multiply-adds for each of floats, where it is present (docs/measurements/kernels.md)
+  int row_blocks;     ///< of a product that it is fastest with, where there is a choice
   void (*begin)();    ///< before a thread's products
   void (*multiply)(const Product& product);
   void (*end)();

@@ -8,12 +8,16 @@ namespace halograd::host::bf16 {
 namespace {
 
 constexpr int two_blocks = 2 * tile_width;
-/// Strips that are multiplied between two looks at the result.
-constexpr int strips_at_once = 4;
 /// Bytes of weights that stay in the second-level cache beside a block.
 constexpr long cached_weight_bytes = 256L << 10U;
 /// Bytes of weights from which on tasks share out the columns of a product, so that each reads only its own.
 constexpr long shared_weight_bytes = 1L << 20U;
+
+/// Than floats: AMX. Products take less time than their weights from the third-level cache, and than a quarter of them
+/// in floats.
+bool much_faster(const Unit& unit) {
+  return unit.speed > 4;
+}
 
 /// A step of depth: up to 32 values that taps with successive positions read, from `first` on behind the first of them.
 struct DepthStep {
@@ -23,6 +27,7 @@ struct DepthStep {
 /// What lies between the lowest and the highest tap of an output, along each axis: of a TapMap, without making one.
 struct Reads {
   ConvShape::Spatial step, lowest, reach;
+  bool own_place;  ///< an output reads what lies in the place of its own, and no more
   /// reach is negative on an axis where no tap reaches outputs of that phase.
   Reads(const ConvShape& shape, bool transposed, const ConvShape::Spatial& phase)
       : step(transposed ? ConvShape::Spatial{1, 1, 1} : shape.stride) {
@@ -37,6 +42,8 @@ struct Reads {
       lowest[axis] = low;
       reach[axis] = high - low;
     }
+    constexpr ConvShape::Spatial none{0, 0, 0}, ones{1, 1, 1};
+    own_place = shape.stride == ones && lowest == none && reach == none;
   }
   [[nodiscard]] bool nothing() const { return *std::min_element(reach.begin(), reach.end()) < 0; }
 };
@@ -60,8 +67,21 @@ bool own_steps(int channels) {
   return channels % tile_depth == 0;
 }
 
+/// Whether strips are read where they are: what is read lies as the outputs do.
+bool in_place(const Reads& reads, const Lattice& lattice, int channels) {
+  return reads.own_place && own_steps(channels) && lattice.pixels() >= tile_width;
+}
+
 OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
-  const int most_images = channels >= 256 ? lattice.batch : std::max(1, lattice.batch / (4 * concurrency()));
+  const auto most_of = [&](int images, int fewest) {
+    return channels >= 256 ? images : std::max(fewest, images / (4 * concurrency()));
+  };
+  if (in_place(reads, lattice, channels)) {  // each strip as an image
+    const int strips = static_cast<int>((lattice.pixels() + tile_width - 1) / tile_width);
+    return OutputBlocks(strips, {1, 1, tile_width}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, channels,
+                        most_of(strips, most_row_blocks));
+  }
+  const int most_images = most_of(lattice.batch, 1);
   // Rows that fill their strips need no phases, and taps that share a step must lie side by side.
   const bool by_phases = own_steps(channels) && lattice.count(2) % tile_width != 0;
   return OutputBlocks(lattice.batch, {lattice.count(0), lattice.count(1), lattice.count(2)}, reads.step, reads.reach,
@@ -79,21 +99,21 @@ struct BlockScratch {
   float* bias;
   DepthStep* steps;
   long* left_steps;
-  std::uint16_t* slabs;  ///< a task's: what a block reads
+  std::uint16_t* slabs;  ///< a task's: what a block reads; null where that is read in place
   long slab_values;
   long* begins;  ///< a task's strips
   long* outs;
   long strips;
-  BlockScratch(Scratch& scratch, const OutputBlocks& blocks, int taps, int channels, int columns) {
+  BlockScratch(Scratch& scratch, const OutputBlocks& blocks, bool without_slab, int taps, int channels, int columns) {
     const long steps_most = taps * whole_steps(channels);
     slab_values = (blocks.positions() + tile_width * distance(blocks)) * channels + tile_depth;
-    slab_values = whole_steps(slab_values) * tile_depth;
+    slab_values = without_slab ? 0 : whole_steps(slab_values) * tile_depth;
     strips = blocks.strips(tile_width);
     right = scratch.take<std::uint16_t>(steps_most * tile_depth * whole_widths(columns));
     bias = scratch.take<float>(whole_widths(columns));
     steps = scratch.take<DepthStep>(steps_most);
     left_steps = scratch.take<long>(steps_most);
-    slabs = scratch.take<std::uint16_t>(concurrency() * slab_values);
+    slabs = without_slab ? nullptr : scratch.take<std::uint16_t>(concurrency() * slab_values);
     begins = scratch.take<long>(concurrency() * strips);
     outs = scratch.take<long>(concurrency() * strips * tile_width);
   }
@@ -162,34 +182,46 @@ const float* weights_column(const BlockProduct& product, const DepthStep& step, 
   return copy;
 }
 
-/// The weights as right operand, (block of columns, step).
+/// The weights as right operand, (block of columns, step), in the order in which they lie in memory.
 void pack_weights(const Exec& exec, const BlockProduct& product, int steps, const BlockScratch& scratch) {
   const long blocks = whole_widths(product.columns) / tile_width;
+  const auto tile_at = [&](long block, long step) {
+    return reinterpret_cast<std::uint32_t*>(scratch.right + (block * steps + step) * tile_values);
+  };
   const int tasks = concurrency();
   parallel_tasks(exec, "halograd::conv_bf16_pack", tasks, [&](int task) {
-    const Share share(blocks * steps, task, tasks);
     float copies[2][tile_depth];
-    std::uint32_t tile[tile_values / 2];
-    for (long unit = share.begin; unit < share.end; ++unit) {
-      const long column = unit % blocks * tile_width;
-      const DepthStep& step = scratch.steps[unit / blocks];
-      auto* const to =
-          reinterpret_cast<std::uint32_t*>(scratch.right + (unit % blocks * steps + unit / blocks) * tile_values);
-      if (!product.transposed) {
+    if (!product.transposed) {
+      constexpr long blocks_at_once = 4;  // of rows that lie far apart
+      const long groups = (blocks + blocks_at_once - 1) / blocks_at_once;
+      const Share share(groups * steps, task, tasks);
+      for (long unit = share.begin; unit < share.end; ++unit) {
+        const long first = unit % groups * blocks_at_once, last = std::min(blocks, first + blocks_at_once);
+        const DepthStep& step = scratch.steps[unit / groups];
         for (int d = 0; d < tile_depth; d += 2) {
-          round_pairs(weights_row(product, step, d, column, copies[0]),
-                      weights_row(product, step, d + 1, column, copies[1]), to + d / 2 * tile_width);
+          for (long block = first; block < last; ++block) {
+            round_pairs(weights_row(product, step, d, block * tile_width, copies[0]),
+                        weights_row(product, step, d + 1, block * tile_width, copies[1]),
+                        tile_at(block, unit / groups) + d / 2 * tile_width);
+          }
         }
-        continue;
       }
-      // Packed as a left tile and mirrored.
+      return;
+    }
+    // Packed as a left tile and mirrored.
+    const Share share(blocks * steps, task, tasks);
+    for (long unit = share.begin; unit < share.end; ++unit) {
+      const DepthStep& step = scratch.steps[unit % steps];
+      std::uint32_t tile[tile_values / 2];
       for (int c = 0; c < tile_width; ++c) {
-        const float* const row = weights_column(product, step, column + c, copies[0]);
-        std::uint16_t line[tile_depth];
-        for (int d = 0; d < tile_depth; d += tile_width) round_row(row + d, line + d);
-        std::memcpy(tile + c * tile_width, line, sizeof(line));
+        const float* const row = weights_column(product, step, unit / steps * tile_width + c, copies[0]);
+        for (int d = 0; d < tile_depth; d += tile_width) {
+          constexpr int ahead = 2 * tile_depth;
+          __builtin_prefetch(row + d + ahead);
+          round_row(row + d, reinterpret_cast<std::uint16_t*>(tile + c * tile_width) + d);
+        }
       }
-      mirror_tile(tile, to);
+      mirror_tile(tile, tile_at(unit / steps, unit % steps));
     }
   });
 }
@@ -258,6 +290,18 @@ void list_strips(const BlockProduct& product, const OutputBlocks& blocks, const 
   });
 }
 
+/// The same where they are read in place. The last strip begins before the end of the one before it, so that it reads
+/// nothing behind the last position.
+void list_strips_in_place(const BlockProduct& product, const OutputBlock& block, Strips<tile_width>& strips) {
+  for (; strips.count < block.images; ++strips.count) {
+    const long at = static_cast<long>(block.image + strips.count) * tile_width;
+    const long first = std::min(at, product.lattice.pixels() - tile_width);
+    strips.begin[strips.count] = first * product.channels;
+    long* const outs = strips.out + static_cast<long>(strips.count) * tile_width;
+    for (int i = 0; i < tile_width; ++i) outs[i] = first + i < at ? -1 : (first + i) * product.columns;
+  }
+}
+
 /// Stores `count` values at `at`; sum(c) is the pack of those from c on.
 template <class StorePack, class Sum>
 void store_row(const StorePack& store_pack, const Target<Bfloat16>& target, long at, int count, const Sum& sum) {
@@ -279,12 +323,37 @@ void store_strips(const BlockProduct& product, const float* sums, const float* b
   });
 }
 
+/// A product of a block: so many strips, and a pair of blocks of columns.
+struct Turn {
+  int strip, count;
+  long pair;
+};
+
+/// Where a product is stored in a tensor of the outputs' layout, about; nothing where that is null.
+Lines stored_lines(const BlockProduct& product, const Bfloat16* tensor, const Strips<tile_width>& strips,
+                   const Turn& turn) {
+  if (tensor == nullptr) return {};
+  const long out = std::max(0L, strips.out[static_cast<long>(turn.strip) * tile_width]);
+  return {tensor + out + turn.pair * two_blocks,
+          static_cast<long>(sizeof(Bfloat16)) * product.lattice.step[2] * product.columns,
+          static_cast<long>(turn.count) * tile_width, tensor == product.target.out};
+}
+
+/// What up to `count` strips from `strip` on read in place.
+Lines read_lines(const BlockProduct& product, const Strips<tile_width>& strips, int strip, int count) {
+  if (strip >= strips.count) return {};
+  constexpr long line = 64, values = line / sizeof(Bfloat16);
+  return {product.in + strips.begin[strip], line,
+          std::min(count, strips.count - strip) * tile_width * product.channels / values};
+}
+
 void block_product(const Exec& exec, const char* label, const Unit& unit, const BlockProduct& product,
                    const float* bias, const ConvShape::Spatial& image, std::byte* workspace) {
   if (product.lattice.pixels() == 0) return;
   Scratch pieces(workspace);
   const OutputBlocks blocks = blocks_of(product.reads, product.lattice, product.channels);
-  const BlockScratch scratch(pieces, blocks, product.shape.taps(), product.channels, product.columns);
+  const bool without_slab = in_place(product.reads, product.lattice, product.channels);
+  const BlockScratch scratch(pieces, blocks, without_slab, product.shape.taps(), product.channels, product.columns);
   std::fill_n(scratch.bias, whole_widths(product.columns), 0.0F);
   if (bias != nullptr) std::copy(bias, bias + product.columns, scratch.bias);
   const int steps = list_steps(product, blocks, scratch);
@@ -295,44 +364,63 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
   // Few weights stay in the cache while whole rows of outputs are written; of many, a part goes through the whole
   // block.
   const long weight_bytes = 2 * pitch * product.columns / tile_width;
-  const bool whole_rows = weight_bytes <= cached_weight_bytes;
+  const bool whole_rows = weight_bytes <= cached_weight_bytes || !much_faster(unit);
   const bool by_columns = column_pairs >= tasks && (blocks.number() < tasks || weight_bytes > shared_weight_bytes);
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share = by_columns ? Share(blocks.number(), 0, 1) : Share(blocks.number(), task, tasks);
     const Share pairs = by_columns ? Share(column_pairs, task, tasks) : Share(column_pairs, 0, 1);
     const Session session(unit);
     std::uint16_t* const slab = scratch.slabs + task * scratch.slab_values;
-    // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
-    // The last block may have fewer images than the others, and be this task's first.
-    const bool whole = share.begin < share.end && blocks.block(share.begin).images == blocks.images;
-    std::fill(slab + (whole ? blocks.positions() * product.channels : 0), slab + scratch.slab_values, std::uint16_t{0});
-    alignas(64) float sums[strips_at_once * tile_width * two_blocks];
+    const auto* const from = without_slab ? reinterpret_cast<const std::uint16_t*>(product.in) : slab;
+    if (!without_slab) {
+      // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
+      // The last block may have fewer images than the others, and be this task's first.
+      const bool whole = share.begin < share.end && blocks.block(share.begin).images == blocks.images;
+      std::fill(slab + (whole ? blocks.positions() * product.channels : 0), slab + scratch.slab_values,
+                std::uint16_t{0});
+    }
+    alignas(64) float sums[most_row_blocks * tile_width * two_blocks];
     for (long index = share.begin; index < share.end; ++index) {
       const OutputBlock block = blocks.block(index);
-      pack_slab(product, blocks, block, image, slab);
       Strips<tile_width> strips{distance(blocks) * product.channels, scratch.begins + task * scratch.strips,
                                 scratch.outs + task * scratch.strips * tile_width};
-      list_strips(product, blocks, block, strips);
-      const auto multiply = [&](long pair, int strip) {
+      if (without_slab) {
+        list_strips_in_place(product, block, strips);
+      } else {
+        pack_slab(product, blocks, block, image, slab);
+        list_strips(product, blocks, block, strips);
+      }
+      const long groups = (strips.count + unit.row_blocks - 1) / unit.row_blocks, width = pairs.end - pairs.begin;
+      const auto turn = [&](long i) {
+        const long group = whole_rows ? i / width : i % groups, pair = whole_rows ? i % width : i / groups;
+        const int strip = static_cast<int>(group) * unit.row_blocks;
+        return Turn{strip, std::min(unit.row_blocks, strips.count - strip), pairs.begin + pair};
+      };
+      for (long i = 0; i < groups * width; ++i) {
+        const auto [strip, count, pair] = turn(i);
         const int column = static_cast<int>(pair) * two_blocks;
         const int column_blocks =
             static_cast<int>(whole_widths(std::min(two_blocks, product.columns - column))) / tile_width;
-        const int count = std::min(strips_at_once, strips.count - strip);
-        const std::uint16_t* left[strips_at_once];
-        for (int i = 0; i < count; ++i) left[i] = slab + strips.begin[strip + i];
-        session.multiply({left, scratch.left_steps, strips.unit, count, scratch.right + column / tile_width * pitch,
-                          pitch, column_blocks, steps, sums, two_blocks, false});
+        const std::uint16_t* left[most_row_blocks];
+        for (int k = 0; k < count; ++k) left[k] = from + strips.begin[strip + k];
+        const Turn next = turn(std::min(i + 1, groups * width - 1));
+        const Lines outputs = stored_lines(product, product.target.out, strips, next);
+        const Lines masks = stored_lines(product, product.target.relu_output, strips, next);
+        const Lines inputs = without_slab ? read_lines(product, strips, strip + count, unit.row_blocks) : Lines{};
+        session.multiply({left,
+                          scratch.left_steps,
+                          strips.unit,
+                          count,
+                          scratch.right + column / tile_width * pitch,
+                          pitch,
+                          column_blocks,
+                          steps,
+                          sums,
+                          two_blocks,
+                          false,
+                          {outputs, masks, inputs.piece(pair - pairs.begin, width)}});
         store_strips(product, sums, scratch.bias, strips.out + static_cast<long>(strip) * tile_width,
                      count * tile_width, column);
-      };
-      if (whole_rows) {
-        for (int strip = 0; strip < strips.count; strip += strips_at_once) {
-          for (long pair = pairs.begin; pair < pairs.end; ++pair) multiply(pair, strip);
-        }
-      } else {
-        for (long pair = pairs.begin; pair < pairs.end; ++pair) {
-          for (int strip = 0; strip < strips.count; strip += strips_at_once) multiply(pair, strip);
-        }
       }
     }
   });
@@ -360,12 +448,11 @@ void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const 
 
 bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
   if (shape.groups != 1) return false;
-  constexpr int winograd_speed = 4;  // products that its tiles save, at most
-  if (unit.speed < winograd_speed && winograd_pays(shape, pass)) return false;
+  if (!much_faster(unit) && winograd_pays(shape, pass)) return false;
   // Bounds from docs/measurements/kernels.md.
   constexpr double least_whole = 0.7, least_depth = 0.4;  // shares of tiles that are no padding
   constexpr long fewest_pixels = 32;                      // for which weights are rounded, and turned over
-  const bool cheap_rounding = pass == ConvPass::forward && unit.speed >= winograd_speed;
+  const bool cheap_rounding = pass == ConvPass::forward && much_faster(unit);
   if (shape.out_pixels() < fewest_pixels && !cheap_rounding) return false;
   const auto whole = [](int values, int width) {
     const int tiles = (values + width - 1) / width;
@@ -373,7 +460,7 @@ bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
   };
   if (pass == ConvPass::weights) {
     constexpr int fewest = 32;  // channels, without other taps to multiply what is transposed
-    if (unit.speed < winograd_speed && shape.taps() == 1 && std::min(shape.channels, shape.filters) < fewest) {
+    if (!much_faster(unit) && shape.taps() == 1 && std::min(shape.channels, shape.filters) < fewest) {
       return false;
     }
     return whole(shape.channels, tile_width) * whole(shape.filters, tile_width) >= least_whole;
@@ -389,11 +476,18 @@ const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
 
 std::size_t conv_workspace(const ConvShape& shape) {
   std::size_t most = 0;
-  const auto add = [&](const Reads& reads, const Lattice& lattice, int channels, int columns) {
+  const auto add = [&](const Reads& reads, Lattice lattice, int channels, int columns) {
     if (reads.nothing() || lattice.pixels() == 0) return;
-    Scratch scratch(nullptr);
-    BlockScratch(scratch, blocks_of(reads, lattice, channels), shape.taps(), channels, columns);
-    most = std::max(most, scratch.used());
+    const auto scratch_of = [&] {
+      Scratch scratch(nullptr);
+      BlockScratch(scratch, blocks_of(reads, lattice, channels), in_place(reads, lattice, channels), shape.taps(),
+                   channels, columns);
+      most = std::max(most, scratch.used());
+    };
+    scratch_of();
+    if (!in_place(reads, lattice, channels)) return;
+    lattice.batch = static_cast<int>((tile_width - 1) * lattice.batch / lattice.pixels());  // too few pixels for that
+    if (lattice.batch > 0) scratch_of();
   };
   add(Reads(shape, false, {}), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {

@@ -10,6 +10,8 @@ constexpr long most_partial_values = 1L << 18U;
 constexpr long most_parts = 16;
 /// Channels that a task takes at a time.
 constexpr int channels_at_once = 2 * tile_width;
+/// Bytes of a cache's line: what is fetched of a pixel, channels_at_once values.
+constexpr long line_bytes = 64;
 /// Steps of depth that all taps go through before the next ones.
 constexpr int steps_at_once = 32;
 
@@ -43,8 +45,10 @@ struct ShiftedTap {
 /// A function of the shape alone, as are the parts.
 OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts) {
   const int most_images = shape.weights() * 2 <= most_partial_values ? std::max(1, shape.batch / 16) : shape.batch;
+  // Small blocks stay in the caches; to many weights, sums are added less often.
+  const long most_outputs = std::clamp(static_cast<long>(shape.weights()) / 128, 512L, 2048L);
   return OutputBlocks(shape.batch, shape.out_extent(), {1, 1, 1}, shifts.reach, {1, 1, 1}, channels_at_once,
-                      most_images);
+                      most_images, most_outputs);
 }
 
 /// The gradient is (taps, channels, filters), the last two padded to whole tiles where they are none.
@@ -104,7 +108,10 @@ class WeightGradient {
                                 scratch_.outs + task * scratch_.steps * tile_depth};
       list_strips(block, strips);
       std::uint16_t* const right = scratch_.right + task * scratch_.filters * scratch_.steps * tile_depth;
-      pack_right(strips, bias, right);
+      pack_right(strips, right);
+      if (bias != nullptr) add_bias(strips, bias);
+      const long groups = (last - first + channels_at_once - 1) / channels_at_once;
+      const Lines next_dy = index + 1 < share.end ? lines_of_dy(blocks_.block(index + 1)) : Lines{};
       float* const sums = sums_ + part * scratch_.values;
       for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
         const PhaseTaps taps = list_taps(phase, task);
@@ -115,8 +122,15 @@ class WeightGradient {
         for (long channel = first; channel < last; channel += channels_at_once) {
           const long end = std::min(last, channel + channels_at_once);
           pack_left(sources, channel, end, left);
+          Lines next_x;
+          if (end < last) {
+            next_x = lines_of_x(block, end);
+          } else if (index + 1 < share.end) {
+            next_x = lines_of_x(blocks_.block(index + 1), first);
+          }
           add_taps(session, taps, static_cast<int>((end - channel) / tile_width), left, strips, right,
-                   sums + channel * scratch_.filters, index > share.begin);
+                   sums + channel * scratch_.filters, index > share.begin, next_x,
+                   next_dy.piece((channel - first) / channels_at_once, groups));
         }
       });
     }
@@ -126,34 +140,35 @@ class WeightGradient {
   void list_strips(const OutputBlock& block, Strips<tile_depth>& strips) const {
     blocks_.for_each_row(block, [&](long position, int n, int d, int h) {
       const long row = (static_cast<long>(n) * blocks_.count[0] + d) * blocks_.count[1] + h;
-      strips.add_row(position, blocks_.count[2], row * blocks_.count[2], 1);
+      strips.add_row(position, blocks_.count[2], row * blocks_.count[2] * shape_.filters, shape_.filters);
     });
   }
 
-  /// dy at the strips' positions, zero where there is no output; added to bias, where that is not null.
-  void pack_right(const Strips<tile_depth>& strips, float* bias, std::uint16_t* right) const {
-    const long filters = shape_.filters;
+  /// dy of a strip's output, from a filter on; zeros where there is none.
+  [[nodiscard]] const Bfloat16* dy_row(long out, long filter, Bfloat16* copy) const {
+    return out < 0 ? scratch_.zeros : readable_row(dy_ + out + filter, shape_.filters - filter, copy);
+  }
+
+  /// dy at the strips' positions.
+  void pack_right(const Strips<tile_depth>& strips, std::uint16_t* right) const {
     Bfloat16 copies[2][tile_width];
-    for (long block = 0; block < scratch_.filters / tile_width; ++block) {
-      const long filter = block * tile_width;
-      Row sums{}, values;
-      for (int step = 0; step < strips.count; ++step) {
-        const long* const out = strips.out + static_cast<long>(step) * tile_depth;
-        auto* const tile = reinterpret_cast<std::uint32_t*>(right + (block * strips.count + step) * tile_values);
-        for (int p = 0; p < tile_depth; p += 2) {
-          const Bfloat16* rows[2];
-          for (int i = 0; i < 2; ++i) {
-            rows[i] = out[p + i] < 0 ? scratch_.zeros
-                                     : readable_row(dy_ + out[p + i] * filters + filter, filters - filter, copies[i]);
-          }
-          pair_rows(rows[0], rows[1], tile + p / 2 * tile_width);
-          for (const Bfloat16* const row : rows) {
-            widen_row(row, values);
-            sums += values;
-          }
-        }
+    auto* to = reinterpret_cast<std::uint32_t*>(right);
+    for (long filter = 0; filter < scratch_.filters; filter += tile_width) {
+      const long* out = strips.out;
+      for (long pair = 0; pair < static_cast<long>(strips.count) * tile_depth / 2; ++pair, out += 2, to += tile_width) {
+        pair_rows(dy_row(out[0], filter, copies[0]), dy_row(out[1], filter, copies[1]), to);
       }
-      if (bias == nullptr) continue;
+    }
+  }
+
+  void add_bias(const Strips<tile_depth>& strips, float* bias) const {
+    Bfloat16 copy[tile_width];
+    for (long filter = 0; filter < scratch_.filters; filter += tile_width) {
+      Row sums{}, values;
+      for (long i = 0; i < static_cast<long>(strips.count) * tile_depth; ++i) {
+        widen_row(dy_row(strips.out[i], filter, copy), values);
+        sums += values;
+      }
       load_row(bias + filter, values);
       sums += values;
       std::memcpy(bias + filter, &sums, sizeof(sums));
@@ -178,12 +193,12 @@ class WeightGradient {
               ((static_cast<long>(block.image + n) * shape_.extent[0] + d) * shape_.extent[1] + h) * shape_.extent[2];
           for (int k = 0; k < extents[2]; ++k) {
             const int w = coordinate(2, k);
-            *to++ = inside && w >= 0 && w < shape_.extent[2] ? x_ + (row + w) * shape_.channels : nullptr;
+            *to++ = inside && w >= 0 && w < shape_.extent[2] ? x_ + (row + w) * shape_.channels : scratch_.zeros;
           }
         }
       }
     }
-    std::fill(to, sources + scratch_.positions, nullptr);
+    std::fill(to, sources + scratch_.positions, scratch_.zeros);
   }
 
   /// Channels [first, last) of the sources, positions along a line.
@@ -193,13 +208,10 @@ class WeightGradient {
     for (long channel = first; channel < last; channel += tile_width, left += tile_width * scratch_.positions) {
       for (long position = 0; position < scratch_.positions; position += tile_depth) {
         for (int p = 0; p < tile_depth; p += 2) {
-          const Bfloat16* rows[2];
-          for (int i = 0; i < 2; ++i) {
-            const Bfloat16* const source = sources[position + p + i];
-            rows[i] = source == nullptr ? scratch_.zeros
-                                        : readable_row(source + channel, shape_.channels - channel, copies[i]);
-          }
-          pair_rows(rows[0], rows[1], tile + p / 2 * tile_width);
+          const auto row = [&](int i) {
+            return readable_row(sources[position + p + i] + channel, shape_.channels - channel, copies[i]);
+          };
+          pair_rows(row(0), row(1), tile + p / 2 * tile_width);
         }
         mirror_tile(tile, mirrored);
         for (int c = 0; c < tile_width; ++c) {
@@ -209,6 +221,21 @@ class WeightGradient {
         }
       }
     }
+  }
+
+  /// A block's outputs.
+  [[nodiscard]] Lines lines_of_dy(const OutputBlock& block) const {
+    const long row = (static_cast<long>(block.image) * blocks_.count[0] + block.plane) * blocks_.count[1] + block.row;
+    const long rows = static_cast<long>(block.images) * block.planes * block.rows;
+    const long values = blocks_.count[2] * static_cast<long>(shape_.filters);
+    return {dy_ + row * values, line_bytes, rows * values * static_cast<long>(sizeof(Bfloat16)) / line_bytes};
+  }
+  /// What a block reads from `channel` on, about; nothing with strides, of whose phases each reads some of a row.
+  [[nodiscard]] Lines lines_of_x(const OutputBlock& block, long channel) const {
+    if (shape_.stride != ConvShape::Spatial{1, 1, 1}) return {};
+    const long row = (static_cast<long>(block.image) * shape_.extent[0] + block.plane) * shape_.extent[1] + block.row;
+    return {x_ + row * shape_.extent[2] * shape_.channels + channel,
+            static_cast<long>(sizeof(Bfloat16)) * shape_.channels, block.images * blocks_.phase_positions()};
   }
 
   struct PhaseTaps {
@@ -235,8 +262,11 @@ class WeightGradient {
 
   /// What taps add to the sums of `row_blocks` tiles of channels.
   void add_taps(const Session& session, const PhaseTaps& taps, int row_blocks, const std::uint16_t* left,
-                const Strips<tile_depth>& strips, const std::uint16_t* right, float* sums, bool accumulate) const {
+                const Strips<tile_depth>& strips, const std::uint16_t* right, float* sums, bool accumulate,
+                const Lines& next_x, const Lines& next_dy) const {
     const long filter_blocks = scratch_.filters / tile_width;
+    const long products = ((strips.count + steps_at_once - 1) / steps_at_once) * ((filter_blocks + 1) / 2) * taps.count;
+    long product = 0;
     const long pitch = static_cast<long>(strips.count) * tile_values;
     // Some steps in all taps, then the next: what they read of both operands stays in the cache.
     for (int step = 0; step < strips.count; step += steps_at_once) {
@@ -245,11 +275,19 @@ class WeightGradient {
         for (int i = 0; i < taps.count; ++i) {
           const auto [tap, shift] = taps.first[i];
           const std::uint16_t* const rows[] = {left + shift, left + tile_width * scratch_.positions + shift};
-          session.multiply({rows, strips.begin + step, scratch_.positions, row_blocks,
-                            right + block * pitch + static_cast<long>(step) * tile_values, pitch,
-                            static_cast<int>(std::min(2L, filter_blocks - block)), steps,
-                            sums + tap * scratch_.channels * scratch_.filters + block * tile_width, scratch_.filters,
-                            accumulate || step > 0});
+          session.multiply({rows,
+                            strips.begin + step,
+                            scratch_.positions,
+                            row_blocks,
+                            right + block * pitch + static_cast<long>(step) * tile_values,
+                            pitch,
+                            static_cast<int>(std::min(2L, filter_blocks - block)),
+                            steps,
+                            sums + tap * scratch_.channels * scratch_.filters + block * tile_width,
+                            scratch_.filters,
+                            accumulate || step > 0,
+                            {next_x.piece(product, products), next_dy.piece(product, products)}});
+          ++product;
         }
       }
     }
