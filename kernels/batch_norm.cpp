@@ -35,8 +35,9 @@ struct BlockMoments {
     double* const squares = means + partition.channels;
     const double count = static_cast<double>(strip.end - strip.begin);
     sum_strip<Wide<T>>(strip, terms, [&](int c, const Sums<double>& sums) {
-      means[c] = static_cast<double>(terms.shift[c]) + sums.first / count;
-      squares[c] = sums.second - sums.first * sums.first / count;
+      const double distance = sums.first / count;
+      means[c] = static_cast<double>(terms.shift[c]) + distance;
+      squares[c] = sums.second - sums.first * distance;
     });
   }
 };

@@ -228,14 +228,14 @@ KOKKOS_INLINE_FUNCTION void sum_strip(const Strip& strip, const Terms& terms, co
       if (++added == few_terms) flush();
     });
     flush();
-    for (int c = 0; c < strip.width; ++c) {
-      Sums<double> sums{0, 0};
-      for (int i = c; i < strip.group * strip.width; i += strip.width) {
-        sums.first += first[i];
-        sums.second += second[i];
+    for (int at = strip.width; at < lines; at += strip.width) {  // of the other rows of a group
+      for (int c = 0; c < strip.width; ++c) {
+        first[c] += first[at + c];
+        second[c] += second[at + c];
       }
-      finish(c, sums);
     }
+    HALOGRAD_IVDEP
+    for (int c = 0; c < strip.width; ++c) finish(c, Sums<double>{first[c], second[c]});
   }
 }
 
