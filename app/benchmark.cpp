@@ -1,7 +1,5 @@
 #include "train/benchmark.hpp"
 
-#include <sched.h>
-
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "kernels/peak.hpp"
 #include "nn/precisions.hpp"
 #include "run/read.hpp"
+#include "support/cores.hpp"
 
 namespace halograd {
 namespace {
@@ -56,10 +55,9 @@ BenchmarkCase described_case(const BenchmarkArguments& arguments, const RunConfi
 }
 
 void warn_of_threads(int threads) {
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  if (sched_getaffinity(0, sizeof(mine), &mine) != 0 || threads <= CPU_COUNT(&mine)) return;
-  std::cerr << "halograd: warning: " << threads << " threads on the " << CPU_COUNT(&mine)
+  const int cores = usable_cores().count();
+  if (cores == 0 || threads <= cores) return;
+  std::cerr << "halograd: warning: " << threads << " threads on the " << cores
             << " cores that this process may use: the figures will not be meaningful\n";
 }
 

@@ -1,6 +1,5 @@
 #include "app/session.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
 #include "mpi/placement.hpp"
+#include "support/cores.hpp"
 #include "support/job_notes.hpp"
 #include "version.hpp"
 
@@ -23,11 +23,6 @@ namespace halograd {
 namespace {
 
 constexpr long most_threads_per_core = 16;  // far more than anyone gains by
-
-/// With a name of its own: nvcc 13 breaks down over a vector of C's nameless struct.
-struct Cores {
-  cpu_set_t set;
-};
 
 int positive_number(const char* variable) {
   const char* text = std::getenv(variable);
@@ -37,12 +32,10 @@ int positive_number(const char* variable) {
 /// Cores that this node's ranks may use together, over its ranks: right for ranks that a launcher bound to cores of
 /// their own as well as for ranks that share all.
 int cores_per_rank(const Communicator& comm) {
-  Cores mine;
-  CPU_ZERO(&mine.set);
-  if (sched_getaffinity(0, sizeof(mine.set), &mine.set) != 0) return 1;
+  const Cores mine = usable_cores();
   Cores all = mine;
   for (const Cores& others : comm.node().gather(mine)) CPU_OR(&all.set, &all.set, &others.set);
-  return std::clamp(CPU_COUNT(&all.set) / comm.node_ranks(), 1, std::max(1, CPU_COUNT(&mine.set)));
+  return std::clamp(all.count() / comm.node_ranks(), 1, std::max(1, mine.count()));
 }
 
 }  // namespace

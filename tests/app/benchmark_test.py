@@ -3,7 +3,7 @@
 
 import os
 
-from program import SYNTHETIC, ProgramTest, main
+from program import PROGRAM, SYNTHETIC, ProgramTest, execute, main
 
 QUICK = ("--seconds", "0.05", "--threads", "1")
 
@@ -125,6 +125,15 @@ class Refusals(ProgramTest):
         self.assertEqual(result.status, 0, result.err)
         if len(os.sched_getaffinity(0)) < 9:
             self.assertIn("warning: 9 threads on the", result.err)
+
+    def test_threads_that_openmp_binds(self):
+        """OpenMP has bound the first thread to a core before the program asks for its cores."""
+        command = ["env", "-u", "OMP_NUM_THREADS", "-u", "SLURM_CPUS_PER_TASK", "OMP_PROC_BIND=close", PROGRAM, "benchmark",
+                   "--network", "lenet5", "--batch", "1", "--seconds", "0.01"]
+        result = execute(command, self.folder)
+        self.assertEqual(result.status, 0, result.err)
+        self.assertIn(f"OpenMP with {len(os.sched_getaffinity(0))} thread", result.out)
+        self.assertNotIn("warning", result.err)
 
 
 if __name__ == "__main__":
