@@ -459,10 +459,6 @@ bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
     return static_cast<double>(values) / (tiles * width);
   };
   if (pass == ConvPass::weights) {
-    constexpr int fewest = 32;  // channels, without other taps to multiply what is transposed
-    if (!much_faster(unit) && shape.taps() == 1 && std::min(shape.channels, shape.filters) < fewest) {
-      return false;
-    }
     return whole(shape.channels, tile_width) * whole(shape.filters, tile_width) >= least_whole;
   }
   const int taps = shape.dilation[2] == 1 ? shape.kernel[2] : 1;

@@ -55,15 +55,14 @@ OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts) {
 struct GradientScratch {
   long channels, filters, values;
   int parts;
-  long steps;      ///< of a block: strips of 32 positions
-  long positions;  ///< of a block, and those that strips read behind it
-  bool padded;     ///< (channels, filters) are more than those of the weights
-  float* sums;     ///< (parts, values)
-  float* bias;     ///< (parts, filters)
-  Bfloat16* zeros;
-  const Bfloat16** sources;  ///< a task's (positions)
-  std::uint16_t* left;       ///< a task's (channels_at_once, positions): positions along the depth
-  std::uint16_t* right;      ///< a task's dy, (filters, steps)
+  long steps;            ///< of a block: strips of 32 positions
+  long positions;        ///< of a block, and those that strips read behind it
+  bool padded;           ///< (channels, filters) are more than those of the weights
+  float* sums;           ///< (parts, values)
+  float* bias;           ///< (parts, filters)
+  long* sources;         ///< a task's (positions): the value of x there, or -1
+  std::uint16_t* left;   ///< a task's (channels_at_once, positions): positions along the depth
+  std::uint16_t* right;  ///< a task's dy, (filters, steps)
   long* begins;
   long* outs;
   ShiftedTap* taps;  ///< a task's (taps)
@@ -79,8 +78,7 @@ struct GradientScratch {
     if (positions % 512 == 0) positions += tile_depth;  // lines a power of two apart share a few sets of the cache
     sums = scratch.take<float>(in_place() ? 0 : parts * values);
     bias = scratch.take<float>(parts * filters);
-    zeros = scratch.take<Bfloat16>(std::max(channels, filters));
-    sources = scratch.take<const Bfloat16*>(concurrency() * positions);
+    sources = scratch.take<long>(concurrency() * positions);
     left = scratch.take<std::uint16_t>(concurrency() * channels_at_once * positions);
     right = scratch.take<std::uint16_t>(concurrency() * filters * steps * tile_depth);
     begins = scratch.take<long>(concurrency() * steps);
@@ -91,11 +89,29 @@ struct GradientScratch {
   [[nodiscard]] bool in_place() const { return parts == 1 && !padded; }
 };
 
+/// The values of a tensor.
+struct Values {
+  const Bfloat16* first;
+  long count;
+  /// Sixteen of them from `at` + `channel` on; zeros where at is negative. Behind a pixel's last channel are those of
+  /// the next pixel: sums of them are not kept.
+  const Bfloat16* row(long at, long channel, Bfloat16* copy) const {
+    static constexpr Bfloat16 zeros[tile_width] = {};
+    return at < 0 ? zeros : readable_row(first + at + channel, count - at - channel, copy);
+  }
+};
+
 class WeightGradient {
  public:
   WeightGradient(const ConvShape& shape, const Shifts& shifts, const OutputBlocks& blocks,
                  const GradientScratch& scratch, const Bfloat16* x, const Bfloat16* dy, float* sums)
-      : shape_(shape), shifts_(shifts), blocks_(blocks), scratch_(scratch), x_(x), dy_(dy), sums_(sums) {}
+      : shape_(shape),
+        shifts_(shifts),
+        blocks_(blocks),
+        scratch_(scratch),
+        x_{x, shape.in_pixels() * shape.channels},
+        dy_{dy, shape.out_pixels() * shape.filters},
+        sums_(sums) {}
 
   /// Channels [first, last) of the gradient of one part of the blocks, and its bias.
   void compute(const Session& session, int part, long first, long last, bool with_bias, int task) const {
@@ -116,7 +132,7 @@ class WeightGradient {
       for_each_phase(shape_, [&](const ConvShape::Spatial& phase) {
         const PhaseTaps taps = list_taps(phase, task);
         if (taps.count == 0) return;
-        const Bfloat16** const sources = scratch_.sources + task * scratch_.positions;
+        long* const sources = scratch_.sources + task * scratch_.positions;
         list_sources(block, phase, sources);
         std::uint16_t* const left = scratch_.left + task * channels_at_once * scratch_.positions;
         for (long channel = first; channel < last; channel += channels_at_once) {
@@ -144,19 +160,15 @@ class WeightGradient {
     });
   }
 
-  /// dy of a strip's output, from a filter on; zeros where there is none.
-  [[nodiscard]] const Bfloat16* dy_row(long out, long filter, Bfloat16* copy) const {
-    return out < 0 ? scratch_.zeros : readable_row(dy_ + out + filter, shape_.filters - filter, copy);
-  }
-
   /// dy at the strips' positions.
   void pack_right(const Strips<tile_depth>& strips, std::uint16_t* right) const {
+    const Values dy = dy_;
     Bfloat16 copies[2][tile_width];
     auto* to = reinterpret_cast<std::uint32_t*>(right);
     for (long filter = 0; filter < scratch_.filters; filter += tile_width) {
       const long* out = strips.out;
       for (long pair = 0; pair < static_cast<long>(strips.count) * tile_depth / 2; ++pair, out += 2, to += tile_width) {
-        pair_rows(dy_row(out[0], filter, copies[0]), dy_row(out[1], filter, copies[1]), to);
+        pair_rows(dy.row(out[0], filter, copies[0]), dy.row(out[1], filter, copies[1]), to);
       }
     }
   }
@@ -166,7 +178,7 @@ class WeightGradient {
     for (long filter = 0; filter < scratch_.filters; filter += tile_width) {
       Row sums{}, values;
       for (long i = 0; i < static_cast<long>(strips.count) * tile_depth; ++i) {
-        widen_row(dy_row(strips.out[i], filter, copy), values);
+        widen_row(dy_.row(strips.out[i], filter, copy), values);
         sums += values;
       }
       load_row(bias + filter, values);
@@ -175,15 +187,15 @@ class WeightGradient {
     }
   }
 
-  /// Where each position of one phase of the input is, or zeros.
-  void list_sources(const OutputBlock& block, const ConvShape::Spatial& phase, const Bfloat16** sources) const {
+  /// Where each position of one phase of the input is.
+  void list_sources(const OutputBlock& block, const ConvShape::Spatial& phase, long* sources) const {
     const int extents[3] = {blocks_.extent(0, blocks_.planes), blocks_.extent(1, blocks_.rows),
                             blocks_.extent(2, blocks_.count[2])};
     const int first[3] = {block.plane, block.row, 0};
     const auto coordinate = [&](int axis, int i) {
       return (first[axis] + i + shifts_.lowest[axis]) * shape_.stride[axis] + phase[axis];
     };
-    const Bfloat16** to = sources;
+    long* to = sources;
     for (int n = 0; n < block.images; ++n) {
       for (int i = 0; i < extents[0]; ++i) {
         for (int j = 0; j < extents[1]; ++j) {
@@ -193,25 +205,24 @@ class WeightGradient {
               ((static_cast<long>(block.image + n) * shape_.extent[0] + d) * shape_.extent[1] + h) * shape_.extent[2];
           for (int k = 0; k < extents[2]; ++k) {
             const int w = coordinate(2, k);
-            *to++ = inside && w >= 0 && w < shape_.extent[2] ? x_ + (row + w) * shape_.channels : scratch_.zeros;
+            *to++ = inside && w >= 0 && w < shape_.extent[2] ? (row + w) * shape_.channels : -1;
           }
         }
       }
     }
-    std::fill(to, sources + scratch_.positions, scratch_.zeros);
+    std::fill(to, sources + scratch_.positions, -1);
   }
 
   /// Channels [first, last) of the sources, positions along a line.
-  void pack_left(const Bfloat16* const* sources, long first, long last, std::uint16_t* left) const {
+  void pack_left(const long* sources, long first, long last, std::uint16_t* left) const {
+    const Values x = x_;
     Bfloat16 copies[2][tile_width];
     std::uint32_t tile[tile_values / 2], mirrored[tile_values / 2];
     for (long channel = first; channel < last; channel += tile_width, left += tile_width * scratch_.positions) {
       for (long position = 0; position < scratch_.positions; position += tile_depth) {
         for (int p = 0; p < tile_depth; p += 2) {
-          const auto row = [&](int i) {
-            return readable_row(sources[position + p + i] + channel, shape_.channels - channel, copies[i]);
-          };
-          pair_rows(row(0), row(1), tile + p / 2 * tile_width);
+          const long* const pair = sources + position + p;
+          pair_rows(x.row(pair[0], channel, copies[0]), x.row(pair[1], channel, copies[1]), tile + p / 2 * tile_width);
         }
         mirror_tile(tile, mirrored);
         for (int c = 0; c < tile_width; ++c) {
@@ -228,13 +239,13 @@ class WeightGradient {
     const long row = (static_cast<long>(block.image) * blocks_.count[0] + block.plane) * blocks_.count[1] + block.row;
     const long rows = static_cast<long>(block.images) * block.planes * block.rows;
     const long values = blocks_.count[2] * static_cast<long>(shape_.filters);
-    return {dy_ + row * values, line_bytes, rows * values * static_cast<long>(sizeof(Bfloat16)) / line_bytes};
+    return {dy_.first + row * values, line_bytes, rows * values * static_cast<long>(sizeof(Bfloat16)) / line_bytes};
   }
   /// What a block reads from `channel` on, about; nothing with strides, of whose phases each reads some of a row.
   [[nodiscard]] Lines lines_of_x(const OutputBlock& block, long channel) const {
     if (shape_.stride != ConvShape::Spatial{1, 1, 1}) return {};
     const long row = (static_cast<long>(block.image) * shape_.extent[0] + block.plane) * shape_.extent[1] + block.row;
-    return {x_ + row * shape_.extent[2] * shape_.channels + channel,
+    return {x_.first + row * shape_.extent[2] * shape_.channels + channel,
             static_cast<long>(sizeof(Bfloat16)) * shape_.channels, block.images * blocks_.phase_positions()};
   }
 
@@ -297,8 +308,7 @@ class WeightGradient {
   const Shifts& shifts_;
   const OutputBlocks& blocks_;
   const GradientScratch& scratch_;
-  const Bfloat16* x_;
-  const Bfloat16* dy_;
+  Values x_, dy_;
   float* sums_;
 };
 
@@ -316,7 +326,6 @@ void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape
   const OutputBlocks blocks = blocks_of(shape, shifts);
   Scratch pieces(workspace);
   const GradientScratch scratch(pieces, shape, blocks);
-  std::fill_n(scratch.zeros, std::max(scratch.channels, scratch.filters), Bfloat16(0.0F));
   float* const sums = scratch.in_place() ? dweights : scratch.sums;
   const WeightGradient gradient(shape, shifts, blocks, scratch, x, dy, sums);
   const long groups = (scratch.channels + channels_at_once - 1) / channels_at_once;

@@ -18,23 +18,32 @@ TYPED_TEST_SUITE(ChannelsTest, Stored);
 TYPED_TEST(ChannelsTest, RangesAreCopiedAndAdded) {
   using T = TypeParam;
   const long rows = 37;
-  const ChannelRange from{5, 1, 3}, to{7, 4, 3};
-  const auto x = noise<T>(rows * 5, 1), before = noise<T>(rows * 7, 2);
-  const auto copied = to_device(before), added = to_device(before);
-  copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, copied, false);
-  copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, added, true);
-  ExecutionSpace().fence();
-  const auto y = to_host(copied), sum = to_host(added);
-  for (long row = 0; row < rows; ++row)
-    for (int c = 0; c < 7; ++c) {
-      const bool inside = c >= 4;
-      const T value = inside ? x[row * 5 + 1 + c - 4] : T(0);
-      ASSERT_EQ(y[row * 7 + c], inside ? value : before[row * 7 + c]);
-      ASSERT_EQ(sum[row * 7 + c], T(before[row * 7 + c] + value));
-    }
-  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows, {5, 3, 3}, to_device(x), to, copied, false), Error);
-  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows, {5, 1, 2}, to_device(x), to, copied, false), Error);
-  EXPECT_THROW(copy_channels<T>(ExecutionSpace(), rows + 1, from, to_device(x), to, copied, false), Error);
+  const auto check = [&](const ChannelRange& from, const ChannelRange& to) {
+    const auto x = noise<T>(rows * from.channels, 1), before = noise<T>(rows * to.channels, 2);
+    const auto copied = to_device(before), added = to_device(before);
+    copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, copied, false);
+    copy_channels<T>(ExecutionSpace(), rows, from, to_device(x), to, added, true);
+    ExecutionSpace().fence();
+    const auto y = to_host(copied), sum = to_host(added);
+    for (long row = 0; row < rows; ++row)
+      for (int c = 0; c < to.channels; ++c) {
+        const long at = row * to.channels + c;
+        const bool inside = c >= to.first && c < to.first + to.count;
+        const T value = inside ? x[row * from.channels + from.first + c - to.first] : T(0);
+        ASSERT_EQ(y[at], inside ? value : before[at]) << row << ' ' << c;
+        ASSERT_EQ(sum[at], T(before[at] + value)) << row << ' ' << c;
+      }
+  };
+  check({5, 1, 3}, {7, 4, 3});
+  check({60, 3, 39}, {48, 7, 39});
+
+  const auto few = to_device(noise<T>(rows * 7, 3));
+  const auto copy = [&](long copied, const ChannelRange& from) {
+    copy_channels<T>(ExecutionSpace(), copied, from, few, {7, 4, 3}, few, false);
+  };
+  EXPECT_THROW(copy(rows, {5, 3, 3}), Error);
+  EXPECT_THROW(copy(rows, {5, 1, 2}), Error);
+  EXPECT_THROW(copy(rows + 1, {5, 1, 3}), Error);
 }
 
 TYPED_TEST(ChannelsTest, SumsAndBroadcastsAreEachOthersTransposes) {
