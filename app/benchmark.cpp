@@ -7,11 +7,11 @@
 #include "app/benchmark_table.hpp"
 #include "app/commands.hpp"
 #include "app/shape_argument.hpp"
+#include "kernels/cores.hpp"
 #include "kernels/error.hpp"
 #include "kernels/peak.hpp"
 #include "nn/precisions.hpp"
 #include "run/read.hpp"
-#include "support/cores.hpp"
 
 namespace halograd {
 namespace {

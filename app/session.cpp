@@ -11,11 +11,11 @@
 #include "hdf5/files.hpp"
 #include "kernels/accelerator.hpp"
 #include "kernels/compat.hpp"
+#include "kernels/cores.hpp"
 #include "kernels/error.hpp"
 #include "kernels/subnormals.hpp"
 #include "kernels/types.hpp"
 #include "mpi/placement.hpp"
-#include "support/cores.hpp"
 #include "support/job_notes.hpp"
 #include "version.hpp"
 

@@ -13,12 +13,6 @@ constexpr long cached_weight_bytes = 256L << 10U;
 /// Bytes of weights from which on tasks share out the columns of a product, so that each reads only its own.
 constexpr long shared_weight_bytes = 1L << 20U;
 
-/// Than floats: AMX. Products take less time than their weights from the third-level cache, and than a quarter of them
-/// in floats.
-bool much_faster(const Unit& unit) {
-  return unit.speed > 4;
-}
-
 /// A step of depth: up to 32 values that taps with successive positions read, from `first` on behind the first of them.
 struct DepthStep {
   int tap, first, count;
@@ -67,16 +61,16 @@ bool own_steps(int channels) {
   return channels % tile_depth == 0;
 }
 
-/// Whether strips are read where they are: what is read lies as the outputs do.
-bool in_place(const Reads& reads, const Lattice& lattice, int channels) {
+/// Whether strips can be read where they are: what is read lies as the outputs do.
+bool may_be_in_place(const Reads& reads, const Lattice& lattice, int channels) {
   return reads.own_place && own_steps(channels) && lattice.pixels() >= tile_width;
 }
 
-OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels) {
+OutputBlocks blocks_of(const Reads& reads, const Lattice& lattice, int channels, bool in_place) {
   const auto most_of = [&](int images, int fewest) {
     return channels >= 256 ? images : std::max(fewest, images / (4 * concurrency()));
   };
-  if (in_place(reads, lattice, channels)) {  // each strip as an image
+  if (in_place) {  // each strip as an image
     const int strips = static_cast<int>((lattice.pixels() + tile_width - 1) / tile_width);
     return OutputBlocks(strips, {1, 1, tile_width}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, channels,
                         most_of(strips, most_row_blocks));
@@ -104,16 +98,16 @@ struct BlockScratch {
   long* begins;  ///< a task's strips
   long* outs;
   long strips;
-  BlockScratch(Scratch& scratch, const OutputBlocks& blocks, bool without_slab, int taps, int channels, int columns) {
+  BlockScratch(Scratch& scratch, const OutputBlocks& blocks, bool in_place, int taps, int channels, int columns) {
     const long steps_most = taps * whole_steps(channels);
     slab_values = (blocks.positions() + tile_width * distance(blocks)) * channels + tile_depth;
-    slab_values = without_slab ? 0 : whole_steps(slab_values) * tile_depth;
+    slab_values = in_place ? 0 : whole_steps(slab_values) * tile_depth;
     strips = blocks.strips(tile_width);
     right = scratch.take<std::uint16_t>(steps_most * tile_depth * whole_widths(columns));
     bias = scratch.take<float>(whole_widths(columns));
     steps = scratch.take<DepthStep>(steps_most);
     left_steps = scratch.take<long>(steps_most);
-    slabs = without_slab ? nullptr : scratch.take<std::uint16_t>(concurrency() * slab_values);
+    slabs = in_place ? nullptr : scratch.take<std::uint16_t>(concurrency() * slab_values);
     begins = scratch.take<long>(concurrency() * strips);
     outs = scratch.take<long>(concurrency() * strips * tile_width);
   }
@@ -351,9 +345,9 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
                    const float* bias, const ConvShape::Spatial& image, std::byte* workspace) {
   if (product.lattice.pixels() == 0) return;
   Scratch pieces(workspace);
-  const OutputBlocks blocks = blocks_of(product.reads, product.lattice, product.channels);
-  const bool without_slab = in_place(product.reads, product.lattice, product.channels);
-  const BlockScratch scratch(pieces, blocks, without_slab, product.shape.taps(), product.channels, product.columns);
+  const bool in_place = !unit.outruns_caches() && may_be_in_place(product.reads, product.lattice, product.channels);
+  const OutputBlocks blocks = blocks_of(product.reads, product.lattice, product.channels, in_place);
+  const BlockScratch scratch(pieces, blocks, in_place, product.shape.taps(), product.channels, product.columns);
   std::fill_n(scratch.bias, whole_widths(product.columns), 0.0F);
   if (bias != nullptr) std::copy(bias, bias + product.columns, scratch.bias);
   const int steps = list_steps(product, blocks, scratch);
@@ -364,15 +358,15 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
   // Few weights stay in the cache while whole rows of outputs are written; of many, a part goes through the whole
   // block.
   const long weight_bytes = 2 * pitch * product.columns / tile_width;
-  const bool whole_rows = weight_bytes <= cached_weight_bytes || !much_faster(unit);
+  const bool whole_rows = weight_bytes <= cached_weight_bytes || !unit.outruns_caches();
   const bool by_columns = column_pairs >= tasks && (blocks.number() < tasks || weight_bytes > shared_weight_bytes);
   parallel_tasks(exec, label, tasks, [&](int task) {
     const Share share = by_columns ? Share(blocks.number(), 0, 1) : Share(blocks.number(), task, tasks);
     const Share pairs = by_columns ? Share(column_pairs, task, tasks) : Share(column_pairs, 0, 1);
     const Session session(unit);
     std::uint16_t* const slab = scratch.slabs + task * scratch.slab_values;
-    const auto* const from = without_slab ? reinterpret_cast<const std::uint16_t*>(product.in) : slab;
-    if (!without_slab) {
+    const auto* const from = in_place ? reinterpret_cast<const std::uint16_t*>(product.in) : slab;
+    if (!in_place) {
       // What a strip reads behind the last position is multiplied by zeros, or not stored: it must be a number.
       // The last block may have fewer images than the others, and be this task's first.
       const bool whole = share.begin < share.end && blocks.block(share.begin).images == blocks.images;
@@ -384,7 +378,7 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
       const OutputBlock block = blocks.block(index);
       Strips<tile_width> strips{distance(blocks) * product.channels, scratch.begins + task * scratch.strips,
                                 scratch.outs + task * scratch.strips * tile_width};
-      if (without_slab) {
+      if (in_place) {
         list_strips_in_place(product, block, strips);
       } else {
         pack_slab(product, blocks, block, image, slab);
@@ -406,7 +400,7 @@ void block_product(const Exec& exec, const char* label, const Unit& unit, const 
         const Turn next = turn(std::min(i + 1, groups * width - 1));
         const Lines outputs = stored_lines(product, product.target.out, strips, next);
         const Lines masks = stored_lines(product, product.target.relu_output, strips, next);
-        const Lines inputs = without_slab ? read_lines(product, strips, strip + count, unit.row_blocks) : Lines{};
+        const Lines inputs = in_place ? read_lines(product, strips, strip + count, unit.row_blocks) : Lines{};
         session.multiply({left,
                           scratch.left_steps,
                           strips.unit,
@@ -448,11 +442,11 @@ void store_nothing(const Exec& exec, const Lattice& lattice, int columns, const 
 
 bool pays(const Unit& unit, const ConvShape& shape, ConvPass pass) {
   if (shape.groups != 1) return false;
-  if (!much_faster(unit) && winograd_pays(shape, pass)) return false;
+  if (!unit.outruns_caches() && winograd_pays(shape, pass)) return false;
   // Bounds from docs/measurements/kernels.md.
   constexpr double least_whole = 0.7, least_depth = 0.4;  // shares of tiles that are no padding
   constexpr long fewest_pixels = 32;                      // for which weights are rounded, and turned over
-  const bool cheap_rounding = pass == ConvPass::forward && much_faster(unit);
+  const bool cheap_rounding = pass == ConvPass::forward && unit.outruns_caches();
   if (shape.out_pixels() < fewest_pixels && !cheap_rounding) return false;
   const auto whole = [](int values, int width) {
     const int tiles = (values + width - 1) / width;
@@ -472,18 +466,14 @@ const Unit* unit_for(const ConvShape& shape, ConvPass pass) {
 
 std::size_t conv_workspace(const ConvShape& shape) {
   std::size_t most = 0;
-  const auto add = [&](const Reads& reads, Lattice lattice, int channels, int columns) {
+  const auto add = [&](const Reads& reads, const Lattice& lattice, int channels, int columns) {
     if (reads.nothing() || lattice.pixels() == 0) return;
-    const auto scratch_of = [&] {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !may_be_in_place(reads, lattice, channels)) continue;
       Scratch scratch(nullptr);
-      BlockScratch(scratch, blocks_of(reads, lattice, channels), in_place(reads, lattice, channels), shape.taps(),
-                   channels, columns);
+      BlockScratch(scratch, blocks_of(reads, lattice, channels, in_place), in_place, shape.taps(), channels, columns);
       most = std::max(most, scratch.used());
-    };
-    scratch_of();
-    if (!in_place(reads, lattice, channels)) return;
-    lattice.batch = static_cast<int>((tile_width - 1) * lattice.batch / lattice.pixels());  // too few pixels for that
-    if (lattice.batch > 0) scratch_of();
+    }
   };
   add(Reads(shape, false, {}), Lattice{shape.batch, shape.out_extent()}, shape.channels, shape.filters);
   for_each_phase(shape, [&](const ConvShape::Spatial& phase) {

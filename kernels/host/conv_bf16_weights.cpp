@@ -42,13 +42,15 @@ struct ShiftedTap {
   long shift;
 };
 
-/// A function of the shape alone, as are the parts.
-OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts) {
+/// A function of the shape and of the unit alone, as are the parts.
+OutputBlocks blocks_of(const ConvShape& shape, const Shifts& shifts, bool outruns_caches) {
+  constexpr long most_outputs = 2048;
   const int most_images = shape.weights() * 2 <= most_partial_values ? std::max(1, shape.batch / 16) : shape.batch;
   // Small blocks stay in the caches; to many weights, sums are added less often.
-  const long most_outputs = std::clamp(static_cast<long>(shape.weights()) / 128, 512L, 2048L);
+  const long outputs =
+      outruns_caches ? most_outputs : std::clamp(static_cast<long>(shape.weights()) / 128, 512L, most_outputs);
   return OutputBlocks(shape.batch, shape.out_extent(), {1, 1, 1}, shifts.reach, {1, 1, 1}, channels_at_once,
-                      most_images, most_outputs);
+                      most_images, outputs);
 }
 
 /// The gradient is (taps, channels, filters), the last two padded to whole tiles where they are none.
@@ -315,15 +317,19 @@ class WeightGradient {
 }  // namespace
 
 std::size_t weights_workspace(const ConvShape& shape) {
-  Scratch scratch(nullptr);
-  GradientScratch(scratch, shape, blocks_of(shape, Shifts(shape)));
-  return scratch.used();
+  std::size_t most = 0;
+  for (const bool outruns_caches : {false, true}) {
+    Scratch scratch(nullptr);
+    GradientScratch(scratch, shape, blocks_of(shape, Shifts(shape), outruns_caches));
+    most = std::max(most, scratch.used());
+  }
+  return most;
 }
 
 void backward_weights(const Exec& exec, const Unit& unit, const ConvShape& shape, const Bfloat16* x, const Bfloat16* dy,
                       float* dweights, float* dbias, std::byte* workspace) {
   const Shifts shifts(shape);
-  const OutputBlocks blocks = blocks_of(shape, shifts);
+  const OutputBlocks blocks = blocks_of(shape, shifts, unit.outruns_caches());
   Scratch pieces(workspace);
   const GradientScratch scratch(pieces, shape, blocks);
   float* const sums = scratch.in_place() ? dweights : scratch.sums;

@@ -1,4 +1,4 @@
-#include "support/cores.hpp"
+#include "kernels/cores.hpp"
 
 #include <vector>
 
